@@ -1,0 +1,170 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// The C ABI for Python. Which library provides it, the overlay or a patched
+// TensorFlow, is decided at run time: `load` opens it and looks the functions
+// up. Arguments are checked in Python, where the messages are made.
+
+#include <dlfcn.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cc/capi/tfm.h"
+
+namespace py = pybind11;
+
+namespace {
+
+struct Abi {
+  decltype(&tfm_abi_version) abi_version = nullptr;
+  decltype(&tfm_backend) backend = nullptr;
+  decltype(&tfm_tensorflow_version) tensorflow_version = nullptr;
+  decltype(&tfm_set_threads) set_threads = nullptr;
+  decltype(&tfm_get_threads) get_threads = nullptr;
+  decltype(&tfm_set_pool_threads) set_pool_threads = nullptr;
+  decltype(&tfm_get_pools) get_pools = nullptr;
+  decltype(&tfm_wait_settled) wait_settled = nullptr;
+};
+
+template <typename Function>
+void Find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  if (*function == nullptr) {
+    throw py::import_error(std::string("no function ") + name + ": " +
+                           dlerror());
+  }
+}
+
+// Set once by Load, with the GIL held, and only read afterwards.
+std::optional<Abi> loaded;
+
+const Abi& Loaded() {
+  if (!loaded) throw std::logic_error("load() comes first");
+  return *loaded;
+}
+
+// True if a library of this name, or path, is in the process already.
+bool IsLoaded(const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return false;
+  dlclose(handle);
+  return true;
+}
+
+// True if the library is in the process and exports the ABI.
+bool Exports(const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return false;
+  const bool found = dlsym(handle, "tfm_abi_version") != nullptr;
+  dlclose(handle);
+  return found;
+}
+
+void Load(const std::string& library) {
+  // Global, so that TensorFlow's libraries find its functions before their own.
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (handle == nullptr) throw py::import_error(dlerror());
+  Abi abi;
+  Find(handle, "tfm_abi_version", &abi.abi_version);
+  if (abi.abi_version() != TFM_ABI_VERSION) {
+    throw py::import_error(library + " has ABI version " +
+                           std::to_string(abi.abi_version()) + ", not " +
+                           std::to_string(TFM_ABI_VERSION));
+  }
+  Find(handle, "tfm_backend", &abi.backend);
+  Find(handle, "tfm_tensorflow_version", &abi.tensorflow_version);
+  Find(handle, "tfm_set_threads", &abi.set_threads);
+  Find(handle, "tfm_get_threads", &abi.get_threads);
+  Find(handle, "tfm_set_pool_threads", &abi.set_pool_threads);
+  Find(handle, "tfm_get_pools", &abi.get_pools);
+  Find(handle, "tfm_wait_settled", &abi.wait_settled);
+  loaded = abi;
+}
+
+tfm_threads GetThreads() {
+  tfm_threads threads = {};
+  threads.size = sizeof(threads);
+  Loaded().get_threads(&threads);
+  return threads;
+}
+
+std::vector<tfm_pool> GetPools() {
+  const Abi& abi = Loaded();
+  int count = 0;
+  abi.get_pools(nullptr, 0, &count);
+  // Pools come and go: ask again while there are more than there is room for.
+  for (;;) {
+    const int room = count + 8;
+    tfm_pool blank = {};
+    blank.size = sizeof(blank);
+    std::vector<tfm_pool> pools(room, blank);
+    abi.get_pools(pools.data(), room, &count);
+    if (count > room) continue;
+    pools.resize(count);
+    return pools;
+  }
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_native, m) {
+  m.doc() = "The tfm_* C ABI; see cc/capi/tfm.h.";
+
+  m.attr("SUCCESS") = static_cast<int>(TFM_SUCCESS);
+  m.attr("NO_CHANGE") = static_cast<int>(TFM_NO_CHANGE);
+  m.attr("TIMED_OUT") = static_cast<int>(TFM_TIMED_OUT);
+  m.attr("ERR_RANGE") = static_cast<int>(TFM_ERR_RANGE);
+  m.attr("ERR_NO_POOL") = static_cast<int>(TFM_ERR_NO_POOL);
+  m.attr("KEEP") = static_cast<int>(TFM_KEEP);
+  m.attr("UNSET") = static_cast<int>(TFM_UNSET);
+
+  py::class_<tfm_threads>(m, "Threads")
+      .def_readonly("intra", &tfm_threads::intra)
+      .def_readonly("inter", &tfm_threads::inter)
+      .def_readonly("intra_set", &tfm_threads::intra_set)
+      .def_readonly("inter_set", &tfm_threads::inter_set)
+      .def_readonly("intra_max", &tfm_threads::intra_max)
+      .def_readonly("inter_max", &tfm_threads::inter_max);
+
+  py::class_<tfm_pool>(m, "Pool")
+      .def_readonly("id", &tfm_pool::id)
+      .def_property_readonly("name",
+                             [](const tfm_pool& p) {
+                               return py::bytes(p.name).attr("decode")(
+                                   "utf-8", "replace");
+                             })
+      .def_readonly("kind", &tfm_pool::kind)
+      .def_readonly("capacity", &tfm_pool::capacity)
+      .def_readonly("limit", &tfm_pool::limit)
+      .def_readonly("active", &tfm_pool::active)
+      .def_readonly("queued", &tfm_pool::queued)
+      .def_readonly("tasks", &tfm_pool::tasks)
+      .def_readonly("stand_ins", &tfm_pool::stand_ins)
+      .def_readonly("busy_seconds", &tfm_pool::busy_seconds);
+
+  m.def("is_loaded", &IsLoaded, py::arg("library"));
+  m.def("exports", &Exports, py::arg("library"));
+  m.def("load", &Load, py::arg("library"));
+  m.def("backend", [] { return Loaded().backend(); });
+  m.def("tensorflow_version", [] { return Loaded().tensorflow_version(); });
+  m.def(
+      "set_threads",
+      [](int intra, int inter) { return Loaded().set_threads(intra, inter); },
+      py::arg("intra"), py::arg("inter"));
+  m.def("get_threads", &GetThreads);
+  m.def(
+      "set_pool_threads",
+      [](uint64_t id, int limit) {
+        return Loaded().set_pool_threads(id, limit);
+      },
+      py::arg("id"), py::arg("limit"));
+  m.def("get_pools", &GetPools);
+  m.def(
+      "wait_settled",
+      [](double timeout) { return Loaded().wait_settled(timeout); },
+      py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
+}

@@ -1,0 +1,351 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Which workers of an Eigen thread pool may run tasks, and what they have run.
+//
+// The patch in patches/eigen gives every Eigen ThreadPoolTempl one ActiveLimit.
+// This header is placed beside Eigen's own, so it depends on nothing but the
+// standard library and, for its stall watch, on Linux.
+
+#ifndef TF_MALLEABLE_CC_LIMITS_ACTIVE_LIMIT_H_
+#define TF_MALLEABLE_CC_LIMITS_ACTIVE_LIMIT_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace tf_malleable {
+
+// Workers are admitted by index: with limit n, workers 0 … n-1 run tasks and
+// the others park as soon as they finish the task they are in. Because no
+// worker with a higher index can start a task, a sum of the running flags is
+// never above n once the pool has settled, however the flags are sampled.
+//
+// A worker that sleeps inside its task (waiting for a nested ParallelFor, say)
+// still holds its place. That is what a pool built with n threads does too,
+// with one difference: there, the nested loop would have known of the n and
+// run inline, while here the limit may have fallen after the loop had queued
+// its parts. Park() therefore watches for a pool whose admitted workers have
+// all been asleep in one task each for kStallAfter while tasks are queued, and
+// lets a parked worker stand in for them until one of them moves again.
+//
+// Thread-safety: all methods may be called from any thread, except that
+// BeginTask, EndTask, AbortTask and Park are for the worker they name.
+class ActiveLimit {
+ public:
+  static constexpr std::chrono::milliseconds kStallAfter{1000};
+  static constexpr int kStallSamples = 4;
+
+  // What one pool has done since it was built.
+  struct Totals {
+    uint64_t tasks = 0;
+    uint64_t busy_ticks = 0;  // In units of Ticks().
+    uint64_t stand_ins = 0;   // Tasks run by a worker standing in.
+  };
+
+  // REQUIRES: 1 <= limit <= capacity
+  ActiveLimit(int capacity, int limit)
+      : capacity_(capacity),
+        limit_(limit),
+        highest_(limit),
+        workers_(std::make_unique<Worker[]>(capacity)) {}
+
+  ActiveLimit(const ActiveLimit&) = delete;
+  ActiveLimit& operator=(const ActiveLimit&) = delete;
+
+  int limit() const { return limit_.load(std::memory_order_relaxed); }
+
+  // True if `worker` may start a task now. Sequentially consistent with
+  // BeginTask: either the worker sees a new limit, or whoever set that limit
+  // sees the worker running.
+  bool Admits(int worker) const {
+    return worker < limit_.load(std::memory_order_seq_cst);
+  }
+
+  // Sets the limit and returns the previous one. Parked workers it admits are
+  // on their way when this returns; workers above it finish their tasks first.
+  // Wakes one thread at most: the caller may be in a hurry.
+  // REQUIRES: 1 <= limit <= capacity
+  int Set(int limit) {
+    std::lock_guard<std::mutex> lock(park_mu_);
+    const int previous = limit_.exchange(limit, std::memory_order_seq_cst);
+    if (limit > highest_) highest_ = limit;
+    for (int i = previous; i < limit; ++i) {
+      if (!workers_[i].parked) continue;
+      rouse_ = true;  // That worker wakes the others.
+      workers_[i].wake_up.notify_one();
+      break;
+    }
+    return previous;
+  }
+
+  // Brackets one task. After BeginTask the worker must check Admits and, if
+  // refused, call AbortTask and hand the task to an admitted worker.
+  void BeginTask(int worker) {
+    Worker& w = workers_[worker];
+    w.started.store(Ticks(), std::memory_order_relaxed);
+    w.running.store(true, std::memory_order_seq_cst);
+  }
+  void EndTask(int worker) {
+    Worker& w = workers_[worker];
+    const uint64_t started = w.started.load(std::memory_order_relaxed);
+    const uint64_t now = Ticks();
+    // Only this worker writes these, so plain additions suffice.
+    w.tasks.store(w.tasks.load(std::memory_order_relaxed) + 1,
+                  std::memory_order_relaxed);
+    if (now > started) {
+      w.busy.store(w.busy.load(std::memory_order_relaxed) + (now - started),
+                   std::memory_order_relaxed);
+    }
+    w.running.store(false, std::memory_order_release);
+  }
+  void AbortTask(int worker) {
+    workers_[worker].running.store(false, std::memory_order_release);
+  }
+
+  // Blocks `worker` until the limit admits it (true) or Shutdown (false).
+  // While parked it may be asked to stand in for admitted workers that are all
+  // asleep: `has_work()` says whether a task is queued, `run_one()` runs one.
+  template <typename HasWork, typename RunOne>
+  bool Park(int worker, HasWork has_work, RunOne run_one) {
+    Worker& me = workers_[worker];
+    std::unique_lock<std::mutex> lock(park_mu_);
+    me.parked = true;
+    while (!shutdown_ && !Admits(worker)) {
+      if (watched_ || !NeedsWatch()) {
+        me.wake_up.wait(lock);
+        continue;
+      }
+      watched_ = true;
+      const std::vector<uint64_t> stalled = WatchForStall(me, &lock, has_work);
+      watched_ = false;
+      if (stalled.empty()) continue;
+      me.parked = false;
+      FindWatcher();
+      lock.unlock();
+      me.standing_in.store(true, std::memory_order_relaxed);
+      while (has_work() && IsStalled(stalled, worker) && run_one()) {
+        stand_ins_.fetch_add(1, std::memory_order_relaxed);
+      }
+      me.standing_in.store(false, std::memory_order_relaxed);
+      lock.lock();
+      me.parked = true;
+    }
+    me.parked = false;
+    if (rouse_) {
+      rouse_ = false;
+      for (int i = 0; i < limit(); ++i) {
+        if (workers_[i].parked) workers_[i].wake_up.notify_one();
+      }
+    }
+    FindWatcher();
+    return !shutdown_;
+  }
+
+  // Makes Park return false, now and later.
+  void Shutdown() {
+    std::lock_guard<std::mutex> lock(park_mu_);
+    shutdown_ = true;
+    for (int i = 0; i < capacity_; ++i) workers_[i].wake_up.notify_one();
+  }
+
+  // An idle worker waits for tasks in the pool's event count, not in Park.
+  // After the limit fell, the next one that a task wakes takes the request to
+  // wake all of them, so that those above the limit go and park: one wake-up
+  // too many per change, instead of one for most tasks.
+  void RequestSweep() { sweep_.store(true, std::memory_order_release); }
+  bool TakeSweepRequest() {
+    return sweep_.load(std::memory_order_relaxed) &&
+           sweep_.exchange(false, std::memory_order_acq_rel);
+  }
+
+  // Tells the stall watch which thread `worker` is. Called on that thread.
+  void BindWorker(int worker) {
+#ifdef __linux__
+    workers_[worker].tid.store(static_cast<int>(syscall(SYS_gettid)),
+                               std::memory_order_relaxed);
+#else
+    (void)worker;
+#endif
+  }
+
+  // Workers running a task now. A stand-in holds the place of a sleeping
+  // worker, so it is not counted beside it.
+  int Active() const { return CountRunning(0); }
+
+  // True if no worker above the limit is running a task.
+  bool Settled() const {
+    return CountRunning(limit_.load(std::memory_order_seq_cst)) == 0;
+  }
+
+  Totals ReadTotals() const {
+    Totals totals;
+    const uint64_t now = Ticks();
+    for (int i = 0; i < capacity_; ++i) {
+      const Worker& w = workers_[i];
+      totals.tasks += w.tasks.load(std::memory_order_relaxed);
+      totals.busy_ticks += w.busy.load(std::memory_order_relaxed);
+      const uint64_t started = w.started.load(std::memory_order_relaxed);
+      if (w.running.load(std::memory_order_relaxed) && now > started) {
+        totals.busy_ticks += now - started;
+      }
+    }
+    totals.stand_ins = stand_ins_.load(std::memory_order_relaxed);
+    return totals;
+  }
+
+  // A clock cheap enough to read twice per task: the time-stamp counter where
+  // there is one, else nanoseconds.
+  static uint64_t Ticks() {
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    return static_cast<uint64_t>(
+        std::chrono::steady_clock::now().time_since_epoch() /
+        std::chrono::nanoseconds(1));
+#endif
+  }
+
+ private:
+  // One cache line each: a worker's bookkeeping must not slow its neighbour.
+  struct alignas(64) Worker {
+    std::atomic<bool> running{false};
+    std::atomic<bool> standing_in{false};
+    std::atomic<int> tid{0};
+    std::atomic<uint64_t> started{0};
+    std::atomic<uint64_t> tasks{0};
+    std::atomic<uint64_t> busy{0};
+    bool parked = false;              // Guarded by park_mu_.
+    std::condition_variable wake_up;  // For Park, with park_mu_.
+  };
+
+  int CountRunning(int first) const {
+    int running = 0;
+    for (int i = first; i < capacity_; ++i) {
+      const Worker& w = workers_[i];
+      if (w.running.load(std::memory_order_seq_cst) &&
+          !w.standing_in.load(std::memory_order_relaxed)) {
+        ++running;
+      }
+    }
+    return running;
+  }
+
+  // A limit that was never lowered leaves the pool as TensorFlow asked for it:
+  // there is nothing to watch, and parked workers cost nothing.
+  // REQUIRES: park_mu_ held.
+  bool NeedsWatch() const { return limit() < highest_; }
+
+  // Wakes a parked worker to watch, if nobody does. REQUIRES: park_mu_ held.
+  void FindWatcher() {
+    if (watched_ || shutdown_ || !NeedsWatch()) return;
+    for (int i = limit(); i < capacity_; ++i) {
+      if (!workers_[i].parked) continue;
+      workers_[i].wake_up.notify_one();
+      return;
+    }
+  }
+
+  // Waits until the pool has been stalled for kStallAfter and returns how many
+  // tasks each worker had then finished; returns empty as soon as `me` has
+  // another reason to wake up. `lock` holds park_mu_, but for the waits.
+  template <typename HasWork>
+  std::vector<uint64_t> WatchForStall(Worker& me,
+                                      std::unique_lock<std::mutex>* lock,
+                                      HasWork has_work) {
+    std::vector<uint64_t> seen;
+    int samples = 0;
+    while (me.wake_up.wait_for(*lock, kStallAfter / kStallSamples) ==
+           std::cv_status::timeout) {
+      // The wake-up may have come too late to be one.
+      if (shutdown_ || !NeedsWatch()) break;
+      lock->unlock();
+      std::vector<uint64_t> now(capacity_);
+      for (int i = 0; i < capacity_; ++i) {
+        now[i] = workers_[i].tasks.load(std::memory_order_relaxed);
+      }
+      const bool stalled = has_work() && IsStalled(now, /*except=*/-1);
+      lock->lock();
+      if (!stalled) {
+        samples = 0;
+      } else if (samples == 0 || now != seen) {
+        samples = 1;
+      } else if (++samples > kStallSamples) {
+        return now;
+      }
+      seen = std::move(now);
+    }
+    return {};
+  }
+
+  // True if every admitted worker is still in the task it was in when it had
+  // finished `tasks` of them, and no worker but `except` that is in a task is
+  // awake.
+  bool IsStalled(const std::vector<uint64_t>& tasks, int except) const {
+    const int limit = limit_.load(std::memory_order_relaxed);
+    for (int i = 0; i < capacity_; ++i) {
+      if (i == except) continue;
+      const Worker& w = workers_[i];
+      if (!w.running.load(std::memory_order_acquire)) {
+        if (i < limit) return false;
+        continue;
+      }
+      if (i < limit && w.tasks.load(std::memory_order_relaxed) != tasks[i]) {
+        return false;
+      }
+      if (!IsAsleep(w.tid.load(std::memory_order_relaxed))) return false;
+    }
+    return true;
+  }
+
+  // True if the kernel reports thread `tid` of this process as sleeping. A
+  // thread that merely waits for a CPU is not asleep.
+  static bool IsAsleep(int tid) {
+#ifdef __linux__
+    char path[64];
+    std::snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+    std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+        std::fopen(path, "re"), &std::fclose);
+    if (file == nullptr) return false;
+    char line[256];
+    if (std::fgets(line, sizeof(line), file.get()) == nullptr) return false;
+    // "tid (name) S …": the name may itself hold spaces and parentheses.
+    const char* name_end = std::strrchr(line, ')');
+    if (name_end == nullptr || std::strlen(name_end) < 3) return false;
+    return name_end[2] == 'S' || name_end[2] == 'D';
+#else
+    (void)tid;
+    return false;
+#endif
+  }
+
+  const int capacity_;
+  std::atomic<int> limit_;  // Written with park_mu_ held.
+  std::atomic<uint64_t> stand_ins_{0};
+  std::atomic<bool> sweep_{false};
+
+  std::mutex park_mu_;  // Guards the four below and each worker's `parked`.
+  int highest_;           // The highest limit ever set.
+  bool watched_ = false;  // A parked worker is watching for stalls.
+  bool rouse_ = false;    // The next to leave wakes all the limit admits.
+  bool shutdown_ = false;
+
+  std::unique_ptr<Worker[]> workers_;
+};
+
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_LIMITS_ACTIVE_LIMIT_H_

@@ -1,0 +1,137 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// What an Eigen ThreadPoolTempl does differently because its limit may be lower
+// than its number of workers. The patch in patches/eigen calls these from the
+// pool's own loops; everything else about the pool stays Eigen's.
+
+#ifndef TF_MALLEABLE_CC_LIMITS_LIMITED_WORKERS_H_
+#define TF_MALLEABLE_CC_LIMITS_LIMITED_WORKERS_H_
+
+#include <cstddef>
+#include <utility>
+
+#include "./active_limit.h"
+
+namespace tf_malleable {
+
+// A friend of Pool, which is an instance of Eigen's ThreadPoolTempl.
+//
+// Thread-safety: Run and Park are called by the worker they name; the rest may
+// be called from any thread while the pool exists.
+template <typename Pool>
+class LimitedWorkers {
+ public:
+  using Task = typename Pool::Task;
+
+  static const ActiveLimit& Limit(const Pool& pool) {
+    return pool.active_limit_;
+  }
+
+  // Sets the limit and returns at once.
+  // REQUIRES: 1 <= limit <= pool.NumThreads()
+  static void SetLimit(Pool* pool, int limit) {
+    if (limit < pool->active_limit_.Set(limit)) {
+      pool->active_limit_.RequestSweep();
+    }
+  }
+
+  // Tasks waiting in the queues, approximately.
+  static unsigned NumQueued(const Pool& pool) {
+    unsigned queued = 0;
+    for (std::size_t i = 0; i < pool.thread_data_.size(); ++i) {
+      queued += pool.thread_data_[i].queue.Size();
+    }
+    return queued;
+  }
+
+  // Narrows [*start, *end), the queues a new task may go to, to those of
+  // admitted workers, which are the ones somebody looks after.
+  static void NarrowHint(int limit, int* start, int* end) {
+    if (*start >= limit) {
+      *start %= limit;
+      *end = *start + 1;
+    } else if (*end > limit) {
+      *end = limit;
+    }
+  }
+
+  // Runs the task `worker` has picked, unless the worker has lost its place
+  // meanwhile: then an admitted one gets the task.
+  static void Run(Pool* pool, int worker, Task* task) {
+    ActiveLimit& limit = pool->active_limit_;
+    limit.BeginTask(worker);
+    if (limit.Admits(worker)) {
+      pool->env_.ExecuteTask(*task);
+      limit.EndTask(worker);
+      return;
+    }
+    limit.AbortTask(worker);
+    if (HandOver(pool, task)) return;
+    *task = pool->thread_data_[worker].queue.PushFront(std::move(*task));
+    // With every queue full, Schedule too runs the task where it is called.
+    if (task->f) pool->env_.ExecuteTask(*task);
+  }
+
+  // Parks `worker` until the limit admits it; false if the pool is going away.
+  static bool Park(Pool* pool, int worker) {
+    auto& queue = pool->thread_data_[worker].queue;
+    for (Task task = queue.PopFront(); task.f; task = queue.PopFront()) {
+      if (HandOver(pool, &task)) continue;
+      task = queue.PushFront(std::move(task));
+      break;
+    }
+    // The wake-up that brought the worker here may have been meant for a task.
+    if (HasWork(pool)) pool->ec_.Notify(false);
+    CountAsBlocked(pool);
+    const bool admitted = pool->active_limit_.Park(
+        worker, [pool] { return HasWork(pool); },
+        [pool, worker] { return StandIn(pool, worker); });
+    if (admitted) pool->blocked_--;
+    return admitted;
+  }
+
+ private:
+  static bool HasWork(Pool* pool) { return pool->NonEmptyQueueIndex() != -1; }
+
+  // Moves a task to an admitted worker's queue; false if that queue is full.
+  static bool HandOver(Pool* pool, Task* task) {
+    const unsigned random = Pool::Rand(&pool->GetPerThread()->rand);
+    const int owner = random % pool->active_limit_.limit();
+    *task = pool->thread_data_[owner].queue.PushBack(std::move(*task));
+    if (task->f) return false;
+    pool->ec_.Notify(false);
+    return true;
+  }
+
+  // Runs one queued task although the limit does not admit `worker`.
+  static bool StandIn(Pool* pool, int worker) {
+    pool->blocked_--;
+    bool found = false;
+    {
+      const int victim = pool->NonEmptyQueueIndex();
+      Task task;
+      if (victim != -1) task = pool->thread_data_[victim].queue.PopBack();
+      if (task.f) {
+        found = true;
+        pool->active_limit_.BeginTask(worker);
+        pool->env_.ExecuteTask(task);
+        pool->active_limit_.EndTask(worker);
+      }
+    }
+    CountAsBlocked(pool);
+    return found;
+  }
+
+  // A parked worker counts as blocked. The last worker to block ends a pool
+  // under destruction, but only one that waits for tasks can: wake them to see.
+  static void CountAsBlocked(Pool* pool) {
+    const unsigned blocked = ++pool->blocked_;
+    if (blocked == static_cast<unsigned>(pool->num_threads_) && pool->done_) {
+      pool->ec_.Notify(true);
+    }
+  }
+};
+
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_LIMITS_LIMITED_WORKERS_H_

@@ -1,0 +1,93 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+
+#define EIGEN_USE_THREADS
+
+#include "cc/limits/parallel_for.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "unsupported/Eigen/CXX11/Tensor"
+
+namespace tf_malleable {
+namespace {
+
+// The blocks of one loop. Shared with helper tasks, which may start after the
+// loop has returned and then find no block left; `fn` is gone by that time.
+class BlockLoop {
+ public:
+  BlockLoop(int64_t total, int64_t block_size, int64_t blocks,
+            const std::function<void(int64_t, int64_t)>* fn)
+      : total_(total), block_size_(block_size), blocks_(blocks), fn_(fn) {}
+
+  void RunBlocks() {
+    int64_t done = 0;
+    for (;;) {
+      const int64_t block = next_.fetch_add(1, std::memory_order_relaxed);
+      if (block >= blocks_) break;
+      const int64_t begin = block * block_size_;
+      (*fn_)(begin, std::min(begin + block_size_, total_));
+      ++done;
+    }
+    if (done == 0) return;
+    std::lock_guard<std::mutex> lock(mu_);
+    done_ += done;
+    if (done_ == blocks_) all_done_.notify_all();
+  }
+
+  void Wait() {
+    std::unique_lock<std::mutex> lock(mu_);
+    all_done_.wait(lock, [this] { return done_ == blocks_; });
+  }
+
+ private:
+  const int64_t total_;
+  const int64_t block_size_;
+  const int64_t blocks_;
+  const std::function<void(int64_t, int64_t)>* const fn_;
+  std::atomic<int64_t> next_{0};
+  std::mutex mu_;  // Guards done_.
+  std::condition_variable all_done_;
+  int64_t done_ = 0;
+};
+
+}  // namespace
+
+int64_t NumFixedBlocks(int64_t total, int64_t block_size, int limit) {
+  if (block_size <= 0 || total <= 1 || total <= block_size || limit == 1) {
+    return 1;
+  }
+  return (total + block_size - 1) / block_size;
+}
+
+void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
+                            int64_t total, int64_t block_size,
+                            const std::function<void(int64_t, int64_t)>& fn) {
+  const int64_t blocks = NumFixedBlocks(total, block_size, limit);
+  if (blocks == 1) {
+    fn(0, total);
+    return;
+  }
+  const auto loop =
+      std::make_shared<BlockLoop>(total, block_size, blocks, &fn);
+  const int64_t helpers = std::min<int64_t>(limit, blocks) - 1;
+  for (int64_t i = 0; i < helpers; ++i) {
+    pool->Schedule([loop] { loop->RunBlocks(); });
+  }
+  loop->RunBlocks();
+  loop->Wait();
+}
+
+void ParallelForByCost(Eigen::ThreadPoolInterface* pool, int limit,
+                       int64_t total, int64_t cost_per_unit,
+                       const std::function<void(int64_t, int64_t)>& fn) {
+  const Eigen::ThreadPoolDevice device(pool, limit);
+  device.parallelFor(
+      total, Eigen::TensorOpCost(0, 0, static_cast<double>(cost_per_unit)),
+      [&fn](Eigen::Index begin, Eigen::Index end) { fn(begin, end); });
+}
+
+}  // namespace tf_malleable

@@ -1,0 +1,36 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Parallel loops over a pool that split their work by its limit.
+
+#ifndef TF_MALLEABLE_CC_LIMITS_PARALLEL_FOR_H_
+#define TF_MALLEABLE_CC_LIMITS_PARALLEL_FOR_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "unsupported/Eigen/CXX11/ThreadPool"
+
+namespace tf_malleable {
+
+// Shards of `block_size` that [0, total) is split into for `limit` threads.
+int64_t NumFixedBlocks(int64_t total, int64_t block_size, int limit);
+
+// Calls fn(begin, end) for each block of `block_size` of [0, total), the last
+// one perhaps smaller, on at most `limit` threads of which the caller is one.
+// With one block, or limit 1, calls fn(0, total) instead. Blocks until done.
+//
+// Only ever waits for blocks that have begun, never for a queued task: it
+// completes from within a worker too, and whatever becomes of the limit.
+void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
+                            int64_t total, int64_t block_size,
+                            const std::function<void(int64_t, int64_t)>& fn);
+
+// As Eigen's parallelFor with `cost_per_unit` cycles for each unit of
+// [0, total), on a pool of `limit` threads.
+void ParallelForByCost(Eigen::ThreadPoolInterface* pool, int limit,
+                       int64_t total, int64_t cost_per_unit,
+                       const std::function<void(int64_t, int64_t)>& fn);
+
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_LIMITS_PARALLEL_FOR_H_

@@ -1,0 +1,47 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+
+#include "cc/overlay/tensorflow_functions.h"
+
+#include <dlfcn.h>
+
+namespace tf_malleable {
+namespace {
+
+template <typename Pointer>
+void Find(void* library, const char* symbol, Pointer* pointer) {
+  *pointer = library == nullptr
+                 ? nullptr
+                 : reinterpret_cast<Pointer>(dlsym(library, symbol));
+}
+
+TensorFlowFunctions Load() {
+  // By its soname, and only if it is loaded: its functions are what called us.
+  void* const lib =
+      dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  TensorFlowFunctions tf;
+  Find(lib,
+       "_ZN10tensorflow5ShardEiPN3tsl6thread10ThreadPoolEllSt8functionIFvllEE",
+       &tf.shard);
+  Find(lib, "_ZN10tensorflow26GetPerThreadMaxParallelismEv",
+       &tf.per_thread_max_parallelism);
+  Find(lib, "_ZN3tsl21OpDeterminismRequiredEv", &tf.op_determinism_required);
+  Find(lib, "_ZN3tsl4port25NUMASetThreadNodeAffinityEi",
+       &tf.set_numa_affinity);
+  Find(lib, "_ZN3tsl8profiler19threadpool_listener9IsEnabledEv",
+       &tf.tracing_enabled);
+  Find(lib, "_ZN3tsl7tracing12GetUniqueArgEv", &tf.unique_trace_id);
+  Find(lib, "_ZN3tsl7tracing14EventCollector10instances_E", &tf.collectors);
+  if (tf.unique_trace_id == nullptr || tf.collectors == nullptr) {
+    tf.tracing_enabled = nullptr;
+  }
+  return tf;
+}
+
+}  // namespace
+
+const TensorFlowFunctions& TensorFlowFunctions::Get() {
+  static const TensorFlowFunctions functions = Load();
+  return functions;
+}
+
+}  // namespace tf_malleable

@@ -1,0 +1,51 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// TensorFlow's own functions that the overlay calls. It cannot link against
+// TensorFlow: that would load TensorFlow's libraries before Python's, and
+// globally, where their BoringSSL shadows Python's OpenSSL. So they are looked
+// up once TensorFlow is there.
+
+#ifndef TF_MALLEABLE_CC_OVERLAY_TENSORFLOW_FUNCTIONS_H_
+#define TF_MALLEABLE_CC_OVERLAY_TENSORFLOW_FUNCTIONS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "tsl/platform/tracing.h"
+#include "xla/tsl/platform/threadpool.h"
+
+namespace tf_malleable {
+
+// A null pointer means that this TensorFlow has no such function; the comments
+// say what the overlay then does. Thread-safe: filled once, on first use.
+struct TensorFlowFunctions {
+  static const TensorFlowFunctions& Get();
+
+  // tensorflow::Shard. Null: the caller does all the work itself.
+  void (*shard)(int max_parallelism, tsl::thread::ThreadPool* workers,
+                int64_t total, int64_t cost_per_unit,
+                std::function<void(int64_t, int64_t)> work);
+  // tensorflow::GetPerThreadMaxParallelism. Null: no per-thread maximum.
+  int (*per_thread_max_parallelism)();
+  // tsl::OpDeterminismRequired. Null: it never is.
+  bool (*op_determinism_required)();
+  // tsl::port::NUMASetThreadNodeAffinity. Null: threads keep their affinity.
+  void (*set_numa_affinity)(int node);
+  // tsl::profiler::threadpool_listener::IsEnabled. Null: never.
+  bool (*tracing_enabled)();
+  // tsl::tracing::GetUniqueArg. Null if and only if tracing is never enabled.
+  uint64_t (*unique_trace_id)();
+  // tsl::tracing::EventCollector::instances_, indexed by EventCategory.
+  const tsl::tracing::EventCollector* const* collectors;
+
+  // The collector for `category` if thread-pool events are being recorded.
+  const tsl::tracing::EventCollector* Collector(
+      tsl::tracing::EventCategory category) const {
+    if (tracing_enabled == nullptr || !tracing_enabled()) return nullptr;
+    return collectors[static_cast<unsigned>(category)];
+  }
+};
+
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_OVERLAY_TENSORFLOW_FUNCTIONS_H_

@@ -1,0 +1,117 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// The members of tsl::thread::ThreadPool that the overlay defines in
+// TensorFlow's place. A pool that wraps a user's own threads has no
+// eigen_threadpool_ and keeps TensorFlow's behaviour.
+
+#define EIGEN_USE_THREADS
+
+#include "xla/tsl/platform/threadpool.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unsupported/Eigen/CXX11/Tensor"
+
+#include "cc/limits/parallel_for.h"
+#include "cc/overlay/eigen_environment.h"
+
+namespace tsl::thread {
+namespace {
+
+// The limit of a pool of ours, or the number of threads of a user's.
+int LimitOf(const Eigen::ThreadPoolTempl<EigenEnvironment>* ours,
+            const Eigen::ThreadPoolInterface* pool) {
+  if (ours == nullptr) return pool->NumThreads();
+  return static_cast<const tf_malleable::TensorFlowPool*>(ours)->limit();
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(Env* env, const ThreadOptions& thread_options,
+                       const std::string& name, int num_threads,
+                       bool low_latency_hint, Eigen::Allocator* allocator)
+#if TF_MALLEABLE_TF_MINOR >= 21
+    : executor_(this)
+#endif
+{
+  if (num_threads < 1) {
+    // TensorFlow too ends the process here.
+    std::fprintf(stderr, "ThreadPool %s needs at least 1 thread, not %d\n",
+                 name.c_str(), num_threads);
+    std::abort();
+  }
+  eigen_threadpool_ = std::make_unique<tf_malleable::TensorFlowPool>(
+      name, num_threads, low_latency_hint,
+      EigenEnvironment{env, thread_options, "tf_" + name});
+  underlying_threadpool_ = eigen_threadpool_.get();
+  threadpool_device_ = std::make_unique<Eigen::ThreadPoolDevice>(
+      underlying_threadpool_, underlying_threadpool_->NumThreads(), allocator);
+}
+
+ThreadPool::~ThreadPool() = default;
+
+int ThreadPool::NumShardsUsedByFixedBlockSizeScheduling(int64_t total,
+                                                        int64_t block_size) {
+  return static_cast<int>(tf_malleable::NumFixedBlocks(
+      total, block_size,
+      LimitOf(eigen_threadpool_.get(), underlying_threadpool_)));
+}
+
+void ThreadPool::ParallelForFixedBlockSizeScheduling(
+    int64_t total, int64_t block_size,
+    const std::function<void(int64_t, int64_t)>& fn) {
+  tf_malleable::ParallelForFixedBlocks(
+      underlying_threadpool_,
+      LimitOf(eigen_threadpool_.get(), underlying_threadpool_), total,
+      block_size, fn);
+}
+
+void ThreadPool::ParallelFor(int64_t total, int64_t cost_per_unit,
+                             const std::function<void(int64_t, int64_t)>& fn) {
+  tf_malleable::ParallelForByCost(
+      underlying_threadpool_,
+      LimitOf(eigen_threadpool_.get(), underlying_threadpool_), total,
+      cost_per_unit, fn);
+}
+
+#if TF_MALLEABLE_TF_MINOR >= 21
+// Local to the overlay: TensorFlow's own would be an undefined symbol here.
+ThreadPool::ThreadPoolExecutor::ThreadPoolExecutor(ThreadPool* thread_pool)
+    : thread_pool_(thread_pool) {}
+
+void ThreadPool::ThreadPoolExecutor::Execute(Task task) {
+  thread_pool_->underlying_threadpool_->Schedule(
+      [task = std::make_shared<Task>(std::move(task))]() {
+        std::move (*task)();
+      });
+}
+#endif
+
+#if TF_MALLEABLE_TF_MINOR < 20
+// Inlined members of Eigen's pool that know its layout.
+void ThreadPool::SetStealPartitions(
+    const std::vector<std::pair<unsigned, unsigned>>& partitions) {
+  eigen_threadpool_->SetStealPartitions(partitions);
+}
+
+void ThreadPool::ParallelForWithWorkerId(
+    int64_t total, int64_t cost_per_unit,
+    const std::function<void(int64_t, int64_t, int)>& fn) {
+  // Ids run from 0 to NumThreads(); 0 is for a caller that is no worker.
+  tf_malleable::ParallelForByCost(
+      underlying_threadpool_,
+      LimitOf(eigen_threadpool_.get(), underlying_threadpool_), total,
+      cost_per_unit, [this, &fn](int64_t begin, int64_t end) {
+        fn(begin, end, underlying_threadpool_->CurrentThreadId() + 1);
+      });
+}
+#endif
+
+}  // namespace tsl::thread

@@ -1,0 +1,44 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Print the pools of this Python as JSON: python -m tf_malleable [-i MODULE …]."""
+
+import argparse
+import importlib
+import json
+import sys
+from dataclasses import asdict
+
+from tf_malleable import NotMalleableError, pools
+
+
+def main() -> int:
+    """Import the modules asked for, then print pools()."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tf_malleable",
+        description="Print TensorFlow's thread pools as JSON.",
+    )
+    parser.add_argument(
+        "-i",
+        "--import",
+        dest="modules",
+        metavar="MODULE",
+        nargs="+",
+        default=[],
+        help="modules to import first, so that their pools show",
+    )
+    for module in parser.parse_args().modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            print(f"tf_malleable: cannot import {module}: {error}", file=sys.stderr)
+            return 2
+    try:
+        found = pools()
+    except NotMalleableError as error:
+        print(f"tf_malleable: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps([asdict(pool) for pool in found], indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What can go wrong, beyond a bad argument (which is a ValueError)."""
+
+
+class NotMalleableError(RuntimeError):
+    """TensorFlow's threads in this process are beyond our reach.
+
+    The message says why and what to do about it.
+    """

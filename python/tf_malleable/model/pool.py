@@ -1,0 +1,40 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""One of TensorFlow's thread pools at one instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+PoolKind = Literal["intra_op", "inter_op", "other"]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One thread pool as :func:`tf_malleable.pools` found it.
+
+    Attributes:
+        id: Number of the pool, never reused in a process.
+        name: What its threads are called, ``"tf_Compute"`` say.
+        kind: ``"intra_op"`` (threads inside one op), ``"inter_op"`` (ops run
+            side by side) or ``"other"``, which follows the intra-op limit.
+        capacity: Worker threads the pool was built with; never changes.
+        limit: How many of them may run tasks; 1 … capacity.
+        active: Workers running a task at that instant.
+        queued: Tasks waiting, approximately.
+        tasks_run: Tasks finished since the pool was built.
+        stand_in_tasks: Of those, tasks run above the limit because all admitted
+            workers had been asleep in a task for a second.
+        busy_seconds: Time workers have spent in tasks, summed over workers.
+    """
+
+    id: int
+    name: str
+    kind: PoolKind
+    capacity: int
+    limit: int
+    active: int
+    queued: int
+    tasks_run: int
+    stand_in_tasks: int
+    busy_seconds: float

@@ -1,0 +1,40 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Makes a Python that `tfm run` started load tf_malleable before tensorflow.
+
+`tfm run` puts this folder on PYTHONPATH, so every Python below it imports this
+file at start, whatever its version and packages. It must therefore work in all
+of them, and never stop one: where tf_malleable cannot help, it says so once and
+lets the script run on stock TensorFlow.
+"""
+
+import os
+import sys
+
+
+class _BeforeTensorFlow(object):
+    """An import hook that finds nothing but notices 'import tensorflow'."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "tensorflow":
+            sys.meta_path.remove(self)
+            try:
+                import tf_malleable  # noqa: F401
+            except Exception as error:
+                sys.stderr.write("tfm run: not malleable here: {0}\n".format(error))
+        return None
+
+
+def _run_hidden_sitecustomize():
+    """Run the sitecustomize this one hides, if there is one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    ours = sys.modules.pop("sitecustomize", None)
+    without_us = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    sys.path[:] = without_us
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError:
+        sys.modules["sitecustomize"] = ours
+
+
+sys.meta_path.insert(0, _BeforeTensorFlow())
+_run_hidden_sitecustomize()
