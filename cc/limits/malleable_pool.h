@@ -5,7 +5,9 @@
 #ifndef TF_MALLEABLE_CC_LIMITS_MALLEABLE_POOL_H_
 #define TF_MALLEABLE_CC_LIMITS_MALLEABLE_POOL_H_
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,11 +21,12 @@
 
 namespace tf_malleable {
 
-// The views of a pool, one per limit. A base class, so that they outlive the
-// workers: a task that runs while the pool drains may still hold one.
+// The views of a pool. A base class, so that they outlive the workers: a task
+// that runs while the pool drains may still hold one.
 class PoolViews {
  protected:
-  std::vector<std::unique_ptr<LimitedPoolView>> views_;
+  std::vector<std::unique_ptr<LimitedPoolView>> views_;  // One per limit.
+  std::optional<PlannedPoolView> planned_view_;
 };
 
 // Environment is what Eigen's ThreadPoolTempl takes.
@@ -50,6 +53,9 @@ class MalleablePool final : private PoolViews,
   LimitedPoolView* View(int limit) const {
     return this->views_[limit - 1].get();
   }
+
+  // What the pool looks like to a library that plans ahead.
+  PlannedPoolView* PlannedView() { return &*this->planned_view_; }
 
   const std::string& name() const override { return name_; }
   PoolKind kind() const override { return kind_; }
@@ -91,6 +97,9 @@ class MalleablePool final : private PoolViews,
       this->views_.push_back(
           std::make_unique<LimitedPoolView>(this, this, limit));
     }
+    // No plan gains by more threads than the host has CPUs.
+    this->planned_view_.emplace(
+        this, this, std::min(capacity, std::max(requested, HostCpus())));
     registry_->Register(this);
   }
 

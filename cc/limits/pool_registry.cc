@@ -16,9 +16,7 @@ namespace {
 // TF_MALLEABLE_MAX_THREADS, or all CPUs of the host. The Python package refuses
 // a value that is no number; a preloaded library can only disregard it.
 int MaxThreadsFromEnvironment() {
-  const long cpus = sysconf(_SC_NPROCESSORS_CONF);
-  const int fallback = static_cast<int>(std::clamp<long>(
-      cpus, 1, PoolRegistry::kMaxThreadsCeiling));
+  const int fallback = std::min(HostCpus(), PoolRegistry::kMaxThreadsCeiling);
   const char* text = std::getenv("TF_MALLEABLE_MAX_THREADS");
   if (text == nullptr || *text == '\0') return fallback;
   char* end = nullptr;
@@ -38,6 +36,12 @@ bool EndsWith(const std::string& text, const std::string& suffix) {
 }
 
 }  // namespace
+
+int HostCpus() {
+  static const int cpus =
+      static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
+  return cpus;
+}
 
 PoolKind KindOf(const std::string& name) {
   if (name == "Compute") return PoolKind::kInterOp;

@@ -94,6 +94,9 @@ class PoolRegistry {
   int inter_set_ = kUnset;
 };
 
+// CPUs of the host, whether or not this process may use them now.
+int HostCpus();
+
 // The kind of a pool, by the name TensorFlow gives it ("Compute", say).
 PoolKind KindOf(const std::string& name);
 

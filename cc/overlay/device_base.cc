@@ -20,8 +20,7 @@
 namespace tensorflow {
 
 void DeviceBase::set_eigen_cpu_device(Eigen::ThreadPoolDevice* d) {
-  const auto* pool =
-      dynamic_cast<const tf_malleable::TensorFlowPool*>(d->getPool());
+  const auto* pool = tf_malleable::OwnPool(d->getPool());
   const int most = pool == nullptr ? d->numThreads() : pool->capacity();
   for (int n = 1; n <= most; ++n) {
     Eigen::ThreadPoolInterface* const threads =
@@ -38,7 +37,7 @@ const Eigen::ThreadPoolDevice* DeviceBase::eigen_cpu_device() {
   const Eigen::ThreadPoolInterface& pool = *eigen_cpu_devices_[0]->getPool();
   if (typeid(pool) == typeid(tf_malleable::LimitedPoolView)) {
     parallelism =
-        static_cast<const tf_malleable::LimitedPoolView&>(pool).CurrentLimit();
+        static_cast<const tf_malleable::PoolView&>(pool).limits().limit();
   }
   const auto& tf = tf_malleable::TensorFlowFunctions::Get();
   if (tf.per_thread_max_parallelism != nullptr) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <utility>
 
 #if defined(__SSE3__) || defined(__x86_64__)
@@ -100,6 +101,17 @@ namespace tf_malleable {
 
 // What stands behind every tsl::thread::ThreadPool that owns its threads.
 using TensorFlowPool = MalleablePool<tsl::thread::EigenEnvironment>;
+
+// The pool of ours that AsEigenThreadPool() has given out, or null for a pool
+// of the user's.
+inline TensorFlowPool* OwnPool(Eigen::ThreadPoolInterface* pool) {
+  if (typeid(*pool) == typeid(PlannedPoolView)) {
+    pool = static_cast<PlannedPoolView*>(pool)->pool();
+  }
+  return typeid(*pool) == typeid(TensorFlowPool)
+             ? static_cast<TensorFlowPool*>(pool)
+             : nullptr;
+}
 
 }  // namespace tf_malleable
 

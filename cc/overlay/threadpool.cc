@@ -81,6 +81,14 @@ void ThreadPool::ParallelFor(int64_t total, int64_t cost_per_unit,
       cost_per_unit, fn);
 }
 
+// Of those who ask, oneDNN asks the intra-op pool.
+Eigen::ThreadPoolInterface* ThreadPool::AsEigenThreadPool() const {
+  auto* const pool = tf_malleable::OwnPool(underlying_threadpool_);
+  return pool != nullptr && pool->kind() == tf_malleable::PoolKind::kIntraOp
+             ? pool->PlannedView()
+             : underlying_threadpool_;
+}
+
 #if TF_MALLEABLE_TF_MINOR >= 21
 // Local to the overlay: TensorFlow's own would be an undefined symbol here.
 ThreadPool::ThreadPoolExecutor::ThreadPoolExecutor(ThreadPool* thread_pool)

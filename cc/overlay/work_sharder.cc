@@ -7,16 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <typeinfo>
 #include <utility>
 
 #include "cc/overlay/eigen_environment.h"
 #include "cc/overlay/tensorflow_functions.h"
-
-// Local to the overlay: TensorFlow's own would be an undefined symbol here.
-Eigen::ThreadPoolInterface* tsl::thread::ThreadPool::AsEigenThreadPool() const {
-  return underlying_threadpool_;
-}
 
 namespace tensorflow {
 
@@ -26,11 +20,9 @@ namespace tensorflow {
 void Shard(int max_parallelism, thread::ThreadPool* workers, int64_t total,
            int64_t cost_per_unit, std::function<void(int64_t, int64_t)> work) {
   const auto& tf = tf_malleable::TensorFlowFunctions::Get();
-  const Eigen::ThreadPoolInterface& threads = *workers->AsEigenThreadPool();
-  if (typeid(threads) == typeid(tf_malleable::TensorFlowPool)) {
-    const auto& pool =
-        static_cast<const tf_malleable::TensorFlowPool&>(threads);
-    const int limit = pool.limit();
+  const auto* pool = tf_malleable::OwnPool(workers->AsEigenThreadPool());
+  if (pool != nullptr) {
+    const int limit = pool->limit();
     // On a device started with one thread, 1 means all as well, unless ops have
     // to be deterministic: then a kernel passes it to run alone.
     const bool means_one = max_parallelism == 1 &&
@@ -38,8 +30,8 @@ void Shard(int max_parallelism, thread::ThreadPool* workers, int64_t total,
                            tf.op_determinism_required();
     if (limit == 1 || means_one) {
       max_parallelism = 1;
-    } else if (max_parallelism >= std::min(limit, pool.requested())) {
-      max_parallelism = pool.capacity();
+    } else if (max_parallelism >= std::min(limit, pool->requested())) {
+      max_parallelism = pool->capacity();
     }
   }
   if (tf.shard != nullptr) {
