@@ -161,7 +161,7 @@ PYBIND11_MODULE(_native, m) {
       [](uint64_t id, int limit) {
         return Loaded().set_pool_threads(id, limit);
       },
-      py::arg("id"), py::arg("limit"));
+      py::arg("pool"), py::arg("limit"));
   m.def("get_pools", &GetPools);
   m.def(
       "wait_settled",

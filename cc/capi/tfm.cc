@@ -22,8 +22,10 @@ using tf_malleable::PoolRegistry;
 
 static_assert(TFM_KEEP == PoolRegistry::kKeep);
 static_assert(TFM_UNSET == PoolRegistry::kUnset);
-static_assert(TFM_INTRA_OP == static_cast<int>(tf_malleable::PoolKind::kIntraOp));
-static_assert(TFM_INTER_OP == static_cast<int>(tf_malleable::PoolKind::kInterOp));
+static_assert(TFM_INTRA_OP ==
+              static_cast<int>(tf_malleable::PoolKind::kIntraOp));
+static_assert(TFM_INTER_OP ==
+              static_cast<int>(tf_malleable::PoolKind::kInterOp));
 static_assert(TFM_OTHER == static_cast<int>(tf_malleable::PoolKind::kOther));
 
 int CodeOf(Outcome outcome) {

@@ -21,12 +21,12 @@ extern "C" {
 #define TFM_ABI_VERSION 1
 
 enum {
-  TFM_SUCCESS = 0,       /* Done. */
-  TFM_NO_CHANGE = 1,     /* Accepted, but it was so already. */
-  TFM_TIMED_OUT = 2,     /* Not settled when the time was up. */
-  TFM_ERR_RANGE = -1,    /* A limit below 1 or above the capacity. */
-  TFM_ERR_NO_POOL = -2,  /* No live pool has this id. */
-  TFM_ERR_ARGUMENT = -3  /* A null pointer, or a struct of the wrong size. */
+  TFM_SUCCESS = 0,      /* Done. */
+  TFM_NO_CHANGE = 1,    /* Accepted, but it was so already. */
+  TFM_TIMED_OUT = 2,    /* Not settled when the time was up. */
+  TFM_ERR_RANGE = -1,   /* A limit below 1 or above the capacity. */
+  TFM_ERR_NO_POOL = -2, /* No live pool has this id. */
+  TFM_ERR_ARGUMENT = -3 /* A null pointer, or a struct of the wrong size. */
 };
 
 /* For tfm_set_threads. */
@@ -51,13 +51,13 @@ enum { TFM_INTRA_OP = 0, TFM_INTER_OP = 1, TFM_OTHER = 2 };
 
 /* One thread pool at one instant. */
 typedef struct tfm_pool {
-  uint32_t size;       /* In, first element: sizeof(tfm_pool). */
-  int32_t kind;        /* TFM_INTRA_OP, TFM_INTER_OP or TFM_OTHER. */
-  uint64_t id;         /* Never reused in a process. */
-  char name[64];       /* As its threads are called; cut if longer. */
-  int32_t capacity;    /* Worker threads it was built with. */
-  int32_t limit;       /* How many of them may run tasks; 1 … capacity. */
-  int32_t active;      /* Workers running a task. */
+  uint32_t size;    /* In, first element: sizeof(tfm_pool). */
+  int32_t kind;     /* TFM_INTRA_OP, TFM_INTER_OP or TFM_OTHER. */
+  uint64_t id;      /* Never reused in a process. */
+  char name[64];    /* As its threads are called; cut if longer. */
+  int32_t capacity; /* Worker threads it was built with. */
+  int32_t limit;    /* How many of them may run tasks; 1 … capacity. */
+  int32_t active;   /* Workers running a task. */
   int32_t reserved;
   uint64_t queued;     /* Tasks waiting. */
   uint64_t tasks;      /* Tasks run. */

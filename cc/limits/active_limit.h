@@ -317,8 +317,8 @@ class ActiveLimit {
 #ifdef __linux__
     char path[64];
     std::snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-    std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-        std::fopen(path, "re"), &std::fclose);
+    std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"),
+                                                         &std::fclose);
     if (file == nullptr) return false;
     char line[256];
     if (std::fgets(line, sizeof(line), file.get()) == nullptr) return false;
@@ -337,7 +337,7 @@ class ActiveLimit {
   std::atomic<uint64_t> stand_ins_{0};
   std::atomic<bool> sweep_{false};
 
-  std::mutex park_mu_;  // Guards the four below and each worker's `parked`.
+  std::mutex park_mu_;    // Guards the four below and each worker's `parked`.
   int highest_;           // The highest limit ever set.
   bool watched_ = false;  // A parked worker is watching for stalls.
   bool rouse_ = false;    // The next to leave wakes all the limit admits.

@@ -8,9 +8,8 @@
 #include <functional>
 #include <utility>
 
-#include "unsupported/Eigen/CXX11/ThreadPool"
-
 #include "cc/limits/limited_pool.h"
+#include "unsupported/Eigen/CXX11/ThreadPool"
 
 namespace tf_malleable {
 

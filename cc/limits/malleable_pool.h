@@ -12,12 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "unsupported/Eigen/CXX11/ThreadPool"
-
 #include "cc/limits/limited_pool.h"
 #include "cc/limits/limited_pool_view.h"
 #include "cc/limits/pool_registry.h"
 #include "cc/limits/tick_rate.h"
+#include "unsupported/Eigen/CXX11/ThreadPool"
 
 namespace tf_malleable {
 
@@ -41,8 +40,7 @@ class MalleablePool final : private PoolViews,
   // Builds the pool with what `registry` says a pool of that `name` asking for
   // `requested` threads may grow to. REQUIRES: requested >= 1
   MalleablePool(const std::string& name, int requested, bool allow_spinning,
-                Environment env,
-                PoolRegistry* registry = &PoolRegistry::Get())
+                Environment env, PoolRegistry* registry = &PoolRegistry::Get())
       : MalleablePool(name, requested,
                       registry->CapacityFor(name, KindOf(name), requested),
                       allow_spinning, std::move(env), registry) {}

@@ -71,8 +71,7 @@ void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
     fn(0, total);
     return;
   }
-  const auto loop =
-      std::make_shared<BlockLoop>(total, block_size, blocks, &fn);
+  const auto loop = std::make_shared<BlockLoop>(total, block_size, blocks, &fn);
   const int64_t helpers = std::min<int64_t>(limit, blocks) - 1;
   for (int64_t i = 0; i < helpers; ++i) {
     pool->Schedule([loop] { loop->RunBlocks(); });

@@ -55,8 +55,7 @@ PoolKind KindOf(const std::string& name) {
 PoolRegistry& PoolRegistry::Get() {
   static PoolRegistry* const registry = [] {
     auto owned = std::make_unique<PoolRegistry>(MaxThreadsFromEnvironment());
-    pthread_atfork([] { Get().LockForFork(); },
-                   [] { Get().UnlockAfterFork(); },
+    pthread_atfork([] { Get().LockForFork(); }, [] { Get().UnlockAfterFork(); },
                    [] { Get().ResetInChild(); });
     return owned.release();
   }();
@@ -186,9 +185,8 @@ int PoolRegistry::InForce(PoolKind kind, int set) const {
 
 bool PoolRegistry::Settled() const {
   std::lock_guard<std::mutex> lock(mu_);
-  return std::all_of(pools_.begin(), pools_.end(), [](const auto& entry) {
-    return entry.second->Settled();
-  });
+  return std::all_of(pools_.begin(), pools_.end(),
+                     [](const auto& entry) { return entry.second->Settled(); });
 }
 
 }  // namespace tf_malleable

@@ -33,8 +33,8 @@ struct Limits {
 // child starts with an empty registry, since no worker survives in it.
 class PoolRegistry {
  public:
-  static constexpr int kKeep = -1;   // Leave this limit as it is.
-  static constexpr int kUnset = 0;   // Back to what TensorFlow requested.
+  static constexpr int kKeep = -1;  // Leave this limit as it is.
+  static constexpr int kUnset = 0;  // Back to what TensorFlow requested.
   static constexpr int kMaxThreadsCeiling = 1024;
 
   // The registry of this process, which is never destroyed: pools may outlive
@@ -78,7 +78,7 @@ class PoolRegistry {
   void ResetInChild();
 
  private:
-  int MaxFor(PoolKind kind) const;           // REQUIRES: mu_ held.
+  int MaxFor(PoolKind kind) const;            // REQUIRES: mu_ held.
   int InForce(PoolKind kind, int set) const;  // REQUIRES: mu_ held.
   int SetFor(PoolKind kind) const {
     return kind == PoolKind::kInterOp ? inter_set_ : intra_set_;

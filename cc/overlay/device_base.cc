@@ -11,11 +11,10 @@
 #include <algorithm>
 #include <typeinfo>
 
-#include "unsupported/Eigen/CXX11/Tensor"
-
 #include "cc/limits/limited_pool_view.h"
 #include "cc/overlay/eigen_environment.h"
 #include "cc/overlay/tensorflow_functions.h"
+#include "unsupported/Eigen/CXX11/Tensor"
 
 namespace tensorflow {
 

@@ -1,7 +1,8 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
 // How the threads and tasks of a tsl::thread::ThreadPool are made. TensorFlow
-// keeps its own definition private to threadpool.cc, which the overlay replaces.
+// keeps its own definition private to threadpool.cc, which the overlay
+// replaces.
 
 #ifndef TF_MALLEABLE_CC_OVERLAY_EIGEN_ENVIRONMENT_H_
 #define TF_MALLEABLE_CC_OVERLAY_EIGEN_ENVIRONMENT_H_

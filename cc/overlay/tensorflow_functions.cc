@@ -25,8 +25,7 @@ TensorFlowFunctions Load() {
   Find(lib, "_ZN10tensorflow26GetPerThreadMaxParallelismEv",
        &tf.per_thread_max_parallelism);
   Find(lib, "_ZN3tsl21OpDeterminismRequiredEv", &tf.op_determinism_required);
-  Find(lib, "_ZN3tsl4port25NUMASetThreadNodeAffinityEi",
-       &tf.set_numa_affinity);
+  Find(lib, "_ZN3tsl4port25NUMASetThreadNodeAffinityEi", &tf.set_numa_affinity);
   Find(lib, "_ZN3tsl8profiler19threadpool_listener9IsEnabledEv",
        &tf.tracing_enabled);
   Find(lib, "_ZN3tsl7tracing12GetUniqueArgEv", &tf.unique_trace_id);

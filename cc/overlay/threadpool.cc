@@ -17,10 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "unsupported/Eigen/CXX11/Tensor"
-
 #include "cc/limits/parallel_for.h"
 #include "cc/overlay/eigen_environment.h"
+#include "unsupported/Eigen/CXX11/Tensor"
 
 namespace tsl::thread {
 namespace {

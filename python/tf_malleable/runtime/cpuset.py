@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from tf_malleable.runtime import library, limits
@@ -54,10 +55,8 @@ def _pin_all_threads(cpus: set[int]) -> None:
         if not fresh:
             return
         for tid in fresh:
-            try:
+            with suppress(ProcessLookupError):  # It may end in between.
                 os.sched_setaffinity(int(tid), cpus)
-            except ProcessLookupError:
-                pass  # It ended in between.
         pinned |= fresh
 
 

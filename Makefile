@@ -1,0 +1,72 @@
+# make demo, make test: all set-up included, on Debian or Ubuntu with Python and g++.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+CLANG_FORMAT_FILES = $(shell git ls-files 'cc/*.h' 'cc/*.cc')
+SOURCES = $(shell git ls-files CMakeLists.txt pyproject.toml cc patches python)
+COMPAT_VERSIONS = 2.20.0 2.19.1
+
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test bench compat lint cc-test python-test clean
+
+demo: .venv/installed-demo
+	.venv/bin/python examples/demo.py
+
+test: lint cc-test python-test $(if $(filter true,$(CI)),compat)
+
+bench: .venv/installed-test
+	.venv/bin/python benchmarks/run.py --out out/bench
+
+lint: .venv/installed-test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/clang-format --dry-run -Werror $(CLANG_FORMAT_FILES)
+
+# The C++ core, plain and under the sanitizers.
+cc-test: cc-test-plain cc-test-thread cc-test-address
+cc-test-%: .venv/installed-test
+	.venv/bin/cmake -S . -B build/cc-$* -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python \
+	  -DTF_MALLEABLE_BUILD_OVERLAY=OFF -DTF_MALLEABLE_BUILD_TESTS=ON \
+	  -DTF_MALLEABLE_SANITIZER=$(filter-out plain,$*) >build/cc-$*.log 2>&1 \
+	  || { cat build/cc-$*.log; exit 1; }
+	$(MAKE) -C build/cc-$* --no-print-directory
+	# ThreadSanitizer cannot place its shadow memory under a fully random layout.
+	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure
+
+python-test: .venv/installed-test
+	.venv/bin/python -m pytest --ignore=tests/compat
+
+# The other TensorFlow versions, each in an environment of its own.
+compat: $(COMPAT_VERSIONS:%=compat-%)
+compat-%: .venv-%/installed
+	.venv-$*/bin/python -m pytest tests/compat
+
+# Environments. A stamp is newer than all it was made from.
+.venv/bin/python:
+	tools/system_packages.sh $(PYTHON)
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install -q --upgrade 'pip>=25.1'
+
+.venv/installed-demo: .venv/bin/python $(SOURCES)
+	.venv/bin/pip install -q --group demo
+	@mkdir -p build
+	.venv/bin/pip install -q .
+	touch $@
+
+.venv/installed-test: .venv/installed-demo
+	.venv/bin/pip install -q --group test
+	touch $@
+
+.venv-%/installed: .venv/bin/python $(SOURCES)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install -q --upgrade 'pip>=25.1'
+	$(@D)/bin/pip install -q --group compat tensorflow-cpu==$*
+	$(@D)/bin/pip install -q .
+	touch $@
+.PRECIOUS: .venv-%/installed
+
+clean:
+	rm -rf build dist out .venv .venv-*

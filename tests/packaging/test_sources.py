@@ -1,0 +1,82 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What is shipped builds, and the patches apply as they are."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tf_malleable._build import TENSORFLOW_VERSION
+from tf_malleable.runtime.tensorflow_install import find_tensorflow
+
+ROOT = Path(__file__).parents[2]
+PATCHES = ROOT / "patches" / "eigen"
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    result = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def eigen(tmp_path):
+    """Return a tree with the installed TensorFlow's own pool header."""
+    found = find_tensorflow()
+    assert found is not None
+    header = Path("Eigen/src/ThreadPool/NonBlockingThreadPool.h")
+    (tmp_path / header).parent.mkdir(parents=True)
+    shutil.copy(found.directory / "include" / header, tmp_path / header)
+    return tmp_path
+
+
+def test_the_eigen_patch_applies_without_fuzz_and_reverses(eigen):
+    name = (
+        "tensorflow-2.19.patch"
+        if TENSORFLOW_VERSION.startswith("2.19")
+        else "tensorflow-2.20.patch"
+    )
+    header = eigen / "Eigen/src/ThreadPool/NonBlockingThreadPool.h"
+    before = header.read_text()
+    apply = ["patch", "-p1", "--fuzz=0", "-i", PATCHES / name]
+    run(*apply, "--dry-run", cwd=eigen)
+    run(*apply, cwd=eigen)
+    assert "LimitedWorkers::Park" in header.read_text()
+    run(*apply, "-R", cwd=eigen)
+    assert header.read_text() == before
+
+
+@pytest.mark.parametrize("patch", sorted(PATCHES.glob("*.patch")), ids=lambda path: path.name)
+def test_patches_stay_small(patch):
+    changed = [
+        line
+        for line in patch.read_text().splitlines()
+        if line[:1] in "+-" and not line.startswith(("+++", "---"))
+    ]
+    assert 20 <= len([line for line in changed if line]) <= 60
+
+
+def test_the_sdist_builds_a_wheel(tmp_path):
+    build = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", build, tmp_path)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    run(*pip, "-w", tmp_path, sdist)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    for needed in (
+        "libtf_malleable_overlay.so",
+        "_build.py",
+        "preload/sitecustomize.py",
+        "py.typed",
+    ):
+        assert f"tf_malleable/{needed}" in names
+    assert any(name.startswith("tf_malleable/_native") and name.endswith(".so") for name in names)
+    assert any(name.endswith("LICENSE") for name in names)

@@ -1,0 +1,69 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""set_cpuset refuses what cannot be, and reaches threads that no pool owns."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+import tf_malleable as tfm
+from tf_malleable import _native
+
+
+@pytest.fixture
+def _restored():
+    before = os.sched_getaffinity(0)
+    yield
+    tfm.set_cpuset(before)
+    _native.set_threads(_native.UNSET, _native.UNSET)
+
+
+def affinity_of_all_threads() -> set[frozenset[int]]:
+    return {frozenset(os.sched_getaffinity(int(tid))) for tid in os.listdir("/proc/self/task")}
+
+
+@pytest.mark.parametrize("cpus", [set(), [], {-1}, {0.5}, "0", 3, None, {True}, [None]])
+def test_what_is_no_cpuset(cpus):
+    before = affinity_of_all_threads()
+    with pytest.raises(ValueError, match="non-empty set of CPU numbers"):
+        tfm.set_cpuset(cpus)
+    assert affinity_of_all_threads() == before
+
+
+def test_a_cpu_that_is_not_there():
+    before = affinity_of_all_threads()
+    limits = tfm.get_threads()
+    with pytest.raises(ValueError, match=r"may use CPUs \[0.*\], not \[4242\]"):
+        tfm.set_cpuset({0, 4242})
+    assert affinity_of_all_threads() == before
+    assert tfm.get_threads() == limits
+
+
+@pytest.mark.usefixtures("_restored")
+def test_present_and_future_threads_move():
+    go_on = threading.Event()
+    others = [threading.Thread(target=go_on.wait) for _ in range(3)]
+    for thread in others:
+        thread.start()
+    tfm.set_cpuset({0})
+    late = threading.Thread(target=go_on.wait)
+    late.start()
+    try:
+        assert len(os.listdir("/proc/self/task")) >= 5
+        assert affinity_of_all_threads() == {frozenset({0})}
+        assert tfm.get_threads() == tfm.Threads(intra=1, inter=1)
+    finally:
+        go_on.set()
+        for thread in [*others, late]:
+            thread.join()
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_cpuset_can_grow_again():
+    everything = os.sched_getaffinity(0)
+    tfm.set_cpuset({min(everything)})
+    tfm.set_cpuset(everything)
+    assert affinity_of_all_threads() == {frozenset(everything)}
+    assert tfm.get_threads().intra == len(everything)

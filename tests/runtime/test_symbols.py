@@ -1,0 +1,64 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The overlay exports what its linker script lists, and needs nothing of TensorFlow."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from tf_malleable._build import TENSORFLOW_VERSION
+from tf_malleable.runtime import library
+from tf_malleable.runtime.tensorflow_install import find_tensorflow
+
+SCRIPT = Path(__file__).parents[2] / "cc" / "overlay" / "exports.lds"
+HEADER = Path(__file__).parents[2] / "cc" / "capi" / "tfm.h"
+
+
+def nm(path: Path, *options: str) -> list[str]:
+    """Return demangled names, without versions."""
+    command = ["nm", "--dynamic", "--demangle", *options, str(path)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [re.sub(r"@.*", "", line.split(maxsplit=2)[-1]) for line in output.splitlines()]
+
+
+def listed() -> set[str]:
+    """Return the quoted functions of the script that this TensorFlow has."""
+    functions, version = set(), None
+    for line in SCRIPT.read_text().splitlines():
+        only = re.search(r"TensorFlow (2\.\d+) only", line)
+        quoted = re.search(r'"(.+)";', line)
+        if only:
+            version = only.group(1)
+        elif quoted and version and not quoted.group(1).startswith("tensorflow::"):
+            if TENSORFLOW_VERSION.startswith(version):
+                functions.add(quoted.group(1))
+        elif quoted:
+            functions.add(quoted.group(1))
+    return functions
+
+
+def test_exports_are_those_listed_and_the_abi():
+    exported = set(nm(library.OVERLAY, "--defined-only"))
+    abi = set(re.findall(r"\b(tfm_\w+)\(", HEADER.read_text()))
+    assert len(abi) >= 8
+    assert exported == listed() | abi
+
+
+def test_tensorflow_has_every_function_the_overlay_replaces():
+    found = find_tensorflow()
+    assert found is not None
+    names: set[str] = set()
+    for name in ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2"):
+        names |= set(nm(found.directory / name, "--defined-only"))
+    assert listed() <= names
+
+
+def test_nothing_of_tensorflow_is_needed():
+    undefined = "\n".join(nm(library.OVERLAY, "--undefined-only"))
+    assert not re.search(r"tensorflow|tsl::|absl::|xla::|google::protobuf", undefined)
+    needed = subprocess.run(
+        ["readelf", "--dynamic", str(library.OVERLAY)], capture_output=True, text=True, check=True
+    ).stdout
+    assert "NEEDED" in needed
+    assert "tensorflow" not in "".join(re.findall(r"NEEDED.*", needed))

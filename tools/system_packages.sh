@@ -1,0 +1,27 @@
+#!/bin/sh
+# Installs what make needs from Debian or Ubuntu and finds missing: as root it
+# calls apt-get, else it says what to call. Usage: system_packages.sh PYTHON
+set -eu
+python=$1
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+missing=
+need() { missing="$missing $1"; }
+
+command -v g++ >/dev/null || need g++
+command -v patch >/dev/null || need patch
+command -v setarch >/dev/null || need util-linux
+[ -e /usr/include/gtest/gtest.h ] || need libgtest-dev
+"$python" -c 'import ensurepip, venv' 2>/dev/null || need "python$version-venv"
+header=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h
+[ -e "$header" ] || need "python$version-dev"
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ]; then
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  # shellcheck disable=SC2086 # One package a word.
+  apt-get install -q -y --no-install-recommends $missing
+else
+  echo "Missing packages. Please run: sudo apt-get install$missing" >&2
+  exit 1
+fi
