@@ -6,41 +6,34 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import click
-import typer
 
+import tf_malleable
 from tf_malleable.runtime import environment
-
-app = typer.Typer(
-    name="tfm",
-    help="Change how many threads TensorFlow uses while it runs.",
-    no_args_is_help=True,
-    add_completion=False,
-)
 
 _PRELOAD = Path(__file__).parent.parent / "preload"
 
 
-@app.callback()
-def _commands() -> None:
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tf_malleable.__version__, prog_name="tfm")
+def tfm() -> None:
     """Change how many threads TensorFlow uses while it runs."""
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
-def run(
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND …", help="The program and its arguments.")
-    ],
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads", metavar="N", help="Start with this limit, intra-op and inter-op alike."
-        ),
-    ] = None,
-) -> None:
-    """Run a program with malleable TensorFlow, unchanged: tfm run -- python train.py.
+@tfm.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--threads",
+    type=int,
+    metavar="N",
+    help="Start with this limit, intra-op and inter-op alike.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(threads: int | None, command: tuple[str, ...]) -> None:
+    """Run a program, unchanged, with malleable TensorFlow.
+
+    For example: tfm run --threads 2 -- python train.py
 
     Every Python that the program starts loads tf_malleable before tensorflow. The
     program takes the place of tfm: exit code, signals, input and output are its own.
@@ -50,16 +43,14 @@ def run(
         if not 1 <= threads <= most:
             raise ValueError(f"--threads must be an integer from 1 to {most}, not {threads}")
         os.environ[environment.THREADS] = str(threads)
-    environment.first_threads()
     inherited = os.environ.get("PYTHONPATH", "")
     paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     _become(command)
 
 
-def _become(command: list[str]) -> NoReturn:
+def _become(command: tuple[str, ...]) -> NoReturn:
     """Replace this process by a command; exit codes of failure as shells have them."""
-    sys.stdout.flush()
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:
@@ -73,8 +64,9 @@ def _become(command: list[str]) -> NoReturn:
 def main() -> int:
     """Run the command line. Bad input: one line on stderr, exit code 2."""
     try:
-        app(standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError:
+        tfm.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
         return 2
     except click.ClickException as error:
         print(f"tfm: {error.format_message()}", file=sys.stderr)
@@ -82,6 +74,4 @@ def main() -> int:
     except ValueError as error:
         print(f"tfm: {error}", file=sys.stderr)
         return 2
-    except click.exceptions.Abort:
-        return 130
     return 0

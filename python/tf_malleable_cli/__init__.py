@@ -1,0 +1,20 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Starts the tfm command.
+
+Outside tf_malleable, because importing that can be refused (a garbage environment
+variable, another TensorFlow), and a command says so in one line.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the command line and return its exit code."""
+    try:
+        from tf_malleable.cli.main import main as tfm
+    except (ImportError, ValueError) as error:
+        print(f"tfm: {error}", file=sys.stderr)
+        return 2
+    return tfm()
