@@ -130,7 +130,8 @@ class ActiveLimit {
         continue;
       }
       watched_ = true;
-      const std::vector<uint64_t> stalled = WatchForStall(me, &lock, has_work);
+      const std::vector<uint64_t> stalled =
+          WatchForStall(worker, &lock, has_work);
       watched_ = false;
       if (stalled.empty()) continue;
       me.parked = false;
@@ -260,18 +261,22 @@ class ActiveLimit {
   }
 
   // Waits until the pool has been stalled for kStallAfter and returns how many
-  // tasks each worker had then finished; returns empty as soon as `me` has
-  // another reason to wake up. `lock` holds park_mu_, but for the waits.
+  // tasks each worker had then finished; returns empty as soon as `worker` has
+  // another reason to wake up. `lock` holds park_mu_, but for the waits and
+  // while threads are looked at, when a wake-up would go unheard: hence the
+  // conditions are checked before each wait.
   template <typename HasWork>
-  std::vector<uint64_t> WatchForStall(Worker& me,
+  std::vector<uint64_t> WatchForStall(int worker,
                                       std::unique_lock<std::mutex>* lock,
                                       HasWork has_work) {
     std::vector<uint64_t> seen;
     int samples = 0;
-    while (me.wake_up.wait_for(*lock, kStallAfter / kStallSamples) ==
-           std::cv_status::timeout) {
-      // The wake-up may have come too late to be one.
-      if (shutdown_ || !NeedsWatch()) break;
+    while (!shutdown_ && !Admits(worker) && NeedsWatch()) {
+      if (workers_[worker].wake_up.wait_for(*lock,
+                                            kStallAfter / kStallSamples) ==
+          std::cv_status::no_timeout) {
+        break;
+      }
       lock->unlock();
       std::vector<uint64_t> now(capacity_);
       for (int i = 0; i < capacity_; ++i) {
