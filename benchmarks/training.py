@@ -1,0 +1,75 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A Keras training whose threads change under way.
+
+Imported by a worker only, after tf_malleable.
+"""
+
+from __future__ import annotations
+
+import time
+
+import keras
+import numpy as np
+
+import tf_malleable as tfm
+
+_BATCH = 64
+_BATCHES = 20
+# The first steps of a fit() are slower: they are run at the first limit, untimed.
+_LEAD_IN = 3
+
+
+class _Change(keras.callbacks.Callback):  # type: ignore[misc]
+    """Takes the time from one step on and changes the limits at another."""
+
+    def __init__(self, change_at: int, then: int) -> None:
+        super().__init__()
+        self._change_at = change_at
+        self._then = then
+        self._steps = 0
+        self.start = 0.0
+
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        """Count the step."""
+        if self._steps == _LEAD_IN:
+            self.start = time.perf_counter()
+        if self._steps == _LEAD_IN + self._change_at:
+            tfm.set_threads(self._then)
+        self._steps += 1
+
+
+class Trainer:
+    """A CNN that is trained again and again."""
+
+    def __init__(self) -> None:
+        layers = keras.layers
+        self._model = keras.Sequential(
+            [
+                layers.Input((16, 16, 8)),
+                layers.Conv2D(48, 3, padding="same", activation="relu"),
+                layers.Conv2D(48, 3, padding="same", activation="relu"),
+                layers.MaxPooling2D(),
+                layers.Flatten(),
+                layers.Dense(10),
+            ]
+        )
+        self._model.compile(
+            optimizer="sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        )
+        random = np.random.default_rng(0)
+        self._images = random.normal(size=(_BATCH, 16, 16, 8)).astype(np.float32)
+        self._labels = random.integers(0, 10, _BATCH)
+        self._fit(_BATCHES, [])
+
+    def train(self, steps: int, first: int, then: int, change_at: int) -> float:
+        """Train so many steps, from `change_at` on with another limit; return the seconds."""
+        tfm.set_threads(first)
+        tfm.wait_settled(10)
+        change = _Change(change_at, then)
+        self._fit(_LEAD_IN + steps, [change])
+        return time.perf_counter() - change.start
+
+    def _fit(self, steps: int, callbacks: list[keras.callbacks.Callback]) -> None:
+        images = np.tile(self._images, (steps, 1, 1, 1))
+        labels = np.tile(self._labels, steps)
+        self._model.fit(images, labels, batch_size=_BATCH, epochs=1, verbose=0, callbacks=callbacks)
