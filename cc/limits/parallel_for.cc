@@ -20,16 +20,17 @@ namespace {
 class BlockLoop {
  public:
   BlockLoop(int64_t total, int64_t block_size, int64_t blocks,
-            const std::function<void(int64_t, int64_t)>* fn)
+            const std::function<void(int64_t, int64_t, int)>* fn)
       : total_(total), block_size_(block_size), blocks_(blocks), fn_(fn) {}
 
   void RunBlocks() {
+    const int thread = threads_.fetch_add(1, std::memory_order_relaxed);
     int64_t done = 0;
     for (;;) {
       const int64_t block = next_.fetch_add(1, std::memory_order_relaxed);
       if (block >= blocks_) break;
       const int64_t begin = block * block_size_;
-      (*fn_)(begin, std::min(begin + block_size_, total_));
+      (*fn_)(begin, std::min(begin + block_size_, total_), thread);
       ++done;
     }
     if (done == 0) return;
@@ -47,7 +48,8 @@ class BlockLoop {
   const int64_t total_;
   const int64_t block_size_;
   const int64_t blocks_;
-  const std::function<void(int64_t, int64_t)>* const fn_;
+  const std::function<void(int64_t, int64_t, int)>* const fn_;
+  std::atomic<int> threads_{0};
   std::atomic<int64_t> next_{0};
   std::mutex mu_;  // Guards done_.
   std::condition_variable all_done_;
@@ -63,21 +65,39 @@ int64_t NumFixedBlocks(int64_t total, int64_t block_size, int limit) {
   return (total + block_size - 1) / block_size;
 }
 
-void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
-                            int64_t total, int64_t block_size,
-                            const std::function<void(int64_t, int64_t)>& fn) {
-  const int64_t blocks = NumFixedBlocks(total, block_size, limit);
+void ParallelForWithThreadNumber(
+    Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
+    int64_t block_size, const std::function<void(int64_t, int64_t, int)>& fn) {
+  const int64_t blocks = NumFixedBlocks(total, block_size, threads);
   if (blocks == 1) {
-    fn(0, total);
+    fn(0, total, 0);
     return;
   }
   const auto loop = std::make_shared<BlockLoop>(total, block_size, blocks, &fn);
-  const int64_t helpers = std::min<int64_t>(limit, blocks) - 1;
+  const int64_t helpers = std::min<int64_t>(threads, blocks) - 1;
   for (int64_t i = 0; i < helpers; ++i) {
     pool->Schedule([loop] { loop->RunBlocks(); });
   }
   loop->RunBlocks();
   loop->Wait();
+}
+
+void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
+                            int64_t total, int64_t block_size,
+                            const std::function<void(int64_t, int64_t)>& fn) {
+  ParallelForWithThreadNumber(
+      pool, limit, total, block_size,
+      [&fn](int64_t begin, int64_t end, int) { fn(begin, end); });
+}
+
+int64_t BlockSizeByCost(int64_t total, int64_t cost_per_unit, int threads) {
+  using CostModel = Eigen::TensorCostModel<Eigen::ThreadPoolDevice>;
+  constexpr int kBlocksPerThread = 4;  // As Eigen's parallelFor at most.
+  const Eigen::TensorOpCost cost(0, 0, static_cast<double>(cost_per_unit));
+  const int64_t useful =
+      CostModel::numThreads(static_cast<double>(total), cost, threads);
+  const int64_t blocks = useful == 1 ? 1 : kBlocksPerThread * useful;
+  return std::max<int64_t>(1, (total + blocks - 1) / blocks);
 }
 
 void ParallelForByCost(Eigen::ThreadPoolInterface* pool, int limit,

@@ -25,6 +25,17 @@ void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
                             int64_t total, int64_t block_size,
                             const std::function<void(int64_t, int64_t)>& fn);
 
+// As ParallelForFixedBlocks, but also gives each call the number of the thread
+// it is on, among those that take part: 0 … threads - 1. Calls with the same
+// number never overlap. At limit 1, `threads` is to be 1.
+void ParallelForWithThreadNumber(
+    Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
+    int64_t block_size, const std::function<void(int64_t, int64_t, int)>& fn);
+
+// The block size with which to split `total` units of `cost_per_unit` cycles
+// for `threads` threads: blocks worth a task, and some more than threads.
+int64_t BlockSizeByCost(int64_t total, int64_t cost_per_unit, int threads);
+
 // As Eigen's parallelFor with `cost_per_unit` cycles for each unit of
 // [0, total), on a pool of `limit` threads.
 void ParallelForByCost(Eigen::ThreadPoolInterface* pool, int limit,

@@ -8,11 +8,13 @@
 
 #include "xla/tsl/platform/threadpool.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,23 +103,40 @@ void ThreadPool::ThreadPoolExecutor::Execute(Task task) {
 }
 #endif
 
-#if TF_MALLEABLE_TF_MINOR < 20
-// Inlined members of Eigen's pool that know its layout.
-void ThreadPool::SetStealPartitions(
-    const std::vector<std::pair<unsigned, unsigned>>& partitions) {
-  eigen_threadpool_->SetStealPartitions(partitions);
+// Callers index buffers by the id. Some have NumThreads() + 1 of them, others
+// only one more than the threads TensorFlow was started with, so there are no
+// more ids than that, and no more threads take part.
+void ThreadPool::ParallelForWithWorkerId(
+    int64_t total, const SchedulingParams& scheduling_params,
+    const std::function<void(int64_t, int64_t, int)>& fn) {
+  if (total <= 0) return;
+  const auto* pool = tf_malleable::OwnPool(underlying_threadpool_);
+  const int threads = pool == nullptr
+                          ? underlying_threadpool_->NumThreads()
+                          : std::min(pool->limit(), pool->requested());
+  const int64_t block_size =
+      scheduling_params.strategy() == SchedulingStrategy::kFixedBlockSize
+          ? *scheduling_params.block_size()
+          : tf_malleable::BlockSizeByCost(
+                total, *scheduling_params.cost_per_unit(), threads);
+  tf_malleable::ParallelForWithThreadNumber(underlying_threadpool_, threads,
+                                            total, block_size, fn);
 }
 
+#if TF_MALLEABLE_TF_MINOR < 20
 void ThreadPool::ParallelForWithWorkerId(
     int64_t total, int64_t cost_per_unit,
     const std::function<void(int64_t, int64_t, int)>& fn) {
-  // Ids run from 0 to NumThreads(); 0 is for a caller that is no worker.
-  tf_malleable::ParallelForByCost(
-      underlying_threadpool_,
-      LimitOf(eigen_threadpool_.get(), underlying_threadpool_), total,
-      cost_per_unit, [this, &fn](int64_t begin, int64_t end) {
-        fn(begin, end, underlying_threadpool_->CurrentThreadId() + 1);
-      });
+  ParallelForWithWorkerId(total,
+                          SchedulingParams(SchedulingStrategy::kAdaptive,
+                                           cost_per_unit, std::nullopt),
+                          fn);
+}
+
+// An inlined member of Eigen's pool that knows its layout.
+void ThreadPool::SetStealPartitions(
+    const std::vector<std::pair<unsigned, unsigned>>& partitions) {
+  eigen_threadpool_->SetStealPartitions(partitions);
 }
 #endif
 

@@ -1,0 +1,46 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""No pool has more active workers than its limit once it has settled."""
+
+from typing import Any
+
+import harness
+import pytest
+
+LIMITS = range(1, harness.CAPACITY + 1)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return harness.call("cases_active", "sample_every_limit", harness.CAPACITY, 0.3)
+
+
+def test_active_workers_never_exceed_the_limit(found: dict[str, Any]) -> None:
+    assert found["failed"] == []
+    assert found["wrong"] == []
+    assert found["unsettled"] == 0
+    assert found["samples"] > 10_000
+
+
+@pytest.mark.parametrize("pool", ["tf_data_private_threadpool", "tf_Compute"])
+def test_sleeping_tasks_fill_every_limit(found: dict[str, Any], pool: str) -> None:
+    highest = found["highest"][pool]
+    assert highest == {str(limit): limit for limit in LIMITS}
+
+
+@pytest.mark.parametrize("pool", ["tf_numa_-1_Eigen", "tf_xla-cpu-codegen"])
+def test_computing_tasks_fill_as_many_as_there_are_cpus(found: dict[str, Any], pool: str) -> None:
+    # At limit 1 loops run where they are called, not on the one worker.
+    highest = {int(limit): active for limit, active in found["highest"][pool].items()}
+    assert sorted(highest) == list(LIMITS)
+    assert max(highest.values()) >= 2
+
+
+def test_every_pool_was_looked_at(found: dict[str, Any]) -> None:
+    assert set(found["highest"]) >= {
+        "tf_numa_-1_Eigen",
+        "tf_Compute",
+        "tf_graph_runner",
+        "tf_data_private_threadpool",
+        "tf_XLAEigen",
+        "tf_xla-cpu-codegen",
+    }
