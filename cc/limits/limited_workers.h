@@ -78,6 +78,8 @@ class LimitedWorkers {
     for (Task task = queue.PopFront(); task.f; task = queue.PopFront()) {
       if (HandOver(pool, &task)) continue;
       task = queue.PushFront(std::move(task));
+      // Somebody else may have filled the queue meanwhile.
+      if (task.f) pool->env_.ExecuteTask(task);
       break;
     }
     // The wake-up that brought the worker here may have been meant for a task.
@@ -88,6 +90,15 @@ class LimitedWorkers {
         [pool, worker] { return StandIn(pool, worker); });
     if (admitted) pool->blocked_--;
     return admitted;
+  }
+
+  // Runs what is queued and joins the workers, as the pool's destructor does.
+  static void Drain(Pool* pool) {
+    pool->done_ = true;
+    if (!pool->cancelled_) pool->ec_.Notify(true);
+    for (std::size_t i = 0; i < pool->thread_data_.size(); ++i) {
+      pool->thread_data_[i].thread.reset();
+    }
   }
 
  private:

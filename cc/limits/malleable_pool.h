@@ -20,21 +20,12 @@
 
 namespace tf_malleable {
 
-// The views of a pool. A base class, so that they outlive the workers: a task
-// that runs while the pool drains may still hold one.
-class PoolViews {
- protected:
-  std::vector<std::unique_ptr<LimitedPoolView>> views_;  // One per limit.
-  std::optional<PlannedPoolView> planned_view_;
-};
-
 // Environment is what Eigen's ThreadPoolTempl takes.
 //
 // The destructor runs all queued tasks, under the limit then in force, and
 // joins the workers. Thread-safety: as LimitedPool and Eigen's pool.
 template <typename Environment>
-class MalleablePool final : private PoolViews,
-                            public Eigen::ThreadPoolTempl<Environment>,
+class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
                             public LimitedPool {
  public:
   // Builds the pool with what `registry` says a pool of that `name` asking for
@@ -45,15 +36,18 @@ class MalleablePool final : private PoolViews,
                       registry->CapacityFor(name, KindOf(name), requested),
                       allow_spinning, std::move(env), registry) {}
 
-  ~MalleablePool() override { registry_->Unregister(this); }
-
-  // What the pool looks like with `limit`. REQUIRES: 1 <= limit <= capacity()
-  LimitedPoolView* View(int limit) const {
-    return this->views_[limit - 1].get();
+  ~MalleablePool() override {
+    registry_->Unregister(this);
+    // Here rather than in Eigen's destructor: tasks may ask the pool and its
+    // views until they end.
+    Workers::Drain(this);
   }
 
+  // What the pool looks like with `limit`. REQUIRES: 1 <= limit <= capacity()
+  LimitedPoolView* View(int limit) const { return views_[limit - 1].get(); }
+
   // What the pool looks like to a library that plans ahead.
-  PlannedPoolView* PlannedView() { return &*this->planned_view_; }
+  PlannedPoolView* PlannedView() { return &*planned_view_; }
 
   const std::string& name() const override { return name_; }
   PoolKind kind() const override { return kind_; }
@@ -92,12 +86,11 @@ class MalleablePool final : private PoolViews,
         kind_(KindOf(name)),
         requested_(requested) {
     for (int limit = 1; limit <= capacity; ++limit) {
-      this->views_.push_back(
-          std::make_unique<LimitedPoolView>(this, this, limit));
+      views_.push_back(std::make_unique<LimitedPoolView>(this, this, limit));
     }
     // No plan gains by more threads than the host has CPUs.
-    this->planned_view_.emplace(
-        this, this, std::min(capacity, std::max(requested, HostCpus())));
+    planned_view_.emplace(this, this,
+                          std::min(capacity, std::max(requested, HostCpus())));
     registry_->Register(this);
   }
 
@@ -105,6 +98,8 @@ class MalleablePool final : private PoolViews,
   const std::string name_;
   const PoolKind kind_;
   const int requested_;
+  std::vector<std::unique_ptr<LimitedPoolView>> views_;  // One per limit.
+  std::optional<PlannedPoolView> planned_view_;
 };
 
 }  // namespace tf_malleable

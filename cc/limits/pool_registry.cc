@@ -79,10 +79,11 @@ int PoolRegistry::FirstLimitFor(PoolKind kind, int requested,
 void PoolRegistry::Register(LimitedPool* pool) {
   std::lock_guard<std::mutex> lock(mu_);
   pools_.emplace(next_id_++, pool);
-  // A limit may have been set since the pool asked for its first one.
-  if (const int set = SetFor(pool->kind()); set != kUnset) {
-    pool->SetLimit(std::min(set, pool->capacity()));
-  }
+  // A limit may have been set or unset since the pool asked for its first one.
+  const int set = SetFor(pool->kind());
+  const int limit =
+      set == kUnset ? pool->requested() : std::min(set, pool->capacity());
+  if (limit != pool->limit()) pool->SetLimit(limit);
 }
 
 void PoolRegistry::Unregister(LimitedPool* pool) {
@@ -99,9 +100,10 @@ Outcome PoolRegistry::SetLimits(int intra, int inter) {
       inter > MaxFor(PoolKind::kInterOp)) {
     return Outcome::kOutOfRange;
   }
+  bool changed = (intra != kKeep && intra != intra_set_) ||
+                 (inter != kKeep && inter != inter_set_);
   if (intra != kKeep) intra_set_ = intra;
   if (inter != kKeep) inter_set_ = inter;
-  bool changed = false;
   for (const auto& [id, pool] : pools_) {
     const PoolKind kind = pool->kind();
     if ((kind == PoolKind::kInterOp ? inter : intra) == kKeep) continue;

@@ -1,0 +1,223 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+
+#include "cc/limits/parallel_for.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cc/tests/test_util.h"
+
+namespace tf_malleable {
+namespace {
+
+constexpr int kCapacity = 8;
+
+// How often a loop visited each index.
+class Coverage {
+ public:
+  explicit Coverage(int64_t total) : visits_(total) {}
+
+  void Visit(int64_t begin, int64_t end) {
+    if (begin < 0 || end > static_cast<int64_t>(visits_.size())) {
+      out_of_range_ = true;
+      return;
+    }
+    for (int64_t i = begin; i < end; ++i) ++visits_[i];
+  }
+  void ExpectEachOnce() const {
+    EXPECT_FALSE(out_of_range_);
+    EXPECT_TRUE(std::all_of(visits_.begin(), visits_.end(),
+                            [](const auto& visits) { return visits == 1; }));
+  }
+
+ private:
+  std::vector<std::atomic<int>> visits_;
+  std::atomic<bool> out_of_range_{false};
+};
+
+class ParallelForTest : public TimedTest {
+ protected:
+  PoolRegistry registry_{kCapacity};
+  TestPool pool_{kIntraName, 4, true, {}, &registry_};
+};
+
+TEST_F(ParallelForTest, NumFixedBlocksRoundsUp) {
+  EXPECT_EQ(NumFixedBlocks(10, 3, 4), 4);
+  EXPECT_EQ(NumFixedBlocks(9, 3, 4), 3);
+  EXPECT_EQ(NumFixedBlocks(4, 3, 2), 2);
+}
+
+TEST_F(ParallelForTest, NumFixedBlocksIsOneWithNothingToSplit) {
+  EXPECT_EQ(NumFixedBlocks(3, 3, 4), 1);
+  EXPECT_EQ(NumFixedBlocks(10, 3, 1), 1);
+  EXPECT_EQ(NumFixedBlocks(1, 1, 4), 1);
+  EXPECT_EQ(NumFixedBlocks(0, 3, 4), 1);
+  EXPECT_EQ(NumFixedBlocks(10, 0, 4), 1);
+  EXPECT_EQ(NumFixedBlocks(10, -1, 4), 1);
+}
+
+TEST_F(ParallelForTest, FixedBlocksCoverEachIndexOnceAsBlocks) {
+  for (const int64_t total : {2, 3, 7, 64, 1000, 4099}) {
+    for (const int64_t block : {1, 2, 3, 16, 63, 999, 5000}) {
+      for (const int limit : {1, 2, 3, 4, 8, 100}) {
+        Coverage coverage(total);
+        std::atomic<int64_t> calls{0};
+        std::atomic<bool> misplaced{false};
+        ParallelForFixedBlocks(
+            &pool_, limit, total, block, [&](int64_t begin, int64_t end) {
+              coverage.Visit(begin, end);
+              ++calls;
+              const bool whole = begin == 0 && end == total;
+              const bool one_block =
+                  begin % block == 0 && end == std::min(begin + block, total);
+              if (!whole && !one_block) misplaced = true;
+            });
+        coverage.ExpectEachOnce();
+        EXPECT_FALSE(misplaced);
+        EXPECT_EQ(calls, NumFixedBlocks(total, block, limit))
+            << total << " " << block << " " << limit;
+      }
+    }
+  }
+}
+
+TEST_F(ParallelForTest, AtLimit1TheCallerDoesAllInOneCall) {
+  std::vector<std::pair<int64_t, int64_t>> calls;
+  const auto caller = std::this_thread::get_id();
+  ParallelForFixedBlocks(&pool_, 1, 100, 10, [&](int64_t begin, int64_t end) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    calls.emplace_back(begin, end);
+  });
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0], std::make_pair(int64_t{0}, int64_t{100}));
+}
+
+TEST_F(ParallelForTest, UsesAsManyThreadsAsTheLimitAndNoMore) {
+  for (const int limit : {2, 3, 4}) {
+    pool_.SetLimit(kCapacity);
+    std::atomic<int> running{0};
+    std::atomic<int> most{0};
+    ParallelForFixedBlocks(&pool_, limit, 200, 1, [&](int64_t, int64_t) {
+      RaiseTo(&most, ++running);
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      // The first ones wait for company, which must come.
+      Eventually([&] { return most >= limit; });
+      --running;
+    });
+    EXPECT_EQ(most, limit);
+  }
+}
+
+// Nobody but the caller is there to run the blocks.
+TEST_F(ParallelForTest, AWorkerCompletesALoopAlone) {
+  pool_.SetLimit(1);
+  ASSERT_EQ(registry_.WaitSettled(kPatience), Outcome::kDone);
+  Coverage coverage(1000);
+  std::atomic<bool> done{false};
+  pool_.Schedule([&] {
+    // For 4: as if the limit had fallen since the caller asked.
+    ParallelForFixedBlocks(&pool_, 4, 1000, 10,
+                           [&](int64_t b, int64_t e) { coverage.Visit(b, e); });
+    done = true;
+  });
+  EXPECT_TRUE(Eventually([&] { return done.load(); }));
+  coverage.ExpectEachOnce();
+  EXPECT_EQ(pool_.Stats().stand_ins, 0u);
+}
+
+// Every worker waits in a loop whose helpers are queued behind the others.
+TEST_F(ParallelForTest, NestedLoopsCompleteOnEveryWorkerAtOnce) {
+  Coverage coverage(64 * 100);
+  ParallelForFixedBlocks(&pool_, 4, 64, 1, [&](int64_t outer, int64_t) {
+    ParallelForFixedBlocks(&pool_, 4, 100, 7, [&](int64_t b, int64_t e) {
+      coverage.Visit(outer * 100 + b, outer * 100 + e);
+    });
+  });
+  coverage.ExpectEachOnce();
+}
+
+// A helper that comes late must not touch the function, which is gone.
+TEST_F(ParallelForTest, HelpersThatComeLateFindNothingToDo) {
+  pool_.SetLimit(1);
+  ASSERT_EQ(registry_.WaitSettled(kPatience), Outcome::kDone);
+  Gate gate;
+  std::atomic<bool> held{false};
+  pool_.Schedule([&] {
+    held = true;
+    gate.Wait();
+  });
+  ASSERT_TRUE(Eventually([&] { return held.load(); }));
+  int64_t visited = 0;
+  {
+    auto owned = std::make_unique<int64_t>(0);
+    ParallelForFixedBlocks(&pool_, 4, 100, 10,
+                           [&](int64_t b, int64_t e) { *owned += e - b; });
+    visited = *owned;
+  }
+  EXPECT_EQ(visited, 100);
+  EXPECT_EQ(pool_.Stats().queued, 3u);
+  gate.Open();
+  EXPECT_TRUE(Eventually([&] { return pool_.Stats().tasks == 4; }));
+}
+
+TEST_F(ParallelForTest, FixedBlocksCompleteWhileTheLimitChanges) {
+  LimitChanger changer(&pool_, 2);
+  for (int round = 0; round < 300; ++round) {
+    Coverage coverage(500);
+    const auto body = [&](int64_t b, int64_t e) { coverage.Visit(b, e); };
+    if (round % 2 == 0) {
+      ParallelForFixedBlocks(&pool_, pool_.limit(), 500, 7, body);
+    } else {
+      std::atomic<bool> done{false};
+      pool_.Schedule([&] {
+        ParallelForFixedBlocks(&pool_, pool_.limit(), 500, 7, body);
+        done = true;
+      });
+      ASSERT_TRUE(Eventually([&] { return done.load(); }));
+    }
+    coverage.ExpectEachOnce();
+  }
+}
+
+TEST_F(ParallelForTest, ByCostCoversEachIndexOnce) {
+  for (const int64_t total : {1, 2, 7, 1000, 4099}) {
+    for (const int64_t cost : {0, 1, 1000, 10000000}) {
+      for (const int limit : {1, 2, 4, 8}) {
+        Coverage coverage(total);
+        ParallelForByCost(&pool_, limit, total, cost,
+                          [&](int64_t b, int64_t e) { coverage.Visit(b, e); });
+        coverage.ExpectEachOnce();
+      }
+    }
+  }
+}
+
+TEST_F(ParallelForTest, ByCostSplitsCostlyWorkOnly) {
+  std::atomic<int> calls{0};
+  const auto count = [&](int64_t, int64_t) { ++calls; };
+  ParallelForByCost(&pool_, 4, 100, 1, count);
+  EXPECT_EQ(calls, 1);
+  calls = 0;
+  ParallelForByCost(&pool_, 1, 100, 10000000, count);
+  EXPECT_EQ(calls, 1);
+  calls = 0;
+  ParallelForByCost(&pool_, 4, 100, 10000000, count);
+  EXPECT_GE(calls, 4);
+}
+
+TEST_F(ParallelForTest, ByCostCompletesWhileTheLimitChanges) {
+  LimitChanger changer(&pool_, 2);
+  for (int round = 0; round < 300; ++round) {
+    Coverage coverage(500);
+    ParallelForByCost(&pool_, pool_.limit(), 500, 100000,
+                      [&](int64_t b, int64_t e) { coverage.Visit(b, e); });
+    coverage.ExpectEachOnce();
+  }
+}
+
+}  // namespace
+}  // namespace tf_malleable

@@ -1,0 +1,277 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Parked workers stand in for admitted ones that all sleep, and only then.
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "cc/limits/parallel_for.h"
+#include "cc/tests/test_util.h"
+
+namespace tf_malleable {
+namespace {
+
+constexpr std::chrono::milliseconds kStallAfter = ActiveLimit::kStallAfter;
+
+class StallTest : public TimedTest {};
+
+// Puts `parent` on worker 0 of a pool with limit 4, holds workers 1 to 3, lets
+// `parent` begin, lowers the limit to 1 and lets the three go: from then on
+// worker 0, in `parent`, is the only one admitted.
+void LowerLimitInside(TestPool* pool, const std::function<void()>& queue_tasks,
+                      const std::function<void()>& wait_for_them) {
+  ASSERT_EQ(pool->limit(), 4);
+  Gate lowered;
+  std::atomic<int> started{0};
+  std::atomic<bool> queued{false};
+  std::atomic<int> ended{0};
+  for (int i = 0; i < 4; ++i) {
+    pool->Schedule([&, pool] {
+      ++started;
+      if (pool->CurrentThreadId() == 0) {
+        while (started < 4) std::this_thread::yield();
+        queue_tasks();
+        queued = true;
+        wait_for_them();
+      } else {
+        lowered.Wait();
+      }
+      ++ended;
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return queued.load(); }));
+  pool->SetLimit(1);
+  lowered.Open();
+  EXPECT_TRUE(Eventually([&] { return ended == 4; }));
+  EXPECT_TRUE(Eventually([&] { return pool->Stats().active == 0; }));
+}
+
+// A stand-in is counted once it has ended, after those who waited for it left.
+void ExpectStandIns(const TestPool& pool, uint64_t expected) {
+  EXPECT_TRUE(Eventually([&] { return pool.Stats().stand_ins >= expected; }));
+  EXPECT_EQ(pool.Stats().stand_ins, expected);
+}
+
+void ExpectOneWorker(TestPool* pool) {
+  EXPECT_TRUE(Eventually([&] { return pool->Settled(); }));
+  EXPECT_EQ(pool->limit(), 1);
+  std::atomic<int> on_worker_0{0};
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 200; ++i) {
+    pool->Schedule([&, pool] {
+      if (pool->CurrentThreadId() == 0) ++on_worker_0;
+      ++ran;
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return ran == 200; }));
+  EXPECT_EQ(on_worker_0, 200);
+}
+
+TEST_F(StallTest, AParkedWorkerRunsWhatASleepingOneWaitsFor) {
+  PoolRegistry registry(8);
+  TestPool pool(kIntraName, 4, true, {}, &registry);
+  constexpr int kSubtasks = 10;
+  Eigen::Barrier done(kSubtasks);
+  LowerLimitInside(
+      &pool,
+      [&] {
+        for (int i = 0; i < kSubtasks; ++i) {
+          pool.Schedule([&] { done.Notify(); });
+        }
+      },
+      [&] { done.Wait(); });
+  ExpectStandIns(pool, kSubtasks);
+  ExpectOneWorker(&pool);
+  ExpectStandIns(pool, kSubtasks);
+}
+
+// Subtasks of subtasks, and stalls again and again in the same pool.
+TEST_F(StallTest, StandInsMayNeedStandInsThemselves) {
+  PoolRegistry registry(8);
+  TestPool pool(kIntraName, 4, true, {}, &registry);
+  Eigen::Barrier outer(1);
+  Eigen::Barrier inner(1);
+  LowerLimitInside(
+      &pool,
+      [&] {
+        pool.Schedule([&] {
+          pool.Schedule([&] { inner.Notify(); });
+          inner.Wait();
+          outer.Notify();
+        });
+      },
+      [&] { outer.Wait(); });
+  ExpectStandIns(pool, 2);
+  ExpectOneWorker(&pool);
+}
+
+TEST_F(StallTest, AStandInIsNotCountedBesideTheWorkerItStandsInFor) {
+  PoolRegistry registry(8);
+  TestPool pool(kIntraName, 4, true, {}, &registry);
+  constexpr int kSubtasks = 2000;
+  Eigen::Barrier done(kSubtasks);
+  std::atomic<bool> stop{false};
+  std::atomic<int> most_active{0};
+  std::thread sampler;
+  LowerLimitInside(
+      &pool,
+      [&] {
+        for (int i = 0; i < kSubtasks; ++i) {
+          pool.Schedule([&] {
+            SpinFor(std::chrono::microseconds(100));
+            done.Notify();
+          });
+        }
+        sampler = std::thread([&] {
+          while (pool.Stats().stand_ins == 0) std::this_thread::yield();
+          while (!stop) {
+            RaiseTo(&most_active, pool.Stats().active);
+          }
+        });
+      },
+      [&] { done.Wait(); });
+  stop = true;
+  sampler.join();
+  EXPECT_TRUE(Eventually([&] { return pool.Stats().stand_ins > 0; }));
+  EXPECT_EQ(most_active, 1);
+}
+
+TEST_F(StallTest, AParallelForCompletesThoughItsPoolShrankBelowIt) {
+  PoolRegistry registry(8);
+  TestPool pool(kIntraName, 4, true, {}, &registry);
+  std::atomic<int> covered{0};
+  Gate lowered;  // Holds workers 1 to 3, so that they leave the loop's parts.
+  std::atomic<int> started{0};
+  std::atomic<bool> begun{false};
+  std::atomic<bool> ended{false};
+  for (int i = 0; i < 4; ++i) {
+    pool.Schedule([&] {
+      ++started;
+      if (pool.CurrentThreadId() != 0) {
+        lowered.Wait();
+        return;
+      }
+      while (started < 4) std::this_thread::yield();
+      begun = true;
+      // Eigen queues all parts, or all but one, before it waits for them.
+      ParallelForByCost(&pool, 4, 1000, 1000000, [&](int64_t from, int64_t to) {
+        while (pool.limit() != 1) std::this_thread::yield();
+        covered += static_cast<int>(to - from);
+      });
+      ended = true;
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return begun.load(); }));
+  pool.SetLimit(1);
+  lowered.Open();
+  EXPECT_TRUE(Eventually([&] { return ended.load(); }));
+  EXPECT_EQ(covered, 1000);
+  EXPECT_TRUE(Eventually([&] { return pool.Stats().stand_ins > 0; }));
+  ExpectOneWorker(&pool);
+}
+
+TEST_F(StallTest, AStalledPoolDrains) {
+  PoolRegistry registry(8);
+  Gate lowered;
+  Eigen::Barrier subtask(1);
+  std::atomic<int> started{0};
+  std::atomic<bool> queued{false};
+  std::atomic<int> left{0};
+  std::atomic<bool> ended{false};
+  {
+    TestPool pool(kIntraName, 4, true, {}, &registry);
+    for (int i = 0; i < 4; ++i) {
+      pool.Schedule([&] {
+        ++started;
+        if (pool.CurrentThreadId() != 0) {
+          lowered.Wait();
+          ++left;
+          return;
+        }
+        while (started < 4) std::this_thread::yield();
+        pool.Schedule([&] { subtask.Notify(); });
+        queued = true;
+        subtask.Wait();
+        ended = true;
+      });
+    }
+    EXPECT_TRUE(Eventually([&] { return queued.load(); }));
+    pool.SetLimit(1);
+    lowered.Open();
+    EXPECT_TRUE(Eventually([&] { return left == 3; }));
+    EXPECT_FALSE(ended);
+  }
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(StallTest, APoolThatWasNeverLoweredHasNoStandIns) {
+  PoolRegistry registry(8);
+  TestPool pool(kIntraName, 4, true, {}, &registry);
+  Gate gate;
+  std::atomic<int> started{0};
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 4; ++i) {
+    pool.Schedule([&] {
+      ++started;
+      gate.Wait();
+    });
+  }
+  ASSERT_TRUE(Eventually([&] { return started == 4; }));
+  for (int i = 0; i < 4; ++i) pool.Schedule([&] { ++ran; });
+  std::this_thread::sleep_for(5 * kStallAfter / 2);
+  EXPECT_EQ(ran, 0);
+  EXPECT_EQ(pool.Stats().stand_ins, 0u);
+
+  // The same pool with a limit that was lowered does have them, or the test
+  // would show nothing.
+  pool.SetLimit(8);
+  EXPECT_TRUE(Eventually([&] { return ran == 4; }));
+  EXPECT_EQ(pool.Stats().stand_ins, 0u);
+  gate.Open();
+  EXPECT_TRUE(Eventually([&] { return pool.Stats().active == 0; }));
+}
+
+TEST_F(StallTest, ShortSleepsAreNoStall) {
+  PoolRegistry registry(8);
+  TestPool pool(kIntraName, 4, true, {}, &registry);
+  pool.SetLimit(1);
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 12; ++i) {
+    pool.Schedule([&] {
+      RaiseTo(&most, ++running);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      --running;
+      ++ran;
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return ran == 12; }));
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(pool.Stats().stand_ins, 0u);
+}
+
+TEST_F(StallTest, AWorkerThatComputesIsNoStall) {
+  PoolRegistry registry(8);
+  TestPool pool(kIntraName, 4, true, {}, &registry);
+  pool.SetLimit(1);
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 3; ++i) {
+    pool.Schedule([&] {
+      RaiseTo(&most, ++running);
+      if (ran == 0) SpinFor(std::chrono::microseconds(2 * kStallAfter));
+      --running;
+      ++ran;
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return ran == 3; }));
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(pool.Stats().stand_ins, 0u);
+}
+
+}  // namespace
+}  // namespace tf_malleable
