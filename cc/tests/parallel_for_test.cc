@@ -183,6 +183,38 @@ TEST_F(ParallelForTest, FixedBlocksCompleteWhileTheLimitChanges) {
   }
 }
 
+TEST_F(ParallelForTest, ThreadNumbersAreBelowThreadsAndNeverShared) {
+  pool_.SetLimit(kCapacity);  // More workers than numbers.
+  for (const int threads : {1, 2, 3}) {
+    Coverage coverage(500);
+    std::vector<std::atomic<int>> users(threads);
+    std::atomic<bool> shared{false};
+    std::atomic<bool> out_of_range{false};
+    ParallelForWithThreadNumber(
+        &pool_, threads, 500, 3, [&](int64_t begin, int64_t end, int thread) {
+          if (thread < 0 || thread >= threads) {
+            out_of_range = true;
+            return;
+          }
+          if (++users[thread] > 1) shared = true;
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+          coverage.Visit(begin, end);
+          --users[thread];
+        });
+    coverage.ExpectEachOnce();
+    EXPECT_FALSE(shared);
+    EXPECT_FALSE(out_of_range);
+  }
+}
+
+TEST_F(ParallelForTest, BlocksByCostAreWorthATask) {
+  EXPECT_EQ(BlockSizeByCost(1000, 1, 4), 1000);        // Not worth two threads.
+  EXPECT_EQ(BlockSizeByCost(1000, 1000000, 1), 1000);  // No second thread.
+  EXPECT_EQ(BlockSizeByCost(1600, 1000000, 4), 100);   // Four blocks a thread.
+  EXPECT_EQ(BlockSizeByCost(3, 1000000, 4), 1);
+  EXPECT_GE(BlockSizeByCost(0, 1000000, 4), 1);
+}
+
 TEST_F(ParallelForTest, ByCostCoversEachIndexOnce) {
   for (const int64_t total : {1, 2, 7, 1000, 4099}) {
     for (const int64_t cost : {0, 1, 1000, 10000000}) {
