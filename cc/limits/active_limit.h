@@ -31,8 +31,8 @@ namespace tf_malleable {
 
 // Workers are admitted by index: with limit n, workers 0 … n-1 run tasks and
 // the others park as soon as they finish the task they are in. Because no
-// worker with a higher index can start a task, a sum of the running flags is
-// never above n once the pool has settled, however the flags are sampled.
+// worker with a higher index can start a task, the sum of those that run is
+// never above n once the pool has settled, however it is sampled.
 //
 // A worker that sleeps inside its task (waiting for a nested ParallelFor, say)
 // still holds its place. That is what a pool built with n threads does too,
@@ -43,7 +43,8 @@ namespace tf_malleable {
 // lets a parked worker stand in for them until one of them moves again.
 //
 // Thread-safety: all methods may be called from any thread, except that
-// BeginTask, EndTask, AbortTask and Park are for the worker they name.
+// BeginTask, BeginStandIn, EndTask, BindWorker and Park are for the worker they
+// name.
 class ActiveLimit {
  public:
   static constexpr std::chrono::milliseconds kStallAfter{1000};
@@ -66,11 +67,13 @@ class ActiveLimit {
   ActiveLimit(const ActiveLimit&) = delete;
   ActiveLimit& operator=(const ActiveLimit&) = delete;
 
-  int limit() const { return limit_.load(std::memory_order_relaxed); }
+  int limit() const { return limit_.load(std::memory_order_acquire); }
 
-  // True if `worker` may start a task now. Sequentially consistent with
-  // BeginTask: either the worker sees a new limit, or whoever set that limit
-  // sees the worker running.
+  // The highest limit so far. Tasks are only ever queued for admitted workers,
+  // so queues from here on have always been empty: a pool that may grow need
+  // not look into them.
+  int highest() const { return highest_.load(std::memory_order_relaxed); }
+
   bool Admits(int worker) const {
     return worker < limit_.load(std::memory_order_seq_cst);
   }
@@ -81,8 +84,9 @@ class ActiveLimit {
   // REQUIRES: 1 <= limit <= capacity
   int Set(int limit) {
     std::lock_guard<std::mutex> lock(park_mu_);
+    // Before the limit: whoever sees that sees this.
+    if (limit > highest()) highest_.store(limit, std::memory_order_relaxed);
     const int previous = limit_.exchange(limit, std::memory_order_seq_cst);
-    if (limit > highest_) highest_ = limit;
     for (int i = previous; i < limit; ++i) {
       if (!workers_[i].parked) continue;
       rouse_ = true;  // That worker wakes the others.
@@ -92,12 +96,23 @@ class ActiveLimit {
     return previous;
   }
 
-  // Brackets one task. After BeginTask the worker must check Admits and, if
-  // refused, call AbortTask and hand the task to an admitted worker.
-  void BeginTask(int worker) {
+  // Brackets one task. False if the limit does not admit the worker: it must
+  // hand the task to one that is.
+  bool BeginTask(int worker) {
     Worker& w = workers_[worker];
     w.started.store(Ticks(), std::memory_order_relaxed);
-    w.running.store(true, std::memory_order_seq_cst);
+    // First claim, then look. Either the worker sees a new limit, or whoever
+    // set that limit sees the claim.
+    w.state.store(kClaimed, std::memory_order_seq_cst);
+    const bool admitted = Admits(worker);
+    w.state.store(admitted ? kRunning : kIdle, std::memory_order_release);
+    return admitted;
+  }
+  // Begins a task above the limit, in place of a worker that is asleep.
+  void BeginStandIn(int worker) {
+    Worker& w = workers_[worker];
+    w.started.store(Ticks(), std::memory_order_relaxed);
+    w.state.store(kStandingIn, std::memory_order_release);
   }
   void EndTask(int worker) {
     Worker& w = workers_[worker];
@@ -110,10 +125,7 @@ class ActiveLimit {
       w.busy.store(w.busy.load(std::memory_order_relaxed) + (now - started),
                    std::memory_order_relaxed);
     }
-    w.running.store(false, std::memory_order_release);
-  }
-  void AbortTask(int worker) {
-    workers_[worker].running.store(false, std::memory_order_release);
+    w.state.store(kIdle, std::memory_order_release);
   }
 
   // Blocks `worker` until the limit admits it (true) or Shutdown (false).
@@ -137,11 +149,9 @@ class ActiveLimit {
       me.parked = false;
       FindWatcher();
       lock.unlock();
-      me.standing_in.store(true, std::memory_order_relaxed);
       while (has_work() && IsStalled(stalled, worker) && run_one()) {
         stand_ins_.fetch_add(1, std::memory_order_relaxed);
       }
-      me.standing_in.store(false, std::memory_order_relaxed);
       lock.lock();
       me.parked = true;
     }
@@ -185,11 +195,24 @@ class ActiveLimit {
 
   // Workers running a task now. A stand-in holds the place of a sleeping
   // worker, so it is not counted beside it.
-  int Active() const { return CountRunning(0); }
+  int Active() const {
+    int active = 0;
+    for (int i = 0; i < capacity_; ++i) {
+      if (workers_[i].state.load(std::memory_order_acquire) == kRunning) {
+        ++active;
+      }
+    }
+    return active;
+  }
 
-  // True if no worker above the limit is running a task.
+  // True if no worker above the limit is running a task, or about to. Once true
+  // Active() is at most the limit, until that is set anew.
   bool Settled() const {
-    return CountRunning(limit_.load(std::memory_order_seq_cst)) == 0;
+    for (int i = limit_.load(std::memory_order_seq_cst); i < capacity_; ++i) {
+      const State state = workers_[i].state.load(std::memory_order_seq_cst);
+      if (state == kClaimed || state == kRunning) return false;
+    }
+    return true;
   }
 
   Totals ReadTotals() const {
@@ -200,7 +223,7 @@ class ActiveLimit {
       totals.tasks += w.tasks.load(std::memory_order_relaxed);
       totals.busy_ticks += w.busy.load(std::memory_order_relaxed);
       const uint64_t started = w.started.load(std::memory_order_relaxed);
-      if (w.running.load(std::memory_order_relaxed) && now > started) {
+      if (w.state.load(std::memory_order_relaxed) != kIdle && now > started) {
         totals.busy_ticks += now - started;
       }
     }
@@ -221,10 +244,12 @@ class ActiveLimit {
   }
 
  private:
+  // What a worker does with tasks. kClaimed lasts for a few instructions.
+  enum State : uint8_t { kIdle, kClaimed, kRunning, kStandingIn };
+
   // One cache line each: a worker's bookkeeping must not slow its neighbour.
   struct alignas(64) Worker {
-    std::atomic<bool> running{false};
-    std::atomic<bool> standing_in{false};
+    std::atomic<State> state{kIdle};
     std::atomic<int> tid{0};
     std::atomic<uint64_t> started{0};
     std::atomic<uint64_t> tasks{0};
@@ -233,22 +258,10 @@ class ActiveLimit {
     std::condition_variable wake_up;  // For Park, with park_mu_.
   };
 
-  int CountRunning(int first) const {
-    int running = 0;
-    for (int i = first; i < capacity_; ++i) {
-      const Worker& w = workers_[i];
-      if (w.running.load(std::memory_order_seq_cst) &&
-          !w.standing_in.load(std::memory_order_relaxed)) {
-        ++running;
-      }
-    }
-    return running;
-  }
-
   // A limit that was never lowered leaves the pool as TensorFlow asked for it:
   // there is nothing to watch, and parked workers cost nothing.
   // REQUIRES: park_mu_ held.
-  bool NeedsWatch() const { return limit() < highest_; }
+  bool NeedsWatch() const { return limit() < highest(); }
 
   // Wakes a parked worker to watch, if nobody does. REQUIRES: park_mu_ held.
   void FindWatcher() {
@@ -304,7 +317,7 @@ class ActiveLimit {
     for (int i = 0; i < capacity_; ++i) {
       if (i == except) continue;
       const Worker& w = workers_[i];
-      if (!w.running.load(std::memory_order_acquire)) {
+      if (w.state.load(std::memory_order_acquire) == kIdle) {
         if (i < limit) return false;
         continue;
       }
@@ -338,12 +351,12 @@ class ActiveLimit {
   }
 
   const int capacity_;
-  std::atomic<int> limit_;  // Written with park_mu_ held.
+  std::atomic<int> limit_;    // Written with park_mu_ held.
+  std::atomic<int> highest_;  // Written with park_mu_ held.
   std::atomic<uint64_t> stand_ins_{0};
   std::atomic<bool> sweep_{false};
 
-  std::mutex park_mu_;    // Guards the four below and each worker's `parked`.
-  int highest_;           // The highest limit ever set.
+  std::mutex park_mu_;    // Guards the three below and each worker's `parked`.
   bool watched_ = false;  // A parked worker is watching for stalls.
   bool rouse_ = false;    // The next to leave wakes all the limit admits.
   bool shutdown_ = false;

@@ -58,14 +58,11 @@ class LimitedWorkers {
   // Runs the task `worker` has picked, unless the worker has lost its place
   // meanwhile: then an admitted one gets the task.
   static void Run(Pool* pool, int worker, Task* task) {
-    ActiveLimit& limit = pool->active_limit_;
-    limit.BeginTask(worker);
-    if (limit.Admits(worker)) {
+    if (pool->active_limit_.BeginTask(worker)) {
       pool->env_.ExecuteTask(*task);
-      limit.EndTask(worker);
+      pool->active_limit_.EndTask(worker);
       return;
     }
-    limit.AbortTask(worker);
     if (HandOver(pool, task)) return;
     *task = pool->thread_data_[worker].queue.PushFront(std::move(*task));
     // With every queue full, Schedule too runs the task where it is called.
@@ -124,7 +121,7 @@ class LimitedWorkers {
       if (victim != -1) task = pool->thread_data_[victim].queue.PopBack();
       if (task.f) {
         found = true;
-        pool->active_limit_.BeginTask(worker);
+        pool->active_limit_.BeginStandIn(worker);
         pool->env_.ExecuteTask(task);
         pool->active_limit_.EndTask(worker);
       }

@@ -30,8 +30,8 @@ TEST_F(ActiveLimitTest, AdmitsWorkersBelowTheLimit) {
 
 TEST_F(ActiveLimitTest, IsSettledOnceNoWorkerAboveTheLimitRuns) {
   ActiveLimit limit(4, 4);
-  limit.BeginTask(0);
-  limit.BeginTask(3);
+  EXPECT_TRUE(limit.BeginTask(0));
+  EXPECT_TRUE(limit.BeginTask(3));
   EXPECT_EQ(limit.Active(), 2);
   EXPECT_TRUE(limit.Settled());
   limit.Set(1);
@@ -44,17 +44,28 @@ TEST_F(ActiveLimitTest, IsSettledOnceNoWorkerAboveTheLimitRuns) {
   EXPECT_EQ(limit.ReadTotals().tasks, 2u);
 }
 
-TEST_F(ActiveLimitTest, AnAbortedTaskIsNoTask) {
+TEST_F(ActiveLimitTest, AWorkerAboveTheLimitIsRefused) {
   ActiveLimit limit(2, 1);
-  limit.BeginTask(1);
-  limit.AbortTask(1);
+  EXPECT_FALSE(limit.BeginTask(1));
   EXPECT_TRUE(limit.Settled());
+  EXPECT_EQ(limit.Active(), 0);
   EXPECT_EQ(limit.ReadTotals().tasks, 0u);
+}
+
+TEST_F(ActiveLimitTest, AStandInIsNotCountedBesideTheOneItStandsInFor) {
+  ActiveLimit limit(2, 1);
+  EXPECT_TRUE(limit.BeginTask(0));
+  limit.BeginStandIn(1);
+  EXPECT_EQ(limit.Active(), 1);
+  EXPECT_TRUE(limit.Settled());
+  limit.EndTask(1);
+  limit.EndTask(0);
+  EXPECT_EQ(limit.ReadTotals().tasks, 2u);
 }
 
 TEST_F(ActiveLimitTest, BusyTimeGrowsDuringATask) {
   ActiveLimit limit(1, 1);
-  limit.BeginTask(0);
+  EXPECT_TRUE(limit.BeginTask(0));
   const uint64_t before = limit.ReadTotals().busy_ticks;
   SpinFor(std::chrono::milliseconds(1));
   const uint64_t during = limit.ReadTotals().busy_ticks;
