@@ -118,7 +118,7 @@ FULL: Final = Effort(
     changes=1000,
     settles=60,
     trainings=2,
-    training_steps=60,
+    training_steps=15,
 )
 QUICK: Final = Effort(
     generations=2,
@@ -127,7 +127,7 @@ QUICK: Final = Effort(
     changes=300,
     settles=15,
     trainings=1,
-    training_steps=60,
+    training_steps=15,
 )
 
 
