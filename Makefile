@@ -32,7 +32,7 @@ cc-test-%: .venv/installed-test
 	  -DTF_MALLEABLE_BUILD_OVERLAY=OFF -DTF_MALLEABLE_BUILD_TESTS=ON \
 	  -DTF_MALLEABLE_SANITIZER=$(filter-out plain,$*) >build/cc-$*.log 2>&1 \
 	  || { cat build/cc-$*.log; exit 1; }
-	$(MAKE) -C build/cc-$* --no-print-directory
+	$(MAKE) -C build/cc-$* --no-print-directory -j$(shell nproc)
 	# ThreadSanitizer cannot place its shadow memory under a fully random layout.
 	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure
 

@@ -117,8 +117,8 @@ FULL: Final = Effort(
     slice_seconds=0.25,
     changes=1000,
     settles=60,
-    trainings=2,
-    training_steps=15,
+    trainings=6,
+    training_steps=9,
 )
 QUICK: Final = Effort(
     generations=2,
@@ -126,8 +126,8 @@ QUICK: Final = Effort(
     slice_seconds=0.15,
     changes=300,
     settles=15,
-    trainings=1,
-    training_steps=15,
+    trainings=3,
+    training_steps=9,
 )
 
 
