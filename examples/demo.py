@@ -27,7 +27,7 @@ from sklearn.datasets import load_digits
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-SAMPLE_SECONDS = 0.25
+SAMPLE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
