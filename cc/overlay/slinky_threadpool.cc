@@ -4,7 +4,8 @@
 //
 // YNNPACK, which runs XLA's matrix products, asks it once per program, when it
 // decides which loops are parallel. A program first run at limit 1 would have
-// no parallel loop ever after, so the answer is the capacity. How many threads
+// no parallel loop ever after, so the answer is the most threads it will ever
+// pay to use, as for oneDNN (PlannedPoolView). How many threads
 // a loop then uses is decided anew for each run, by other members, from the
 // view of the pool that the run is given.
 
@@ -30,7 +31,8 @@ extern "C" int SlinkyThreadCount(const void* self) {
   }();
   const int now = original == nullptr ? 0 : original(self);
   // Without threads there is no pool behind it, and never will be.
-  return now == 0 ? 0 : std::max(now, PoolRegistry::Get().max_threads());
+  if (now == 0) return 0;
+  return std::max(now, std::min(PoolRegistry::Get().max_threads(), HostCpus()));
 }
 
 }  // namespace tf_malleable
