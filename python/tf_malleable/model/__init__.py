@@ -1,8 +1,31 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Plain data that the rest of the package passes around. No I/O."""
 
-from tf_malleable.model.errors import NotMalleableError
+from tf_malleable.model.allocation import NO_GRANT, Allocation, Grant
+from tf_malleable.model.cpuset import Cpuset, format_cpuset, parse_cpuset
+from tf_malleable.model.errors import ControllerError, NotMalleableError
+from tf_malleable.model.job import Job, JobState, Rate
+from tf_malleable.model.machine import Cpu, Machine
 from tf_malleable.model.pool import Pool, PoolKind
+from tf_malleable.model.shape import Shape
 from tf_malleable.model.threads import Threads
 
-__all__ = ["NotMalleableError", "Pool", "PoolKind", "Threads"]
+__all__ = [
+    "NO_GRANT",
+    "Allocation",
+    "ControllerError",
+    "Cpu",
+    "Cpuset",
+    "Grant",
+    "Job",
+    "JobState",
+    "Machine",
+    "NotMalleableError",
+    "Pool",
+    "PoolKind",
+    "Rate",
+    "Shape",
+    "Threads",
+    "format_cpuset",
+    "parse_cpuset",
+]

@@ -7,3 +7,15 @@ class NotMalleableError(RuntimeError):
 
     The message says why and what to do about it.
     """
+
+
+class ControllerError(RuntimeError):
+    """The controller refuses, and says why in one sentence: the message.
+
+    Attributes:
+        status: The HTTP status of its answer: 409, say.
+    """
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status

@@ -1,0 +1,46 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The CPUs that are shared out, and how near they are to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tf_malleable.model.cpuset import Cpuset
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """One CPU as the operating system counts them: one hardware thread.
+
+    Attributes:
+        id: Its number.
+        core: Number of its physical core, unique on the machine. CPUs with the
+            same core are SMT siblings.
+        node: Number of its NUMA node.
+    """
+
+    id: int
+    core: int
+    node: int = 0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The CPUs a policy shares out; at least none, each id once."""
+
+    cpus: tuple[Cpu, ...]
+
+    @cached_property
+    def cpuset(self) -> Cpuset:
+        """The numbers of its CPUs."""
+        return frozenset(cpu.id for cpu in self.cpus)
+
+    def without(self, cpus: Cpuset) -> Machine:
+        """Return the machine that is left when these CPUs are taken."""
+        return Machine(tuple(cpu for cpu in self.cpus if cpu.id not in cpus))
+
+    @classmethod
+    def flat(cls, cpus: int) -> Machine:
+        """Return a machine of so many CPUs, each a core of its own, on one node."""
+        return cls(tuple(Cpu(id=number, core=number) for number in range(cpus)))

@@ -1,0 +1,53 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Whether an allocation can be carried out: policies can be anybody's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_malleable.model import Allocation, Cpuset, Grant, Job, Machine, format_cpuset
+
+
+class InvalidAllocationError(Exception):
+    """A policy's decision contradicts itself, a shape or the machine."""
+
+
+def check(allocation: Allocation, jobs: Sequence[Job], machine: Machine) -> None:
+    """Raise InvalidAllocationError, with the reason, if an allocation cannot be.
+
+    It can be if it names only these jobs and CPUs of this machine, uses no CPU
+    twice, and gives each job nothing or min … max CPUs, lent ones included.
+    """
+    known = {job.id: job for job in jobs}
+    used: dict[int, str] = {}
+    owned: dict[int, str] = {}
+    for name, grant in allocation.grants.items():
+        job = known.get(name)
+        if job is None:
+            raise InvalidAllocationError(f"there is no job {name!r}")
+        _check_grant(job, grant, machine.cpuset)
+        _claim(used, name, grant.cpus, "used by")
+        _claim(owned, name, grant.lent, "lent by")
+
+
+def _check_grant(job: Job, grant: Grant, machine: Cpuset) -> None:
+    own = grant.own
+    if not own:
+        return
+    if not own <= machine:
+        foreign = format_cpuset(own - machine)
+        raise InvalidAllocationError(f"job {job.id} gets CPUs {foreign}, which are not there")
+    if grant.cpus & grant.lent:
+        both = format_cpuset(grant.cpus & grant.lent)
+        raise InvalidAllocationError(f"job {job.id} both uses and lends CPUs {both}")
+    if not job.shape.min <= len(own) <= job.shape.max:
+        raise InvalidAllocationError(
+            f"job {job.id} gets {len(own)} cores, outside {job.shape.min} … {job.shape.max}"
+        )
+
+
+def _claim(claims: dict[int, str], name: str, cpus: Cpuset, what: str) -> None:
+    for cpu in cpus:
+        other = claims.setdefault(cpu, name)
+        if other != name:
+            raise InvalidAllocationError(f"CPU {cpu} is {what} both job {other} and job {name}")

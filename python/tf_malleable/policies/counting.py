@@ -1,0 +1,50 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What all our policies have in common: they decide how many cores, not which."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tf_malleable.model import Allocation, Grant, Job, Machine
+from tf_malleable.policies.placement import place
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How many cores each job gets.
+
+    Attributes:
+        cores: By job id; a job that is not named, or has 0, gets none.
+        review_at: As in an Allocation.
+    """
+
+    cores: Mapping[str, int]
+    review_at: float | None = None
+
+
+class CountingPolicy(ABC):
+    """A policy that only counts; placement chooses the CPUs."""
+
+    @abstractmethod
+    def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
+        """Return how many of so many cores each job gets. Pure, like allocate."""
+
+    def allocate(self, jobs: Sequence[Job], machine: Machine, now: float) -> Allocation:
+        """Decide which CPUs each job gets from now on; see Policy."""
+        decision = self.decide(jobs, len(machine.cpus), now)
+        placed = place(decision.cores, jobs, machine)
+        grants: dict[str, Grant] = {}
+        for job in jobs:
+            cpus = placed.get(job.id)
+            if cpus:
+                unchanged = job.grant.cpus == cpus and not job.grant.lent
+                grants[job.id] = job.grant if unchanged else Grant(cpus)
+        return Allocation(grants, decision.review_at)
+
+
+def present(job: Job) -> int:
+    """Return how many cores a running job has now, as far as its shape allows."""
+    shape = job.shape
+    return max(shape.min, min(len(job.grant.own), shape.max))

@@ -1,0 +1,139 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Cores go where they speed up most, as far as that was measured."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from tf_malleable.model import Job
+from tf_malleable.policies.counting import Decision, present
+from tf_malleable.policies.orders import Fcfs, Rank
+from tf_malleable.policies.queueing import QueueingPolicy
+from tf_malleable.policies.sharing import Sharing
+from tf_malleable.policies.speedup import Curve, fit
+
+# A core changes hands only for this much more, or noise would move it to and fro.
+_STICKY = 1.1
+_POOR_GAIN = 0.5
+_HEAD_START_SECONDS = 600.0
+_REVIEW_SECONDS = 2.0
+
+
+class EfficientPolicy(QueueingPolicy):
+    """Cores go, one at a time, where the next one adds most to a job's speed-up.
+
+    Greedy is optimal as speed-up curves are concave. A curve is fitted to the
+    speeds a job was seen to have, see `speedup.fit`. As long as others can use the
+    cores for sure a job goes only a little above the most cores it was measured
+    with: 1, 2, 3, 4, 6, 9 … What nobody can use for sure, anyone may try. Of the
+    jobs measured with only one number of cores every second one gets a quarter
+    more, at least 1, at the cost of the rest: after that, all have curves.
+
+    As many run as fit with min; none is paused. Jobs known to scale poorly start
+    first, for those that scale can use all of the machine at the end alone. That
+    counts as having come ten minutes earlier, so that no stream of them keeps
+    others waiting for ever.
+
+    Work-conserving: no core is idle while the next in the queue would fit or a
+    running job below max is expected to be faster with it. Starves nobody.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(PoorScalersFirst(), ByGain())
+
+    def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
+        """Return how many of so many cores each job gets."""
+        decision = super().decide(jobs, cores, now)
+        trying = any(
+            job.steps_done is not None
+            and all(rate.cores != decision.cores[job.id] for rate in job.rates)
+            for job in jobs
+            if job.id in decision.cores
+        )
+        return Decision(decision.cores, now + _REVIEW_SECONDS if trying else None)
+
+
+class PoorScalersFirst(Fcfs):
+    """First come, first served, with a head start for jobs known to scale poorly."""
+
+    def rank(self, job: Job, now: float) -> Rank:
+        """Paused jobs by start, then waiting ones by arrival and head start."""
+        if job.started is None and _scales_poorly(job):
+            return (1.0, job.submitted - _HEAD_START_SECONDS)
+        return super().rank(job, now)
+
+
+class ByGain(Sharing):
+    """Each core beyond min to the job that gains most from it."""
+
+    def finish(
+        self, admitted: Sequence[Job], counts: dict[str, int], free: int, waiting: bool
+    ) -> dict[str, int]:
+        """Hand out what is free, first what is known to help, then what may."""
+        if not free:
+            return counts
+        probing = {job.id for job in [job for job in admitted if len(job.rates) == 1][::2]}
+        growths = [_Growth(job, counts[job.id], job.id in probing) for job in admitted]
+        limits = [job.shape.max for job in admitted]
+        sure = [min(g.reach, limit) for g, limit in zip(growths, limits, strict=True)]
+        free = _hand_out(growths, sure, free)
+        _hand_out(growths, limits, free)
+        return {growth.job.id: growth.count for growth in growths}
+
+
+class _Growth:
+    """A job on its way from min upwards.
+
+    Args:
+        job: Which.
+        count: Its cores so far.
+        probes: It is to get more than it was measured with.
+    """
+
+    def __init__(self, job: Job, count: int, probes: bool) -> None:
+        measured = max((rate.cores for rate in job.rates), default=0)
+        self.job = job
+        self.count = count
+        self.reach = measured + max(1, measured // (4 if probes else 2))
+        self._curve = Curve(1.0, 0.0) if probes else fit(job.rates)
+        self._present = present(job) if job.state == "running" else 0
+        self._speedup = self._curve.speedup(count)
+
+    def gain(self) -> float:
+        """Return what the next core is worth."""
+        gain = self._curve.speedup(self.count + 1) - self._speedup
+        return gain * _STICKY if self.count < self._present else gain
+
+    def grow(self) -> None:
+        self.count += 1
+        self._speedup = self._curve.speedup(self.count)
+
+
+def _hand_out(growths: Sequence[_Growth], limits: Sequence[int], free: int) -> int:
+    """Grow jobs up to their limits while that makes them faster; return what is left."""
+    queue = [
+        (-growth.gain(), index)
+        for index, (growth, limit) in enumerate(zip(growths, limits, strict=True))
+        if growth.count < limit
+    ]
+    heapq.heapify(queue)
+    while free and queue and queue[0][0] < 0:
+        index = queue[0][1]
+        growth = growths[index]
+        growth.grow()
+        free -= 1
+        if growth.count < limits[index]:
+            heapq.heapreplace(queue, (-growth.gain(), index))
+        else:
+            heapq.heappop(queue)
+    return free
+
+
+def _scales_poorly(job: Job) -> bool:
+    """Return whether, as measured, a core beyond min is worth less than half of one."""
+    if len(job.rates) < 2:
+        return False
+    curve = fit(job.rates)
+    least = job.shape.min
+    return curve.speedup(least + 1) - curve.speedup(least) < _POOR_GAIN

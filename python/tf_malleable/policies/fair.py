@@ -1,0 +1,37 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Everybody who runs gets a fair share, all the time."""
+
+from __future__ import annotations
+
+from tf_malleable.policies.orders import Fcfs
+from tf_malleable.policies.queueing import QueueingPolicy
+from tf_malleable.policies.sharing import Proportional
+
+
+class EqualPolicy(QueueingPolicy):
+    """Dynamic equipartition: all running jobs get the same, within min … max.
+
+    As many run as fit with min, first come, first served; none is paused. Tucker
+    and Gupta, "Process control and scheduling issues for multiprogrammed
+    shared-memory multiprocessors", SOSP 1989; McCann, Vaswani and Zahorjan, "A
+    dynamic processor allocation policy", TOCS 11(2), 1993.
+
+    Work-conserving: no core is idle while a running job is below max or the next
+    in the queue would fit. Starves nobody.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Fcfs(), Proportional(lambda job: 1.0))
+
+
+class WeightedPolicy(QueueingPolicy):
+    """Shares in proportion to the jobs' weights, within min … max.
+
+    Else as equal: min is guaranteed to who runs, and none is paused.
+
+    Work-conserving: no core is idle while a running job is below max or the next
+    in the queue would fit. Starves nobody.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Fcfs(), Proportional(lambda job: job.weight))

@@ -1,0 +1,110 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Policies made of an order and a way to share: who runs, then with how much.
+
+Running jobs keep their place, the queue is served in order, and what is left is
+shared out. Order and sharing know nothing of each other, which gives the classic
+grid and most of the other policies.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from tf_malleable.model import Job
+from tf_malleable.policies.counting import CountingPolicy, Decision
+from tf_malleable.policies.orders import Order, Rank
+from tf_malleable.policies.placement import first_started
+from tf_malleable.policies.sharing import Sharing
+
+
+class QueueingPolicy(CountingPolicy):
+    """Serves a queue in some order and shares the machine in some way."""
+
+    def __init__(self, order: Order, sharing: Sharing) -> None:
+        self._order = order
+        self._sharing = sharing
+
+    def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
+        """Return how many of so many cores each job gets."""
+        running = first_started(job for job in jobs if job.state == "running")
+        counts = self._sharing.keep(running, cores)
+        service = _Service(self._order, self._sharing, counts, cores, now)
+        service.serve(jobs)
+        admitted = [job for job in running if job.id in service.counts]
+        admitted += [job for job in service.started if job.state != "running"]
+        final = self._sharing.finish(admitted, service.counts, service.free, bool(service.waiting))
+        return Decision(final, self._order.review_at(admitted, service.waiting, now))
+
+
+class _Service:
+    """Serves the queue once.
+
+    Attributes:
+        counts: Cores by job id.
+        free: Cores nobody has.
+        started: Jobs that got cores from the queue, in that order.
+        waiting: Those that did not, though the machine is big enough for each.
+    """
+
+    def __init__(
+        self, order: Order, sharing: Sharing, counts: dict[str, int], cores: int, now: float
+    ) -> None:
+        self._order = order
+        self._sharing = sharing
+        self._cores = cores
+        self._now = now
+        self._queue: list[tuple[Rank, int, Job]] = []
+        self._joined = 0
+        self._victims: list[Job] = []
+        self.counts = counts
+        self.free = cores - sum(counts.values())
+        self.started: list[Job] = []
+        self.waiting: list[Job] = []
+
+    def serve(self, jobs: Sequence[Job]) -> None:
+        running = [job for job in jobs if job.id in self.counts]
+        self._victims = self._order.victims(running, self._now)
+        for job in jobs:
+            if job.id not in self.counts and self._needs(job) <= self._cores:
+                self._queue.append(self._entry(job))
+        heapq.heapify(self._queue)
+        while self._queue and (self.free or self._victims):
+            _, _, job = heapq.heappop(self._queue)
+            need = self._needs(job)
+            if need > self.free:
+                self._make_room(job, need)
+            if need <= self.free:
+                count = self._sharing.takes(job, self.free, self._cores)
+                self.counts[job.id] = count
+                self.free -= count
+                self.started.append(job)
+                continue
+            self.waiting.append(job)
+            if self._sharing.blocks:
+                break
+        self.waiting += [job for _, _, job in self._queue]
+
+    def _needs(self, job: Job) -> int:
+        return self._sharing.needs(job, self._cores)
+
+    def _make_room(self, head: Job, need: int) -> None:
+        """Pause as many victims as that takes; if all are too few then none, for anybody."""
+        paused: list[Job] = []
+        room = self.free
+        while self._victims and room < need:
+            victim = self._victims.pop()
+            if self._order.yields(victim, head, self._now):
+                paused.append(victim)
+                room += self.counts[victim.id]
+        if room < need:
+            return
+        self.free = room
+        for victim in paused:
+            del self.counts[victim.id]
+            heapq.heappush(self._queue, self._entry(victim))
+
+    def _entry(self, job: Job) -> tuple[Rank, int, Job]:
+        """Return what the queue is sorted by; the number keeps jobs from being compared."""
+        self._joined += 1
+        return (self._order.rank(job, self._now), self._joined, job)

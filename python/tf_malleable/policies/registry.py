@@ -1,0 +1,172 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Policies by name, with options: ``lend+priority-strict:ageing=60,preempt=longest``.
+
+Other packages add policies as entry points of the group ``tf_malleable.policies``: a
+name, and something to call with the options as keyword arguments, all strings, that
+returns a Policy and raises ValueError for an option it does not like.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from tf_malleable.policies.classic import AlwaysAttendPolicy, MaxPropPolicy, StrictPolicy
+from tf_malleable.policies.efficient import EfficientPolicy
+from tf_malleable.policies.fair import EqualPolicy, WeightedPolicy
+from tf_malleable.policies.lend import LendPolicy
+from tf_malleable.policies.orders import Fcfs, Order, Priority, RoundRobin
+from tf_malleable.policies.policy import Policy
+from tf_malleable.policies.srpt import SrptPolicy
+
+DEFAULT = "lend+equal"
+GROUP = "tf_malleable.policies"
+
+_LEND = "lend+"
+
+
+def create(spec: str) -> Policy:
+    """Return the policy that ``["lend+"]NAME[":"OPTION"="VALUE[","OPTION"="VALUE]…]`` means.
+
+    Raises:
+        ValueError: There is no such policy or option; the message is one sentence.
+    """
+    name, colon, rest = spec.partition(":")
+    options = _options(rest) if colon else {}
+    lends = name.startswith(_LEND)
+    policy = _create(name[len(_LEND) :] if lends else name, options)
+    return LendPolicy(policy) if lends else policy
+
+
+def available() -> list[tuple[str, str]]:
+    """Return name and one-line summary of each policy, those of other packages last."""
+    lend = f"idle cores are lent, else as equal; {_LEND}NAME does so with any policy"
+    return [
+        (f"{_LEND}equal", lend),
+        *((name, builtin.summary) for name, builtin in _BUILTIN.items()),
+        *((name, _summary(point)) for name, point in sorted(_entry_points().items())),
+    ]
+
+
+@dataclass(frozen=True)
+class _Builtin:
+    """A policy of ours: how to make it, and how to read its options."""
+
+    summary: str
+    build: Callable[..., Policy]
+    options: Mapping[str, Callable[[str, str], Any]] = field(default_factory=dict)
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"{option} must be a number of seconds above 0, not {text!r}")
+    return seconds
+
+
+def _preempt(option: str, text: str) -> str:
+    if text not in ("no", "longest", "smallest"):
+        raise ValueError(f"{option} must be no, longest or smallest, not {text!r}")
+    return text
+
+
+def _classic() -> dict[str, _Builtin]:
+    """Return the grid."""
+    orders: dict[str, tuple[str, Callable[..., Order], dict[str, Callable[[str, str], Any]]]] = {
+        "fcfs": ("first come, first served", Fcfs, {}),
+        "priority": (
+            "most important first, ageing=SECONDS, preempt=no|longest|smallest",
+            Priority,
+            {"ageing": _seconds, "preempt": _preempt},
+        ),
+        "round-robin": ("in turns, quantum=SECONDS", RoundRobin, {"quantum": _seconds}),
+    }
+    sharings: dict[str, tuple[str, Callable[[Order], Policy]]] = {
+        "strict": ("exactly the preferred cores, or wait", StrictPolicy),
+        "max-prop": ("all cores in proportion to preferred", MaxPropPolicy),
+        "always-attend": ("start as soon as min is free", AlwaysAttendPolicy),
+    }
+
+    def builder(
+        order: Callable[..., Order], sharing: Callable[[Order], Policy]
+    ) -> Callable[..., Policy]:
+        return lambda **options: sharing(order(**options))
+
+    return {
+        f"{order}-{sharing}": _Builtin(f"{how_much}; {who}", builder(make_order, make), options)
+        for order, (who, make_order, options) in orders.items()
+        for sharing, (how_much, make) in sharings.items()
+    }
+
+
+_BUILTIN: dict[str, _Builtin] = {
+    "equal": _Builtin("all running jobs get the same, within min … max", EqualPolicy),
+    "weighted": _Builtin("shares in proportion to weight, within min … max", WeightedPolicy),
+    "srpt": _Builtin("shortest remaining work first, longer jobs are paused", SrptPolicy),
+    "efficient": _Builtin("cores go where they speed up most, as measured", EfficientPolicy),
+    **_classic(),
+}
+
+
+def _options(text: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for part in text.split(","):
+        option, _, value = part.partition("=")
+        if not option or not value:
+            raise ValueError(f"options are written OPTION=VALUE,OPTION=VALUE, not {text!r}")
+        if option in options:
+            raise ValueError(f"option {option} is given twice in {text!r}")
+        options[option] = value
+    return options
+
+
+def _create(name: str, options: Mapping[str, str]) -> Policy:
+    builtin = _BUILTIN.get(name)
+    if builtin is None:
+        return _create_foreign(name, options)
+    parsed = {}
+    for option, text in options.items():
+        if option not in builtin.options:
+            takes = ", ".join(builtin.options) or "none"
+            raise ValueError(f"policy {name} has no option {option!r}; its options are: {takes}")
+        parsed[option] = builtin.options[option](option, text)
+    return builtin.build(**parsed)
+
+
+def _create_foreign(name: str, options: Mapping[str, str]) -> Policy:
+    points = _entry_points()
+    if name not in points:
+        names = ", ".join([*_BUILTIN, *sorted(points)])
+        raise ValueError(
+            f"there is no policy {name!r}; there are {names}, each also as {_LEND}NAME"
+        )
+    try:
+        policy: Policy = points[name].load()(**options)
+    except Exception as error:
+        raise ValueError(f"policy {name} cannot be had: {_one_line(error)}") from error
+    if not callable(getattr(policy, "allocate", None)):
+        raise ValueError(f"policy {name} cannot be had: it has no method allocate")
+    return policy
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    """Return policies of other packages; none takes the name of one of ours."""
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in _BUILTIN}
+
+
+def _summary(point: EntryPoint) -> str:
+    try:
+        description = (point.load().__doc__ or "").strip()
+    except Exception as error:
+        return f"cannot be had: {_one_line(error)}"
+    return description.splitlines()[0] if description else f"from {point.value}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,152 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How much faster a job is with more cores, from the few speeds that were measured.
+
+The Universal Scalability Law (Gunther, "A General Theory of Computational
+Scalability Based on Rational Functions", 2008) as seconds for a step on n cores:
+(one + contention · (n - 1) + coherence · n · (n - 1)) / n. Without coherence it is
+Amdahl's law (1967). It is linear in its three numbers, so that least squares has a
+closed form and a policy can fit thousands of jobs in one decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tf_malleable.model import Rate
+
+# What is not known may scale well: optimism makes policies try, and trying tells.
+_PRIOR_CONTENTION = 0.05
+# Speeds that Amdahl's law misses by no more are noise around it.
+_NOISE = 0.05
+# Other numbers of steps a second are mistakes, and would drown the rest.
+_SLOWEST, _FASTEST = 1e-9, 1e9
+# Below this, relative to its terms, a determinant is nothing but rounding.
+_SINGULAR = 1e-13
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds that a step takes, as a function of cores.
+
+    Attributes:
+        one: Seconds on one core; above 0.
+        contention: Of these, seconds that more cores do not shorten.
+        coherence: Seconds that each pair of cores adds to the work.
+    """
+
+    one: float
+    contention: float
+    coherence: float = 0.0
+
+    def seconds(self, cores: int) -> float:
+        """Return how long a step takes on so many cores, at least 1."""
+        others = cores - 1
+        return (self.one + others * (self.contention + self.coherence * cores)) / cores
+
+    def speedup(self, cores: int) -> float:
+        """Return how many times faster than on one core it is on so many, 0 on none."""
+        return self.one / self.seconds(cores) if cores > 0 else 0.0
+
+    def speedups(self, counts: Iterable[int]) -> list[float]:
+        """Return the same for many numbers of cores, at least 1 each, in less time."""
+        one, contention, coherence = self.one, self.contention, self.coherence
+        return [n * one / (one + (n - 1) * (contention + coherence * n)) for n in counts]
+
+
+PRIOR = Curve(1.0, _PRIOR_CONTENTION)
+
+
+# Speeds change less often than decisions are taken.
+@lru_cache(maxsize=16384)
+def fit(rates: tuple[Rate, ...]) -> Curve:
+    """Return the curve that fits measured speeds best, in relative error.
+
+    With no speed it is optimistic, with one it is so through that speed. Two
+    numbers of cores give Amdahl's law. The Universal Scalability Law is used only
+    if there are three and Amdahl's misses a speed by more than 5 %, for with so few
+    numbers it would find coherence in noise. Speeds outside 1e-9 … 1e9 steps a
+    second are left out.
+    """
+    points = [
+        (rate.cores, rate.steps_per_second)
+        for rate in rates
+        if rate.cores >= 1 and _SLOWEST <= rate.steps_per_second <= _FASTEST
+    ]
+    counts = len({cores for cores, _ in points})
+    if counts == 0:
+        return PRIOR
+    if counts == 1:
+        speed = sum(speed for _, speed in points) / len(points)
+        one = PRIOR.speedup(points[0][0]) / speed
+        return Curve(one, one * PRIOR.contention)
+    amdahl = _amdahl(points)
+    if counts == 2 or _worst_miss(amdahl, points) <= _NOISE:
+        return amdahl
+    universal = _universal(points)
+    if universal is None or _worst_miss(universal, points) > _worst_miss(amdahl, points):
+        return amdahl
+    return universal
+
+
+def _worst_miss(curve: Curve, points: Sequence[tuple[int, float]]) -> float:
+    one, contention, coherence = curve.one, curve.contention, curve.coherence
+    return max(
+        [abs(speed * (one + (n - 1) * (contention + coherence * n)) / n - 1) for n, speed in points]
+    )
+
+
+def _amdahl(points: Sequence[tuple[int, float]]) -> Curve:
+    """Minimise the sum of (speed · seconds - 1)², 0 ≤ contention ≤ one."""
+    aa = ab = bb = a1 = b1 = 0.0
+    for cores, speed in points:
+        share = speed / cores
+        aa += speed * speed
+        ab += speed * share
+        bb += share * share
+        a1 += speed
+        b1 += share
+    determinant = aa * bb - ab * ab
+    if determinant <= _SINGULAR * aa * bb:
+        return Curve(a1 / aa, a1 / aa)
+    fixed = (a1 * bb - b1 * ab) / determinant
+    divided = (b1 * aa - a1 * ab) / determinant
+    if fixed < 0:
+        return Curve(b1 / bb, 0.0)
+    if divided < 0:
+        return Curve(a1 / aa, a1 / aa)
+    return Curve(fixed + divided, fixed)
+
+
+def _universal(points: Sequence[tuple[int, float]]) -> Curve | None:
+    """Minimise the same with all three numbers; None if that gives no such curve."""
+    rows = [(v / n, v * (n - 1) / n, v * (n - 1.0)) for n, v in points]
+    solution = _least_squares(rows, (0, 1, 2))
+    if solution is not None and solution[1] < 0:
+        pair = _least_squares(rows, (0, 2))
+        solution = None if pair is None else [pair[0], 0.0, pair[1]]
+    if solution is None or solution[0] <= 0 or solution[2] < 0:
+        return None
+    return Curve(*solution)
+
+
+def _least_squares(
+    rows: Sequence[tuple[float, ...]], columns: tuple[int, ...]
+) -> list[float] | None:
+    """Return factors of the columns that bring every row's sum near 1; None if any do."""
+    normal = [
+        [sum(row[i] * row[j] for row in rows) for j in columns] + [sum(row[i] for row in rows)]
+        for i in columns
+    ]
+    size = len(columns)
+    for pivot in range(size):
+        top = normal[pivot]
+        column = columns[pivot]
+        if top[pivot] <= _SINGULAR * sum(row[column] * row[column] for row in rows):
+            return None
+        for other in range(size):
+            if other != pivot:
+                factor = normal[other][pivot] / top[pivot]
+                normal[other] = [a - factor * b for a, b in zip(normal[other], top, strict=True)]
+    return [normal[i][size] / normal[i][i] for i in range(size)]

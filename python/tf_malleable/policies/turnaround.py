@@ -1,0 +1,64 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Cores for jobs of known order of length such that their mean turnaround is least.
+
+One job after the other, the shortest first, is best if twice the cores are twice as
+fast. They are not, and then cores do more work in the hands of several jobs. heSRPT
+(Berg, Vesilo and Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean
+slowdown", Performance Evaluation, 2020) solves that in closed form for speed-ups of
+n^p and cores that can be divided. Its argument also holds, as a recursion, for whole
+cores and any concave speed-ups: the sum of turnarounds is linear in the remaining
+work x of the jobs, c_1 x_1 + … + c_m x_m. It falls by m per second while m jobs are
+there, so max over counts n of c_1 s_1(n_1) + … + c_m s_m(n_m) = m. With c_1 … c_{m-1}
+known from the longer jobs that equation gives c_m, and the maximum is found by giving
+each core to where it adds most. On two equal cores this is exact: two jobs share them
+if two cores are less than 1.5 times as fast as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from tf_malleable.policies.speedup import Curve
+
+# These bound the time of a decision; beyond them jobs and cores are taken in bundles.
+_JOBS = 48
+_CORES = 128
+
+
+def least_turnaround(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> list[int]:
+    """Return cores for each job, 0 for those that had better wait.
+
+    Args:
+        curves: Speed-ups, of the job with the least remaining work first.
+        limits: The most cores each job can use, at least 1.
+        cores: To be shared out.
+    """
+    # Every so many jobs on a machine that much smaller: the same problem.
+    bundle = max(1, -(-len(curves) // _JOBS))
+    share = max(1, cores // bundle)
+    unit = max(1, -(-share // _CORES))
+    samples = range(0, len(curves), bundle)
+    counts = _solve([curves[i] for i in samples], [limits[i] for i in samples], share, unit)
+    return [min(counts[i // bundle], limit) for i, limit in enumerate(limits)]
+
+
+def _solve(curves: Sequence[Curve], limits: Sequence[int], cores: int, unit: int) -> list[int]:
+    units = cores // unit
+    # What the next unit of cores is worth, best first, and to whom.
+    gains: list[tuple[float, int]] = []
+    for index in range(len(curves) - 1, -1, -1):
+        jobs = len(curves) - index
+        most = min(units, -(-limits[index] // unit))
+        speeds = [0.0, *curves[index].speedups(range(unit, most * unit + 1, unit))]
+        values = [0.0, *accumulate(-gain for gain, _ in gains)]
+        values += [values[-1]] * (units + 1 - len(values))
+        price = min((jobs - values[units - n]) / speeds[n] for n in range(1, most + 1))
+        for n in range(most):
+            gains.append((price * (speeds[n] - speeds[n + 1]), index))
+        gains.sort()
+        del gains[units:]
+    counts = [0] * len(curves)
+    for _, index in gains:
+        counts[index] += unit
+    return counts

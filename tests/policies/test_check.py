@@ -1,0 +1,48 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Allocations that cannot be carried out are found, with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from tf_malleable.model import Allocation, Grant, Job, Machine, Shape
+from tf_malleable.policies.check import InvalidAllocationError, check
+
+JOBS = [Job("a", Shape(1, 1, 2), submitted=0.0), Job("b", Shape(2, 2, 3), submitted=0.0)]
+
+
+def grant(used: set[int], lent: set[int] | None = None) -> Grant:
+    return Grant(frozenset(used), frozenset(lent or ()))
+
+
+@pytest.mark.parametrize(
+    "grants",
+    [
+        {},
+        {"a": grant(set())},
+        {"a": grant({0}), "b": grant({1, 2})},
+        {"a": grant(set(), {0, 1}), "b": grant({0, 1, 2})},
+        {"a": grant({3}, {0}), "b": grant({0}, {1, 2})},
+    ],
+)
+def test_allocations_that_can_be(grants):
+    check(Allocation(grants), JOBS, Machine.flat(4))
+
+
+@pytest.mark.parametrize(
+    ("grants", "reason"),
+    [
+        ({"c": grant({0})}, "there is no job 'c'"),
+        ({"a": grant({4})}, "job a gets CPUs 4, which are not there"),
+        ({"a": grant({0}, {5})}, "job a gets CPUs 5, which are not there"),
+        ({"a": grant({0, 1, 2})}, "job a gets 3 cores, outside 1 … 2"),
+        ({"b": grant({0})}, "job b gets 1 cores, outside 2 … 3"),
+        ({"a": grant({0}, {0, 1})}, "job a both uses and lends CPUs 0"),
+        ({"a": grant({1}), "b": grant({1, 2})}, "CPU 1 is used by both job a and job b"),
+        ({"a": grant(set(), {1}), "b": grant({2}, {1})}, "CPU 1 is lent by both job a and job b"),
+    ],
+)
+def test_allocations_that_cannot_be(grants, reason):
+    with pytest.raises(InvalidAllocationError) as invalid:
+        check(Allocation(grants), JOBS, Machine.flat(4))
+    assert str(invalid.value) == reason

@@ -1,0 +1,130 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Who is nearly done goes first; cores go where they help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tf_malleable.model import Grant, Job, Machine, Rate, Shape
+from tf_malleable.policies.registry import create
+
+NOW = 1000.0
+SHAPE = Shape(1, 1, 8)
+
+
+def job(name: str, submitted: float = 0.0, shape: Shape = SHAPE, **about: object) -> Job:
+    return replace(Job(name, shape, submitted=submitted, since=submitted), **about)
+
+
+def running(name: str, cpus: set[int], **about: object) -> Job:
+    grant = Grant(frozenset(cpus))
+    return job(name, state="running", started=1.0, grant=grant, **about)
+
+
+def amdahl(serial: float, *counts: int, speed: float = 1.0) -> tuple[Rate, ...]:
+    return tuple(Rate(n, speed / (serial + (1 - serial) / n)) for n in counts)
+
+
+def counts(policy: str, cpus: int, *jobs: Job) -> dict[str, int]:
+    grants = create(policy).allocate(jobs, Machine.flat(cpus), NOW).grants
+    return {name: len(grant.cpus) for name, grant in grants.items()}
+
+
+def left(name: str, steps: float, serial: float = 0.5, **about: object) -> Job:
+    rates = amdahl(serial, 1, 2)
+    return job(name, steps_done=10.0, steps_total=10.0 + steps, rates=rates, **about)
+
+
+def test_least_remaining_work_goes_first():
+    assert counts("srpt", 1, left("long", 50), left("short", 20)) == {"short": 1}
+
+
+def test_steps_count_for_the_time_they_take():
+    slow = replace(left("slow", 20), rates=amdahl(0.5, 1, 2, speed=0.1))
+    assert counts("srpt", 1, slow, left("fast", 50)) == {"fast": 1}
+
+
+def test_a_long_job_is_paused_for_a_short_one():
+    long = left("long", 50, state="running", started=1.0, grant=Grant(frozenset({0})))
+    assert counts("srpt", 1, long, left("short", 20)) == {"short": 1}
+
+
+def test_about_equal_jobs_do_not_pause_each_other():
+    going = left("going", 50, state="running", started=1.0, grant=Grant(frozenset({0})))
+    assert counts("srpt", 1, going, left("other", 49, submitted=1.0)) == {"going": 1}
+
+
+def test_a_job_that_has_not_reported_goes_first_so_that_it_does():
+    assert counts("srpt", 1, left("known", 20), job("new", submitted=9.0)) == {"new": 1}
+
+
+def test_a_job_that_never_reports_does_not_stay_in_front():
+    silent = running("silent", {0}, run_seconds=300.0)
+    assert counts("srpt", 1, silent, left("known", 200)) == {"known": 1}
+    assert counts("srpt", 1, silent, left("known", 400)) == {"silent": 1}
+
+
+def test_it_is_looked_at_again_when_it_has_run_for_longer():
+    silent = running("silent", {0}, run_seconds=300.0)
+    review = create("srpt").allocate([silent, left("known", 400)], Machine.flat(1), NOW).review_at
+    assert review is not None
+    later = replace(silent, run_seconds=300.0 + review - NOW + 1e-6)
+    assert counts("srpt", 1, later, left("known", 310)) == {"known": 1}
+
+
+def test_poor_speedups_share_and_good_ones_queue():
+    assert counts("srpt", 2, left("a", 20, 0.5), left("b", 50, 0.5)) == {"a": 1, "b": 1}
+    assert counts("srpt", 2, left("a", 20, 0.01), left("b", 50, 0.01)) == {"a": 2}
+
+
+def test_cores_go_where_the_next_one_helps_most():
+    good, poor = (
+        job("good", rates=amdahl(0.05, 1, 2, 4)),
+        job("poor", rates=amdahl(0.6, 1, 2, 4)),
+    )
+    assert counts("efficient", 6, good, poor) == {"good": 5, "poor": 1}
+
+
+def test_cores_that_help_nobody_stay_idle():
+    slower = tuple(Rate(n, speed) for n, speed in [(1, 10.0), (2, 16.0), (4, 12.0), (8, 5.0)])
+    assert counts("efficient", 8, job("a", rates=slower)) == {"a": 2}
+
+
+def test_small_steps_beside_others_and_everything_alone():
+    known = job("known", rates=amdahl(0.2, 1, 2, 4, 8))
+    new = running("new", {7}, rates=(Rate(1, 1.0),))
+    assert counts("efficient", 8, known, new) == {"known": 6, "new": 2}
+    tried = replace(new, rates=amdahl(0.0, 1, 2, 3))
+    assert counts("efficient", 8, known, tried) == {"known": 4, "new": 4}
+    assert counts("efficient", 8, tried) == {"new": 8}
+
+
+def test_a_count_that_was_never_measured_is_looked_at_again():
+    reporting = running("a", {0}, rates=(Rate(1, 1.0),), steps_done=5.0)
+    decide = create("efficient").allocate
+    assert decide([reporting], Machine.flat(2), NOW).review_at == NOW + 2
+    measured = replace(reporting, rates=amdahl(0.1, 1, 2))
+    assert decide([measured], Machine.flat(2), NOW).review_at is None
+    silent = replace(reporting, steps_done=None)
+    assert decide([silent], Machine.flat(2), NOW).review_at is None
+
+
+def test_noise_moves_no_core():
+    a = running("a", {0, 1}, rates=amdahl(0.20, 1, 2, 3))
+    b = running("b", {2}, rates=amdahl(0.19, 1, 2, 3))
+    assert counts("efficient", 3, a, b) == {"a": 2, "b": 1}
+    assert counts("efficient", 3, a, replace(b, rates=amdahl(0.02, 1, 2, 3))) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(("arrives", "first"), [(599.0, "poor"), (601.0, "good")])
+def test_known_poor_scalers_have_a_head_start(arrives, first):
+    good = job("good", rates=amdahl(0.05, 1, 2))
+    poor = job("poor", submitted=arrives, rates=amdahl(0.9, 1, 2))
+    assert counts("efficient", 1, good, poor) == {first: 1}
+
+
+def test_unknown_jobs_come_first_come_first_served():
+    poor = job("poor", submitted=1.0, rates=(Rate(1, 1.0),))
+    assert counts("efficient", 1, job("a"), poor) == {"a": 1}

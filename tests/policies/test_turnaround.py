@@ -1,0 +1,80 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Counts come close to the least mean turnaround there is, found by trying everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import pytest
+
+from tf_malleable.policies.speedup import Curve
+from tf_malleable.policies.turnaround import least_turnaround
+
+Choose = Callable[[tuple[float, ...], Curve, int], Iterator[tuple[int, ...]]]
+
+
+def splits(cores: int, jobs: int) -> Iterator[tuple[int, ...]]:
+    """Yield every way to share out all cores."""
+    if jobs == 1:
+        yield (cores,)
+        return
+    for first in range(cores + 1):
+        for rest in splits(cores - first, jobs - 1):
+            yield (first, *rest)
+
+
+def all_of_them(left: tuple[float, ...], curve: Curve, cores: int) -> Iterator[tuple[int, ...]]:
+    return splits(cores, len(left))
+
+
+def ours(left: tuple[float, ...], curve: Curve, cores: int) -> Iterator[tuple[int, ...]]:
+    counts = least_turnaround([curve] * len(left), [cores] * len(left), cores)
+    yield tuple(counts)
+
+
+def total(left: tuple[float, ...], curve: Curve, cores: int, choose: Choose) -> float:
+    """Return the least sum of turnarounds when cores move only as jobs end."""
+    if not left:
+        return 0.0
+    best = float("inf")
+    for counts in choose(tuple(sorted(left)), curve, cores):
+        speeds = [curve.speedup(count) for count in counts]
+        pairs = list(zip(sorted(left), speeds, strict=True))
+        step = min((work / speed for work, speed in pairs if speed > 0), default=float("inf"))
+        if step < float("inf"):
+            after = tuple(w - s * step for w, s in pairs if w - s * step > 1e-9)
+            best = min(best, len(left) * step + total(after, curve, cores, choose))
+    return best
+
+
+@pytest.mark.parametrize("serial", [0.0, 0.05, 0.2, 0.4, 0.8, 1.0])
+@pytest.mark.parametrize(
+    ("left", "cores"),
+    [((1, 1), 2), ((1, 5), 2), ((1, 2, 3), 2), ((1, 1, 9), 3), ((2, 3), 5), ((1, 2, 4, 8), 3)],
+)
+def test_nearly_the_best_there_is(left, cores, serial):
+    curve = Curve(1.0, serial)
+    best = total(left, curve, cores, all_of_them)
+    assert total(left, curve, cores, ours) <= 1.03 * best
+
+
+def test_two_jobs_share_two_cores_if_two_are_less_than_one_and_a_half_times_as_fast():
+    two = [2, 2]
+    slow, fast = Curve(1.0, 0.35), Curve(1.0, 0.32)
+    assert least_turnaround([slow] * 2, two, 2) == [1, 1]
+    assert least_turnaround([fast] * 2, two, 2) == [2, 0]
+
+
+def test_perfect_speedup_means_one_after_the_other():
+    assert least_turnaround([Curve(1.0, 0.0)] * 4, [8] * 4, 8) == [8, 0, 0, 0]
+    assert least_turnaround([Curve(1.0, 0.0)] * 3, [6, 6, 6], 8) == [6, 2, 0]
+
+
+@pytest.mark.parametrize("jobs", [1, 7, 48, 49, 500])
+@pytest.mark.parametrize("cores", [1, 2, 100, 129, 5000])
+def test_large_ones_are_solved_in_bundles(jobs, cores):
+    counts = least_turnaround([Curve(1.0, 0.2)] * jobs, [cores] * jobs, cores)
+    assert len(counts) == jobs
+    assert all(count >= later for count, later in pairwise(counts))
+    assert 0.5 * cores <= sum(counts) <= max(cores, jobs)
