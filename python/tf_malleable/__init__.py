@@ -10,11 +10,19 @@ Import this package before tensorflow::
     with tfm.threads(4): …      # for a while
 
 or change nothing in the script and start it with ``tfm run -- python script.py``.
+
+Where a controller shares the machine out among several programs, ``tfm run`` makes
+the script one of its jobs, and so does the script itself with ``tfm.join()``.
 """
 
 import importlib.util as _util
+import sys as _sys
 
-from tf_malleable.model import NotMalleableError, Pool, Threads
+from tf_malleable.agent import address as _address
+from tf_malleable.agent import joining as _joining
+from tf_malleable.agent.joining import join
+from tf_malleable.agent.steps import progress
+from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
 from tf_malleable.runtime import library as _library
 from tf_malleable.runtime.cpuset import set_cpuset
 from tf_malleable.runtime.library import backend
@@ -30,12 +38,15 @@ from tf_malleable.runtime.limits import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "ControllerError",
     "NotMalleableError",
     "Pool",
     "Threads",
     "backend",
     "get_threads",
+    "join",
     "pools",
+    "progress",
     "set_cpuset",
     "set_pool_threads",
     "set_threads",
@@ -43,9 +54,14 @@ __all__ = [
     "wait_settled",
 ]
 
+# The tfm command is no part of the job it is called in.
+_job = None if "tf_malleable_cli" in _sys.modules else _address.join_asked_for()
 _library.load()
 
 if _util.find_spec("threadpoolctl") is not None:
     from tf_malleable.runtime import threadpools as _threadpools
 
     _threadpools.register()
+
+if _job is not None:
+    _joining.start_agent(_job)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
+from tf_malleable import _native
 from tf_malleable.runtime import library, limits
 
-_TASKS = Path("/proc/self/task")
+_TASKS = "/proc/self/task"
 
 
 def _checked(cpus: Iterable[int]) -> set[int]:
@@ -43,20 +44,20 @@ def _allowed() -> set[int]:
         os.sched_setaffinity(0, before)
 
 
-def _pin_all_threads(cpus: set[int]) -> None:
-    """Give every thread of the process the affinity mask `cpus`.
+def _pin_other_threads(cpus: set[int]) -> None:
+    """Give every thread of the process but the calling one the affinity mask `cpus`.
 
     A thread inherits the mask of the one that starts it, so once a listing shows
     no thread that was not pinned yet, none can appear later.
     """
-    pinned: set[str] = set()
+    pinned = {threading.get_native_id()}
     while True:
-        fresh = {task.name for task in _TASKS.iterdir()} - pinned
+        fresh = {int(tid) for tid in os.listdir(_TASKS)} - pinned
         if not fresh:
             return
         for tid in fresh:
             with suppress(ProcessLookupError):  # It may end in between.
-                os.sched_setaffinity(int(tid), cpus)
+                os.sched_setaffinity(tid, cpus)
         pinned |= fresh
 
 
@@ -83,4 +84,50 @@ def set_cpuset(cpus: Iterable[int]) -> None:
             f"this process may use CPUs {sorted(allowed)}, not {sorted(wanted - allowed)}"
         )
     limits.set_threads(len(wanted))
-    _pin_all_threads(wanted)
+    os.sched_setaffinity(0, wanted)
+    _pin_other_threads(wanted)
+
+
+def make_room(threads: int) -> None:
+    """Lower limits that are above this number of threads, as far as there are any.
+
+    Followed by a wait until they have settled, it lets tasks end where they run
+    before their threads are moved onto fewer CPUs, where they would take longer.
+    """
+    if library.backend() is not None:
+        now = _native.get_threads()
+        _native.set_threads(
+            threads if now.intra > threads else _native.KEEP,
+            threads if now.inter > threads else _native.KEEP,
+        )
+
+
+def confine_others(cpus: Iterable[int]) -> None:
+    """Confine the process to these CPUs as far as it can be, for a controller.
+
+    Unlike set_cpuset() it does what is possible: where the set is larger than the
+    capacity, the limits are the capacity; where TensorFlow is out of reach or the
+    program has none, the affinity alone is changed. The calling thread stays where
+    it is, for now: where it moves to it would have to queue for a CPU before it
+    could say that the others have moved.
+
+    Args:
+        cpus: CPU numbers as the operating system counts them.
+
+    Raises:
+        ValueError: The set is empty or has something that is no CPU number.
+        OSError: The process may use none of them.
+    """
+    wanted = _checked(cpus)
+    _pin_other_threads(wanted)
+    if library.backend() is not None:
+        most = _native.get_threads()
+        _native.set_threads(min(len(wanted), most.intra_max), min(len(wanted), most.inter_max))
+
+
+def confine_caller(cpus: Iterable[int]) -> None:
+    """Confine the calling thread, and those that it will start, to these CPUs.
+
+    Args and Raises: as confine_others().
+    """
+    os.sched_setaffinity(0, _checked(cpus))

@@ -1,0 +1,157 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""One connection of a job to its controller, from the submission to its end.
+
+All of it happens in one thread, which waits for grants and between them reports
+how far the job is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import quote
+
+from tf_malleable.agent import grants, report, steps
+from tf_malleable.agent.address import Join
+from tf_malleable.agent.connection import Connection
+from tf_malleable.agent.grants import Grant
+from tf_malleable.model import ControllerError
+
+_REPORT_SECONDS: Final = 1.0
+_TIMEOUT: Final = 5.0
+_LARGEST_ANSWER: Final = 1 << 20
+
+# The longest that we wait at a time for tasks to end; in between we look for a
+# newer grant.
+_SLICE_SECONDS: Final = 0.005
+# Threads that are still in a task after so long are moved to the granted CPUs all
+# the same. It is in force then, which we say, if not yet settled.
+_PATIENCE_SECONDS: Final = 0.01
+# A task that takes longer than this may take very long; we look seldom.
+_LONG_TASK_SECONDS: Final = 0.2
+_PAUSE_SECONDS: Final = 0.05
+
+
+def connection_to(join: Join) -> Connection:
+    """Return a connection to this job's controller, as an agent uses it."""
+    return Connection(join.socket, timeout=_TIMEOUT, largest=_LARGEST_ANSWER)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A grant that has not settled.
+
+    Attributes:
+        grant: It.
+        since: When it came, on the monotonic clock.
+        in_force: It was carried out and acknowledged, but tasks have yet to end.
+    """
+
+    grant: Grant
+    since: float
+    in_force: bool = False
+
+
+class Session:
+    """A job at its controller."""
+
+    def __init__(self, connection: Connection, join: Join, **more: bool) -> None:
+        """Submit the job, or find it, and open its stream of grants.
+
+        Args:
+            connection: To the controller.
+            join: The job.
+            more: "running" and "queue" of the submission.
+
+        Raises:
+            ControllerError: The controller refuses.
+            OSError: It cannot be reached, or is none.
+        """
+        self._connection = connection
+        status = connection.request("POST", "/v1/jobs", {**join.fields(), **more})
+        job = status.get("id") if isinstance(status, dict) else None
+        if not isinstance(job, str):
+            raise ConnectionError(f"what answers at {join.socket} is no controller: {status!r}")
+        self._path = f"/v1/jobs/{quote(job, safe='')}"
+        self._lines = connection.stream(f"{self._path}/grants")
+        self._pending: _Pending | None = None
+
+    def wait_for_first_grant(self) -> None:
+        """Wait until the job may run, and confine it to its CPUs.
+
+        Raises:
+            StopIteration: The job has ended at the controller.
+            OSError, ValueError, ControllerError: The connection is of no more use.
+        """
+        while not self._take(next(self._lines)):
+            pass
+        if self._pending is not None and not self._pending.grant.cpus:
+            # It has lent its CPUs while it waited; now it needs them.
+            grant = self._pending.grant
+            self._pending = replace(self._pending, grant=replace(grant, cpus=grant.lent))
+        while self._pending is not None and not self._pending.in_force:
+            self._go_on(self._pending)
+
+    def serve(self, stopping: Callable[[], bool]) -> None:
+        """Carry out grants and report, until told to stop.
+
+        Raises:
+            EOFError: The job has ended at the controller.
+            OSError, ValueError, ControllerError: The connection is of no more use.
+        """
+        due = time.monotonic()
+        while not stopping():
+            line = self._next(min(due - time.monotonic(), steps.look_for_keras()))
+            if line is not None:
+                self._take(line)
+            if self._pending is not None:
+                self._go_on(self._pending)
+            if time.monotonic() >= due:
+                self._post("progress", report.progress())
+                due = time.monotonic() + _REPORT_SECONDS
+
+    def _next(self, seconds: float) -> dict[str, Any] | None:
+        if self._pending is not None:
+            seconds = min(seconds, _PAUSE_SECONDS if _takes_long(self._pending) else 0.0)
+        return self._lines.next_within(max(0.0, seconds))
+
+    def _take(self, line: dict[str, Any]) -> bool:
+        """Begin to carry out the grant of this line; return whether the job may run."""
+        grant = Grant.read(line)
+        self._pending = None
+        if grant.state != "running":
+            return False
+        grants.make_room(grant)
+        self._pending = _Pending(grant, time.monotonic())
+        return True
+
+    def _go_on(self, pending: _Pending) -> None:
+        """Carry out a grant as soon as that disturbs no task, or as it must be."""
+        settled = grants.is_settled(0.0 if _takes_long(pending) else _SLICE_SECONDS)
+        late = time.monotonic() - pending.since >= _PATIENCE_SECONDS
+        if not settled and (pending.in_force or not late):
+            return
+        self._pending = None if settled else replace(pending, in_force=True)
+        if not pending.in_force and not grants.carry_out(pending.grant):
+            self._pending = None  # Not acknowledged; that tells the controller.
+            return
+        try:
+            self._acknowledge(pending.grant.serial, settled=settled)
+        finally:
+            grants.follow(pending.grant)
+
+    def _acknowledge(self, serial: int, *, settled: bool) -> None:
+        try:
+            self._post("acknowledgements", {"serial": serial, "settled": settled})
+        except ControllerError as error:
+            if error.status != 409:  # The state has changed meanwhile; a new line will come.
+                raise
+
+    def _post(self, what: str, body: object) -> None:
+        self._connection.request("POST", f"{self._path}/{what}", body)
+
+
+def _takes_long(pending: _Pending) -> bool:
+    return time.monotonic() - pending.since >= _LONG_TASK_SECONDS

@@ -1,0 +1,118 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Grants are carried out and acknowledged, in a program that only imports tf_malleable."""
+
+from __future__ import annotations
+
+import pytest
+from jobs import ALL, FIRST, LAST, Job
+
+# Three threads of its own; answers with TensorFlow's limits.
+PROGRAM = """
+import sys, threading
+import tf_malleable as tfm
+from tf_malleable import _native
+for _ in range(3):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+for line in sys.stdin:
+    now = _native.get_threads()
+    print(now.intra_set, now.inter_set, flush=True)
+"""
+
+
+@pytest.fixture
+def job(fake):
+    with Job(PROGRAM, fake.path, TF_MALLEABLE_MAX_THREADS="1") as job:
+        yield job
+
+
+def test_it_joins_as_a_program_that_runs_already(fake, job):
+    fake.grant(ALL)
+    submission = fake.wait(lambda: fake.heard("jobs"))[0]
+    assert submission.pid == job.pid
+    assert submission.body == {
+        "name": "test",
+        "command": [],
+        "min": 1,
+        "priority": 0,
+        "weight": 1.0,
+        "running": True,
+    }
+
+
+def test_all_threads_are_where_the_acknowledged_grant_says(fake, job):
+    job.ask()
+    for cpus in (FIRST, LAST, ALL, FIRST):
+        fake.wait_for_acknowledgement(fake.grant(cpus))
+        assert job.is_on(cpus)
+    # Up to the capacity, which is 1 here whatever the grant.
+    assert job.ask() == "1 1"
+    assert {heard.pid for heard in fake.state.heard} == {job.pid}
+
+
+def test_a_job_without_cores_acknowledges_nothing(fake, job):
+    fake.wait_for_acknowledgement(fake.grant(FIRST))
+    unheard = {fake.grant([], state="waiting"), fake.grant([], state="paused")}
+    fake.wait_for_acknowledgement(fake.grant(LAST))
+    assert not unheard & {heard.body["serial"] for heard in fake.heard("acknowledgements")}
+
+
+def test_a_job_that_has_lent_all_stays_as_it_is(fake, job):
+    fake.wait_for_acknowledgement(fake.grant(FIRST))
+    fake.wait_for_acknowledgement(fake.grant([], lent=FIRST))
+    assert job.is_on(FIRST)
+
+
+def test_a_grant_that_cannot_be_carried_out_is_not_acknowledged(fake, job):
+    fake.wait_for_acknowledgement(fake.grant(FIRST))
+    impossible = fake.grant([4242])
+    fake.wait_for_acknowledgement(fake.grant(LAST))
+    assert job.is_on(LAST)
+    assert impossible not in [heard.body["serial"] for heard in fake.heard("acknowledgements")]
+    assert len(fake.heard("jobs")) == 1
+
+
+def test_after_many_grants_at_once_the_last_one_holds(fake, job):
+    fake.wait_for_acknowledgement(fake.grant(ALL))
+    for _ in range(100):
+        fake.grant(FIRST)
+        last = fake.grant(LAST)
+    fake.wait_for_acknowledgement(last)
+    assert job.is_on(LAST)
+    serials = [heard.body["serial"] for heard in fake.heard("acknowledgements")]
+    assert serials == sorted(serials)
+
+
+def test_an_acknowledgement_that_is_refused_as_out_of_date_does_no_harm(fake, job):
+    fake.answer_with("acknowledgements", lambda h: h.answer(409, {"error": "it is paused"}))
+    fake.grant(FIRST)
+    fake.wait(lambda: fake.heard("acknowledgements"))
+    fake.answer_with("acknowledgements", None)
+    fake.wait_for_acknowledgement(fake.grant(LAST))
+    assert len(fake.heard("jobs")) == 1
+
+
+def test_it_reports_about_once_a_second(fake, job):
+    fake.grant(ALL)
+    first, *_, last = fake.wait(lambda: len(fake.heard("progress")) >= 4 and fake.heard("progress"))
+    assert 2 < last.at - first.at < 10
+    assert last.body.keys() == {"cpu_seconds", "active", "queued", "threads"}
+    assert last.body["cpu_seconds"] > 0
+
+
+def test_a_program_that_keeps_the_interpreter_to_itself(fake):
+    program = (
+        "import threading\nimport tf_malleable\n"
+        "def work():\n"
+        "    n = 0\n"
+        "    while True:\n"
+        "        n += 1\n"
+        "for _ in range(4):\n"
+        "    threading.Thread(target=work, daemon=True).start()\n"
+        "work()\n"
+    )
+    fake.grant(ALL)
+    with Job(program, fake.path) as job:
+        fake.wait(lambda: fake.heard("acknowledgements"))
+        for cpus in (FIRST, LAST) * 5:
+            fake.wait_for_acknowledgement(fake.grant(cpus))
+            assert job.is_on(cpus)

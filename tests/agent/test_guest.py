@@ -1,0 +1,233 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The agent lives in somebody else's program, and this one must not notice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jobs import ALL, FIRST, LAST, Job
+
+from tf_malleable.agent.address import JOIN, Join
+
+WAITING = "import sys, tf_malleable\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+
+FORKING = """
+import os, sys, threading
+import tf_malleable
+
+def child(number):
+    names = [thread.name for thread in threading.enumerate()]
+    sockets = [fd for fd in os.listdir("/proc/self/fd") if is_socket(fd)]
+    good = sum(range(1000)) == 499500 and "tf_malleable" not in names and not sockets
+    return 0 if good else 1
+
+def is_socket(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+    except OSError:
+        return False
+
+print("ready", flush=True)
+sys.stdin.readline()
+codes = set()
+for number in range(60):
+    pid = os.fork()
+    if pid == 0:
+        code = child(number)
+        if number % 3:  # By way of the interpreter's end, too.
+            sys.exit(code)
+        os._exit(code)
+    codes.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+print(codes, flush=True)
+sys.stdin.readline()
+"""
+
+MULTIPROCESSING = """
+import multiprocessing, sys
+import tf_malleable
+
+if __name__ == "__main__":
+    print("ready", flush=True)
+    sys.stdin.readline()
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        print(sum(pool.map(abs, range(100))), flush=True)
+    sys.stdin.readline()
+"""
+
+
+UNBLOCKABLE = {signal.SIGKILL, signal.SIGSTOP}
+
+
+def status_of_threads(pid: int) -> dict[int, dict[str, str]]:
+    """Return what the kernel says of each thread, by number."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        lines = (task / "status").read_text().splitlines()
+        found[int(task.name)] = dict(line.split(":\t", 1) for line in lines)
+    return found
+
+
+def test_it_is_one_thread_that_takes_no_signals(fake):
+    fake.grant(ALL)
+    with Job(WAITING, None) as alone, Job(WAITING, fake.path) as job:
+        alone.hear()
+        job.hear()
+        fake.wait(lambda: fake.heard("progress"))
+        (before,) = status_of_threads(alone.pid).values()
+        threads = status_of_threads(job.pid)
+        main = threads.pop(job.pid)
+        (agent,) = threads.values()
+    for mask in ("SigBlk", "SigIgn", "SigCgt"):
+        # Signals from 32 on are the C library's, which uses them for threads.
+        assert int(main[mask], 16) % 2**31 == int(before[mask], 16) % 2**31
+    blocked = int(agent["SigBlk"], 16)
+    assert all(blocked >> number - 1 & 1 for number in signal.valid_signals() - UNBLOCKABLE)
+
+
+def test_signals_are_the_program_s(fake):
+    program = (
+        "import signal, sys, time, tf_malleable\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('usr1', flush=True))\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(60)\n"
+    )
+    fake.grant(ALL)
+    with Job(program, fake.path) as job:
+        job.hear()
+        fake.wait(lambda: fake.heard("progress"))
+        for _ in range(20):
+            job.send(signal.SIGUSR1)
+            assert job.hear() == "usr1"
+        job.send(signal.SIGINT)
+        code, out, err = job.end()
+    assert (code, out) == (-signal.SIGINT, "")
+    assert err.endswith("KeyboardInterrupt\n")
+
+
+def test_forked_children_are_left_alone(fake):
+    fake.grant(FIRST)
+    with Job(FORKING, fake.path) as job:
+        job.hear()
+        fake.wait(lambda: fake.heard("progress"))
+        job.tell()
+        for cpus in (FIRST, LAST) * 20:
+            fake.wait_for_acknowledgement(fake.grant(cpus))
+        assert job.hear() == "{0}"
+        fake.wait_for_acknowledgement(fake.grant(LAST))
+        assert job.end("\n") == (0, "", "")
+    assert {heard.pid for heard in fake.state.heard} == {job.pid}
+    assert len(fake.heard("jobs")) == 1
+
+
+def test_multiprocessing(fake):
+    fake.grant(FIRST)
+    with Job(MULTIPROCESSING, fake.path) as job:
+        job.hear()
+        fake.wait(lambda: fake.heard("progress"))
+        assert job.ask() == "4950"
+        fake.wait_for_acknowledgement(fake.grant(LAST))
+        assert job.end("\n") == (0, "", "")
+    assert {heard.pid for heard in fake.state.heard} == {job.pid}
+
+
+def test_a_forked_child_can_become_a_job_itself(fake):
+    program = (
+        "import os, sys, tf_malleable as tfm\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "if os.fork() == 0:\n"
+        "    tfm.join(socket=sys.argv[1])\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    sys.stdin.readline()\n"
+        "else:\n"
+        "    os.wait()\n"
+    )
+    fake.grant(FIRST)
+    with Job(program, fake.path, str(fake.path)) as job:
+        job.hear()
+        fake.wait(lambda: fake.heard("progress"))
+        child = int(job.ask())
+        assert {heard.pid for heard in fake.heard("jobs")} == {job.pid, child}
+        assert job.end("\n") == (0, "", "")
+
+
+ENDINGS = {
+    "return": ("", 0, ""),
+    "exit": ("sys.exit(3)", 3, ""),
+    "error": ("raise SystemExit('bad')", 1, "bad\n"),
+    "threads": ("threading.Thread(target=time.sleep, args=(0.3,)).start()", 0, ""),
+    "hard": ("os._exit(4)", 4, ""),
+    "busy": ("threading.Thread(target=busy, daemon=True).start()", 0, ""),
+}
+
+
+@pytest.mark.parametrize("way", ENDINGS)
+@pytest.mark.parametrize("state", ["connected", "alone", "silent"])
+def test_the_interpreter_ends_as_without_us(fake, way, state):
+    statement, code, err = ENDINGS[way]
+    program = (
+        "import os, sys, threading, time, tf_malleable\n"
+        "def busy():\n"
+        "    while True: pass\n"
+        f"print('ready', flush=True)\nsys.stdin.readline()\n{statement}\n"
+    )
+    fake.grant(ALL)
+    if state == "alone":
+        fake.close()
+    elif state == "silent":
+        fake.answer_with("progress", lambda handler: handler.connection.recv(1))
+    with Job(program, fake.path) as job:
+        job.hear()
+        if state != "alone":
+            fake.wait(lambda: fake.heard("progress"))
+        begin = os.times().elapsed
+        assert job.end("\n") == (code, "", err)
+        assert os.times().elapsed - begin < 10
+    assert len(fake.heard("jobs")) == (0 if state == "alone" else 1)
+
+
+def test_without_a_controller_nothing_of_it_is_loaded():
+    program = (
+        "import sys, tf_malleable as tfm\n"
+        "tfm.progress(3, 10)\n"
+        "heavy = {'http.client', 'socket', 'selectors', 'msgspec', 'aiohttp', 'click', 'rich'}\n"
+        "print(heavy & set(sys.modules))\n"
+    )
+    with Job(program, None) as job:
+        assert job.end() == (0, "set()\n", "")
+
+
+def test_with_a_controller_only_the_standard_library_is(fake):
+    program = (
+        "import sys, tf_malleable\n"
+        "print('ready', flush=True)\nsys.stdin.readline()\n"
+        "found = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(found & {'msgspec', 'aiohttp', 'click', 'rich', 'psutil', 'numpy'})\n"
+    )
+    fake.grant(ALL)
+    with Job(program, fake.path) as job:
+        job.hear()
+        fake.wait(lambda: fake.heard("progress"))
+        assert job.end("\n") == (0, "set()\n", "")
+
+
+def test_a_garbage_variable_is_one_sentence():
+    with Job("import tf_malleable", None, **{JOIN: "lots"}) as job:
+        code, out, err = job.end()
+    assert (code, out) == (1, "")
+    sentence = "ValueError: TF_MALLEABLE_JOIN must be JSON as 'tfm run' writes it, not 'lots'"
+    assert err.splitlines()[-1] == sentence
+
+
+def test_the_command_line_is_no_job(fake):
+    tfm = Path(sys.executable).parent / "tfm"
+    join = Join(socket=str(fake.path), name="n").encode()
+    subprocess.run(
+        [tfm, "--version"], env={**os.environ, JOIN: join}, check=True, capture_output=True
+    )
+    assert not fake.state.heard
