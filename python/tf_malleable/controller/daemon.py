@@ -1,0 +1,163 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The controller as a process: from its options to its end.
+
+All that can be refused is tried before the first job is touched: policy, CPUs,
+socket, port, state file, in this order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import tf_malleable
+from tf_malleable.agent.address import default_socket
+from tf_malleable.controller import host, serving
+from tf_malleable.controller.engine import Engine
+from tf_malleable.controller.listener import Listener, ListenError
+from tf_malleable.controller.notify import notify
+from tf_malleable.controller.server import application, metrics_application
+from tf_malleable.controller.store import Store, StoreError, default_state
+from tf_malleable.model import Machine, format_cpuset, parse_cpuset
+from tf_malleable.policies import registry
+
+_MOST_CONNECTIONS = 16384
+_METRICS_CONNECTIONS = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run a controller.
+
+    Attributes:
+        policy: Its name and options; None for the last one used, or else the default.
+        cpus: The CPUs to share out, ``"0-3,7"`` say; None for all it may use.
+        socket: Where to listen; None for the usual place.
+        state: The file of jobs and history; None for the usual place.
+        metrics: TCP port on 127.0.0.1 for Prometheus; 0 for any that is free.
+        verbosity: 0: only what goes wrong is logged. 1: what is done. 2: requests.
+    """
+
+    policy: str | None = None
+    cpus: str | None = None
+    socket: Path | None = None
+    state: Path | None = None
+    metrics: int | None = None
+    verbosity: int = 0
+
+
+def run(options: Options) -> int:
+    """Run a controller until SIGTERM, SIGINT or SIGHUP.
+
+    Returns:
+        Its exit code: 0 after such a signal; 1 if it could not start, with the reason
+        on stderr.
+
+    Raises:
+        ValueError: An option cannot be.
+    """
+    _log_to_stderr(options.verbosity)
+    if options.policy is not None:
+        registry.create(options.policy)
+    machine = host.machine(None if options.cpus is None else parse_cpuset(options.cpus))
+    if options.metrics is not None and not 0 <= options.metrics <= 65535:
+        raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
+    with ExitStack() as stack:
+        try:
+            listener = Listener(options.socket or default_socket())
+            stack.callback(listener.close)
+            metrics = None if options.metrics is None else _metrics_socket(options.metrics)
+            if metrics is not None:
+                stack.callback(metrics.close)
+            store = Store(options.state or default_state())
+            stack.callback(store.close)
+        except (ListenError, StoreError) as error:
+            print(f"tfm controller: {error}", file=sys.stderr)
+            return 1
+        asyncio.run(_serve(machine, options.policy, store, listener, metrics))
+    return 0
+
+
+async def _serve(
+    machine: Machine,
+    policy: str | None,
+    store: Store,
+    listener: Listener,
+    metrics: socket.socket | None,
+) -> None:
+    stop = asyncio.Event()
+    _on_signal(stop)
+    engine = Engine(machine, policy, store, tf_malleable.__version__)
+    await engine.start()
+    servers = []
+    try:
+        app = application(engine)
+        servers.append(await serving.Server.start(app, listener.socket, _most_connections()))
+        if metrics is not None:
+            app = metrics_application(engine)
+            servers.append(await serving.Server.start(app, metrics, _METRICS_CONNECTIONS))
+        print(_ready(machine, engine, listener, metrics), file=sys.stderr, flush=True)
+        notify("READY=1")
+        await stop.wait()
+        notify("STOPPING=1")
+    finally:
+        # Jobs are let go before their connections are cut: an agent that goes away
+        # from an engine at work would have its cores shared out anew.
+        for server in servers:
+            server.stop_listening()
+        await engine.close()
+        for server in servers:
+            await server.close()
+
+
+def _on_signal(stop: asyncio.Event) -> None:
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup(1)
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
+def _ready(
+    machine: Machine, engine: Engine, listener: Listener, metrics: socket.socket | None
+) -> str:
+    count = len(machine.cpus)
+    line = (
+        f"tfm controller: {count} CPU{'' if count == 1 else 's'}"
+        f" ({format_cpuset(machine.cpuset)}), policy {engine.info().policy},"
+        f" listening at {listener.path}"
+    )
+    if metrics is None:
+        return line
+    return f"{line}, metrics at http://127.0.0.1:{metrics.getsockname()[1]}/metrics"
+
+
+def _metrics_socket(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ListenError(
+            f"port {port} on 127.0.0.1 cannot be used: {reason}; choose another with --metrics"
+        ) from None
+
+
+def _most_connections() -> int:
+    """Return how many connections leave enough descriptors for jobs and files."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return min(_MOST_CONNECTIONS, most // 2)
+
+
+def _log_to_stderr(verbosity: int) -> None:
+    level = logging.INFO if verbosity else logging.WARNING
+    logging.basicConfig(level=level, format="tfm controller: %(message)s")
+    serving.REQUESTS.setLevel(logging.INFO if verbosity > 1 else logging.WARNING)

@@ -1,0 +1,317 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What users and agents may ask of the controller, and who may ask it.
+
+Each request is checked here and then handed to the reactor. A request that is not
+carried out raises a Refusal and has changed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+from tf_malleable.controller import accounts, metrics, processes
+from tf_malleable.controller.live import Live
+from tf_malleable.controller.messages import (
+    Acknowledgement,
+    ControllerInfo,
+    CpuInfo,
+    GrantLine,
+    History,
+    JobStatus,
+    Policies,
+    PolicyInfo,
+    Progress,
+    Submission,
+)
+from tf_malleable.controller.peer import Peer
+from tf_malleable.controller.reactor import Reactor
+from tf_malleable.controller.record import Record
+from tf_malleable.controller.refusal import Refusal
+from tf_malleable.controller.store import Store, StoreError
+from tf_malleable.model import Machine, Shape
+from tf_malleable.policies import registry
+
+_PROTOCOL = 1
+
+# From SIGTERM to SIGKILL.
+_CANCEL_SECONDS = 10.0
+
+
+class Engine:
+    """The controller without its socket. Not thread-safe: one asyncio loop.
+
+    Attributes:
+        instruments: Counters for a monitoring system.
+    """
+
+    def __init__(self, machine: Machine, policy: str | None, store: Store, version: str) -> None:
+        """Prepare an engine; start() sets it going.
+
+        Args:
+            machine: The CPUs to share out.
+            policy: Its name and options; None for the last one used, or else the default.
+            store: What is kept from one controller to the next.
+            version: Of tf_malleable, for clients to see.
+
+        Raises:
+            ValueError: There is no such policy.
+        """
+        self._reactor = Reactor(machine, policy, store)
+        self._machine = machine
+        self._store = store
+        self._version = version
+        self._started = self._reactor.now()
+        self.instruments = self._reactor.instruments
+
+    async def start(self) -> None:
+        """Take up the jobs of an earlier controller that still run, and begin."""
+        await self._reactor.start()
+
+    async def close(self) -> None:
+        """Let go of all jobs: those that are paused go on, as without a controller."""
+        await self._reactor.close()
+
+    def info(self) -> ControllerInfo:
+        """Return what the controller is and does."""
+        return ControllerInfo(
+            version=self._version,
+            protocol=_PROTOCOL,
+            pid=os.getpid(),
+            started=self._started,
+            policy=self._reactor.policy,
+            cpus=[CpuInfo(cpu.id, cpu.core, cpu.node) for cpu in self._machine.cpus],
+            problem=self._reactor.problem or self._store.problem,
+        )
+
+    def jobs(self) -> list[JobStatus]:
+        """Return all live jobs, in order of arrival."""
+        now = self._reactor.now()
+        return [live.status(now) for live in self._reactor.live.values()]
+
+    def status(self, job: str) -> JobStatus:
+        """Return one live job."""
+        return self._find(job).status(self._reactor.now())
+
+    def submit(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
+        """Make the calling process a job, or find the job it is part of.
+
+        Returns:
+            The job, and whether it is new.
+        """
+        now = self._reactor.now()
+        known = self._job_of(peer)
+        if known is not None:
+            if known.record.state == "waiting":
+                known.expect(now)
+                self._reactor.react_soon()
+            return known.status(now), False
+        live = self._new(peer, submission, now)
+        self._reactor.react()
+        if not submission.queue and live.record.state == "waiting":
+            self._reactor.drop(live)
+            raise Refusal(
+                409,
+                f"no cores are free for it now: it needs {submission.min}, and was not to queue",
+            )
+        self._store.save(live.record)
+        self._store.flush()
+        return live.status(self._reactor.now()), True
+
+    def _new(self, peer: Peer, submission: Submission, now: float) -> Live:
+        shape = self._shape(submission)
+        process = processes.identify(peer.pid)
+        if process is None:
+            raise Refusal(
+                403, "the calling process cannot be seen from here: another PID namespace?"
+            )
+        try:
+            pidfd = processes.open_pidfd(process)
+        except OSError as error:
+            raise Refusal(503, f"no more jobs can be taken: {error.strerror}") from None
+        if pidfd is None:
+            raise Refusal(409, "the calling process has ended")
+        try:
+            number = self._store.next_id()
+        except StoreError as error:
+            os.close(pidfd)
+            raise Refusal(503, f"no more jobs can be taken: {error}") from None
+        record = Record(
+            id=number,
+            name=submission.name,
+            command=tuple(submission.command),
+            process=process,
+            uid=peer.uid,
+            shape=shape,
+            priority=submission.priority,
+            weight=submission.weight,
+            submitted=now,
+            entered=now,
+            since=now,
+        )
+        if submission.running:
+            # It has the CPUs it was started with, until it is told others or to pause.
+            record = replace(record, state="paused", started=now)
+        live = self._reactor.add(record, pidfd)
+        live.expect(now)
+        return live
+
+    def _shape(self, submission: Submission) -> Shape:
+        cpus = len(self._machine.cpus)
+        for name in ("min", "preferred", "max"):
+            cores = getattr(submission, name)
+            if cores is not None and cores > cpus:
+                raise Refusal(
+                    400, f"{name} must be at most {cpus}, the CPUs shared out here, not {cores}"
+                )
+        most = submission.max if submission.max is not None else cpus
+        try:
+            return Shape(submission.min, submission.preferred or most, most)
+        except ValueError as error:
+            raise Refusal(400, str(error)) from None
+
+    def _job_of(self, peer: Peer) -> Live | None:
+        live = self._reactor.job_of(peer.pid)
+        return live if live is not None and peer.uid in (0, live.record.uid) else None
+
+    def _find(self, job: str) -> Live:
+        live = self._reactor.live.get(job)
+        if live is None:
+            raise Refusal(404, f"there is no job {job!r} now")
+        return live
+
+    def _find_own(self, peer: Peer, job: str) -> Live:
+        live = self._find(job)
+        if peer.uid not in (0, live.record.uid):
+            raise Refusal(403, f"job {job} is another user's")
+        return live
+
+    def _find_from_inside(self, peer: Peer, job: str) -> Live:
+        live = self._find(job)
+        if peer.pid not in live.agents and self._job_of(peer) is not live:
+            raise Refusal(403, f"process {peer.pid} is not part of job {job}")
+        return live
+
+    def set_cores(self, peer: Peer, job: str, cores: int | None) -> JobStatus:
+        """Set a job's cores by hand, or hand it back to the policy with None."""
+        live = self._find_own(peer, job)
+        if cores is not None:
+            others = sum(
+                o.record.by_hand or 0 for o in self._reactor.live.values() if o is not live
+            )
+            left = len(self._machine.cpus) - others
+            if cores > left:
+                taken = f", {others} set by hand for other jobs," if others else ""
+                raise Refusal(
+                    409, f"of {len(self._machine.cpus)} CPUs{taken} {left} can be set, not {cores}"
+                )
+        return self._amended(live, replace(live.record, by_hand=cores))
+
+    def pause(self, peer: Peer, job: str) -> JobStatus:
+        """Take a job's cores away until it is resumed."""
+        live = self._find_own(peer, job)
+        return self._amended(live, replace(live.record, held=True))
+
+    def resume(self, peer: Peer, job: str) -> JobStatus:
+        """Let the policy give a paused job cores again."""
+        live = self._find_own(peer, job)
+        return self._amended(live, replace(live.record, held=False))
+
+    def cancel(self, peer: Peer, job: str) -> JobStatus:
+        """End a job: SIGTERM to its processes, SIGKILL if that does not help."""
+        live = self._find_own(peer, job)
+        if not live.cancelled:
+            live.cancelled = True
+            live.kill_at = self._reactor.now() + _CANCEL_SECONDS
+            live.tree = processes.trees([live.record.process.pid])[live.record.process.pid]
+            processes.send(live.tree, signal.SIGTERM)
+            processes.send(live.tree, signal.SIGCONT)
+            live.suspended = False
+        return live.status(self._reactor.now())
+
+    def _amended(self, live: Live, record: Record) -> JobStatus:
+        self._reactor.amend(live, record)
+        return live.status(self._reactor.now())
+
+    def acknowledge(self, peer: Peer, job: str, acknowledgement: Acknowledgement) -> None:
+        """Note that a process of a job has carried out a grant."""
+        live = self._find_from_inside(peer, job)
+        if acknowledgement.serial > live.record.serial:
+            raise Refusal(409, f"job {job} has had no grant {acknowledgement.serial} yet")
+        if acknowledgement.settled and peer.pid in live.agents:
+            live.agents[peer.pid] = acknowledgement.serial
+        self._reactor.note_actual(live)
+
+    def progress(self, peer: Peer, job: str, progress: Progress) -> None:
+        """Note what an agent reports."""
+        live = self._find_from_inside(peer, job)
+        if progress.steps_done is None:
+            return
+        if live.reporter not in live.agents:
+            live.reporter = peer.pid
+        if live.reporter == peer.pid:
+            live.speed = live.speed.report(
+                progress.steps_done, progress.steps_total, self._reactor.now()
+            )
+
+    async def watch(self, peer: Peer, job: str) -> AsyncGenerator[GrantLine, None]:
+        """Yield a job's grant, and again each time it changes, until the job ends.
+
+        A process of the job that watches is counted on to acknowledge.
+        """
+        live = self._find(job)
+        inside = self._job_of(peer) is live
+        if inside:
+            live.connect(peer.pid)
+            self._reactor.react_soon()
+        news = asyncio.Event()
+        live.streams.add(news)
+        try:
+            while not live.over:
+                news.clear()
+                yield live.line()
+                await news.wait()
+        finally:
+            live.streams.discard(news)
+            if inside and not live.over:
+                self._disconnected(live, peer.pid)
+
+    def _disconnected(self, live: Live, pid: int) -> None:
+        acknowledged = live.agents.pop(pid, None) == live.record.serial
+        if not live.agents and not acknowledged:
+            self._reactor.enforce(live)
+        self._reactor.note_actual(live)
+        self._reactor.react_soon()
+
+    def policies(self) -> Policies:
+        """Return the policy in force and all there are."""
+        return Policies(
+            self._reactor.policy, [PolicyInfo(*entry) for entry in registry.available()]
+        )
+
+    def set_policy(self, peer: Peer, spec: str) -> Policies:
+        """Use another policy from now on."""
+        if peer.uid not in (0, os.getuid()):
+            raise Refusal(403, "only root or the controller's user may change the policy")
+        try:
+            self._reactor.choose(spec)
+        except ValueError as error:
+            raise Refusal(400, str(error)) from None
+        return self.policies()
+
+    def history(self, limit: int, spans: bool) -> History:
+        """Return the newest jobs that have ended, and live ones' stretches."""
+        try:
+            records, stretches = self._store.history(limit, spans=spans)
+        except StoreError as error:
+            raise Refusal(503, str(error)) from None
+        now = self._reactor.now()
+        current = [accounts.span(live.record, now) for live in self._reactor.live.values()]
+        return History(
+            records,
+            [*stretches, *current] if spans else [],
+            metrics.summary(records, len(self._machine.cpus)),
+        )

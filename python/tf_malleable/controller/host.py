@@ -1,0 +1,47 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The CPUs of this host, as the kernel describes them under /sys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tf_malleable.model import Cpu, Cpuset, Machine, format_cpuset
+
+_CPUS = Path("/sys/devices/system/cpu")
+
+
+def machine(cpus: Cpuset | None = None) -> Machine:
+    """Return the machine to share out: these CPUs, or all this process may use.
+
+    Raises:
+        ValueError: This process may not use some of them, or there are none.
+    """
+    allowed = frozenset(os.sched_getaffinity(0))
+    wanted = allowed if cpus is None else cpus
+    if not wanted or not wanted <= allowed:
+        raise ValueError(
+            f"CPUs must be among {format_cpuset(allowed)}, those this process may use,"
+            f" not {format_cpuset(wanted) or 'none'}"
+        )
+    cores: dict[str, int] = {}
+    return Machine(
+        tuple(
+            Cpu(id=cpu, core=cores.setdefault(_siblings(cpu), len(cores)), node=_node(cpu))
+            for cpu in sorted(wanted)
+        )
+    )
+
+
+def _siblings(cpu: int) -> str:
+    """Return what CPUs on one physical core have in common and no others."""
+    try:
+        return (_CPUS / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)  # Containers and some virtual machines hide it.
+
+
+def _node(cpu: int) -> int:
+    for entry in (_CPUS / f"cpu{cpu}").glob("node[0-9]*"):
+        return int(entry.name.removeprefix("node"))
+    return 0

@@ -1,0 +1,209 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A live job while the controller runs: its record, and what is not worth keeping."""
+
+from __future__ import annotations
+
+import asyncio
+import pwd
+from collections import deque
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from tf_malleable.controller import accounts
+from tf_malleable.controller.messages import GrantLine, JobStatus, Speed
+from tf_malleable.controller.record import Record
+from tf_malleable.controller.speeds import Speedometer, with_learned
+from tf_malleable.model import Cpuset, Job, Rate
+
+_SAMPLES = 3
+# A program that was submitted opens its stream of grants within this time.
+_CONNECT_SECONDS = 5.0
+_NEVER = -1
+
+
+@dataclass(frozen=True)
+class Sample:
+    """CPUs a job used for a moment, and CPUs it would have used if there were more."""
+
+    used: float
+    wanted: float
+
+
+@dataclass
+class Live:
+    """Mutable, and the engine's alone. Times are Unix times in seconds.
+
+    Attributes:
+        record: What is kept on disk too.
+        pidfd: Readable once the main process has ended.
+        learned: Speeds of earlier jobs of the same name.
+        tree: Its processes, when last looked.
+        expected_until: A program that waits has to be connected from then on.
+        agents: Serial numbers acknowledged, by pid of the connected processes.
+        actual: CPUs it has acknowledged.
+        published: When the present grant was published, on the monotonic clock;
+            None once it is acknowledged.
+        enforced: The present grant was carried out from outside.
+        suspended: We have stopped its processes.
+        stopped: Somebody else has.
+        cancelled: We were asked to end it.
+        kill_at: When to end it by force.
+        reporter: Pid of the process whose steps count.
+        speed: Its progress.
+        cpu_seconds: CPU time used when last looked at.
+        sampled: When that was.
+        samples: What it used of late, oldest first.
+        last_level: CPUs wanted when last decided on, in quarters.
+        streams: One event for each open stream, set when there is a new line.
+        over: It has ended.
+    """
+
+    record: Record
+    pidfd: int
+    learned: tuple[Rate, ...]
+    tree: list[int]
+    expected_until: float = 0.0
+    agents: dict[int, int] = field(default_factory=dict)
+    actual: Cpuset = frozenset()
+    published: float | None = None
+    enforced: bool = False
+    suspended: bool = False
+    stopped: bool = False
+    cancelled: bool = False
+    kill_at: float | None = None
+    reporter: int | None = None
+    speed: Speedometer = field(default_factory=Speedometer)
+    cpu_seconds: float | None = None
+    sampled: float | None = None
+    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
+    last_level: int | None = None
+    streams: set[asyncio.Event] = field(default_factory=set)
+    over: bool = False
+
+    def expect(self, now: float) -> None:
+        """Let it wait in the queue although it has not connected yet."""
+        self.expected_until = now + _CONNECT_SECONDS
+
+    def connect(self, pid: int) -> None:
+        """Count on a process to acknowledge grants."""
+        self.agents.setdefault(pid, _NEVER)
+
+    def wake_streams(self) -> None:
+        """Let every open stream look for a new line."""
+        for news in self.streams:
+            news.set()
+
+    def is_held(self, now: float) -> bool:
+        """Return whether it must have no cores, whatever a policy says."""
+        absent = self.record.state == "waiting" and not (self.agents or now < self.expected_until)
+        return self.record.held or self.stopped or self.cancelled or absent
+
+    def sample(self, cpu_seconds: float, runnable: int, now: float) -> None:
+        """Take note of the CPU time used so far and the threads that want a CPU now."""
+        if self.cpu_seconds is not None and self.sampled is not None and now > self.sampled:
+            used = max(0.0, cpu_seconds - self.cpu_seconds) / (now - self.sampled)
+            self.samples.append(Sample(used, max(used, float(runnable))))
+        self.cpu_seconds, self.sampled = cpu_seconds, now
+
+    def forget_samples(self) -> None:
+        """Begin anew: it was paused, or is made of other processes now."""
+        self.samples.clear()
+        self.sampled = None
+
+    @property
+    def used_cpus(self) -> float | None:
+        """CPUs kept busy of late; None while not known."""
+        return self._mean([sample.used for sample in self.samples])
+
+    @property
+    def wanted_cpus(self) -> float | None:
+        """CPUs kept busy or waited for of late; None while not known."""
+        return self._mean([sample.wanted for sample in self.samples])
+
+    def _mean(self, numbers: list[float]) -> float | None:
+        if self.record.state != "running" or not numbers:
+            return None
+        return sum(numbers) / len(numbers)
+
+    @property
+    def level(self) -> int | None:
+        """CPUs wanted, in quarters: a change of it is worth a new decision."""
+        wanted = self.wanted_cpus
+        return None if wanted is None else round(wanted * 4)
+
+    @property
+    def rates(self) -> tuple[Rate, ...]:
+        """Speeds measured, and learned from earlier jobs."""
+        return with_learned(self.speed.rates, self.learned)
+
+    def as_job(self, now: float) -> Job:
+        """Return what a policy may know of it."""
+        record = accounts.up_to(self.record, now)
+        return Job(
+            id=record.id,
+            shape=record.shape,
+            submitted=record.submitted,
+            priority=record.priority,
+            weight=record.weight,
+            state=record.state,
+            since=record.entered,
+            grant=record.grant,
+            started=record.started,
+            run_seconds=record.run_seconds,
+            used_cpus=self.wanted_cpus,
+            steps_done=self.speed.steps,
+            steps_total=self.speed.total,
+            rates=self.rates,
+        )
+
+    def line(self) -> GrantLine:
+        """Return its grant as its agents get to see it."""
+        grant = self.record.grant
+        return GrantLine(
+            self.record.serial, self.record.state, sorted(grant.cpus), sorted(grant.lent)
+        )
+
+    def status(self, now: float) -> JobStatus:
+        """Return its state as users get to see it."""
+        record = accounts.up_to(self.record, now)
+        return JobStatus(
+            id=record.id,
+            name=record.name,
+            command=list(record.command),
+            user=user_name(record.uid),
+            pid=record.process.pid,
+            state=record.state,
+            min=record.shape.min,
+            preferred=record.shape.preferred,
+            max=record.shape.max,
+            priority=record.priority,
+            weight=record.weight,
+            desired=record.shape.preferred if record.by_hand is None else record.by_hand,
+            granted=sorted(record.grant.cpus),
+            lent=sorted(record.grant.lent),
+            actual=sorted(self.actual),
+            by_hand=record.by_hand,
+            held=record.held,
+            stopped=self.stopped,
+            malleable=bool(self.agents) and record.state != "waiting",
+            submitted=record.submitted,
+            started=record.started,
+            waiting_seconds=record.waiting_seconds,
+            run_seconds=record.run_seconds,
+            paused_seconds=record.paused_seconds,
+            resizes=record.resizes,
+            steps_done=self.speed.steps,
+            steps_total=self.speed.total,
+            steps_per_second=self.speed.recent if record.state == "running" else None,
+            used_cpus=self.used_cpus,
+            speeds=[Speed(rate.cores, rate.steps_per_second) for rate in self.rates],
+        )
+
+
+@lru_cache(maxsize=256)
+def user_name(uid: int) -> str:
+    """Return a user's name, or the number if there is no such user."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

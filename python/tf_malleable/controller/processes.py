@@ -1,0 +1,194 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The kernel's side of a job: its processes, their CPU time, state and affinity.
+
+The controller is not the parent of the jobs. So their ends come from pidfds,
+the rest is read from /proc: all processes at once and rarely to see which belong
+together, only those of running jobs often.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tf_malleable.controller.record import ProcessId
+from tf_malleable.model import Cpuset
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+# PIDFD_GET_INFO with PIDFD_INFO_EXIT, linux/pidfd.h; since Linux 6.15.
+_PIDFD_INFO = struct.Struct("QQ11Ii")
+_PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+_PIDFD_INFO_EXIT = 1 << 3
+
+
+@dataclass(frozen=True)
+class Stat:
+    """One process as /proc/PID/stat has it.
+
+    Attributes:
+        parent: Pid of its parent.
+        state: One letter; T is stopped, Z ended but not yet waited for.
+        start: When it was started, in clock ticks since boot.
+        cpu_seconds: CPU time of all its threads and of the children it has
+            waited for.
+        exit_status: As wait() gives it; of use in state Z only.
+    """
+
+    parent: int
+    state: str
+    start: int
+    cpu_seconds: float
+    exit_status: int
+
+
+def read_stat(pid: int) -> Stat | None:
+    """Return what the kernel says of a process, None if there is none."""
+    return _stat(f"/proc/{pid}/stat")
+
+
+def _stat(path: str) -> Stat | None:
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The name in parentheses may hold anything, parentheses too.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Stat(
+        parent=int(fields[1]),
+        state=fields[0].decode(),
+        start=int(fields[19]),
+        cpu_seconds=sum(map(int, fields[11:15])) / _TICKS_PER_SECOND,
+        exit_status=int(fields[49]),
+    )
+
+
+@cache
+def boot_id() -> str:
+    """Return what the kernel calls the present boot of the host."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identify(pid: int) -> ProcessId | None:
+    """Return the identity of the process that has this number now."""
+    stat = read_stat(pid)
+    return None if stat is None else ProcessId(pid, stat.start, boot_id())
+
+
+def is_alive(process: ProcessId) -> bool:
+    """Return whether this very process still runs."""
+    stat = read_stat(process.pid)
+    return (
+        stat is not None
+        and stat.state not in "ZX"
+        and stat.start == process.start
+        and boot_id() == process.boot
+    )
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """Yield a process, its parent, and so on up to the first of the host."""
+    while pid > 0:
+        yield pid
+        stat = read_stat(pid)
+        pid = 0 if stat is None else stat.parent
+
+
+def trees(roots: Iterable[int]) -> dict[int, list[int]]:
+    """Return for each of these processes itself and all its descendants."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            stat = read_stat(int(name))
+            if stat is not None:
+                children[stat.parent].append(int(name))
+    found = {}
+    for root in roots:
+        tree = [root]
+        for pid in tree:  # Grows under way.
+            tree.extend(children.get(pid, ()))
+        found[root] = tree
+    return found
+
+
+def runnable(pids: Iterable[int]) -> int:
+    """Return how many threads of these processes run or wait for a CPU."""
+    count = 0
+    for pid in pids:
+        with suppress(OSError):  # It has ended.
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                stat = _stat(f"/proc/{pid}/task/{thread}/stat")
+                count += stat is not None and stat.state == "R"
+    return count
+
+
+def confine(pids: Iterable[int], cpus: Cpuset) -> None:
+    """Move every thread of these processes to these CPUs.
+
+    A thread inherits the mask of the one that starts it, so once a listing has no
+    thread that was not moved yet, none can appear later.
+    """
+    for pid in pids:
+        moved: set[str] = set()
+        with suppress(OSError):  # It has ended, or the kernel refuses.
+            while fresh := set(os.listdir(f"/proc/{pid}/task")) - moved:
+                for thread in fresh:
+                    with suppress(ProcessLookupError):
+                        os.sched_setaffinity(int(thread), cpus)
+                moved |= fresh
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to these processes, as far as they exist."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def open_pidfd(process: ProcessId) -> int | None:
+    """Return a descriptor that becomes readable when the process ends.
+
+    None if it has ended already.
+
+    Raises:
+        OSError: There are no descriptors left.
+    """
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return None
+    if is_alive(process):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def exit_code(process: ProcessId, pidfd: int) -> int | None:
+    """Return how a process has ended, None if the kernel cannot say.
+
+    As a shell has it: 0 … 255, or 128 + the number of the signal that ended it.
+    Until its parent has waited for it, /proc tells; after that a new enough kernel.
+    """
+    stat = read_stat(process.pid)
+    if stat is not None and stat.start == process.start and stat.state == "Z":
+        return _as_shell(stat.exit_status)
+    request = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13))
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, request)
+    except OSError:
+        return None
+    mask, *_, status = _PIDFD_INFO.unpack(request)
+    return _as_shell(status) if mask & _PIDFD_INFO_EXIT else None
+
+
+def _as_shell(status: int) -> int:
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)

@@ -1,0 +1,275 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The controller's state file: SQLite, opened, locked, written and kept in place.
+
+A transaction is written to SQLite's log without waiting for the disk, so it
+survives the controller's death at any instant but not the last seconds before a
+power failure (WAL, synchronous NORMAL). Only copying the log into the file waits
+for the disk; a thread does that, because the controller's loop must never wait.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+APPLICATION = 0x74666D31
+VERSION = 1
+
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE live (id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE jobs (id TEXT PRIMARY KEY, ended REAL NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX jobs_by_end ON jobs (ended);
+CREATE TABLE spans (
+  job TEXT, begin REAL, span TEXT NOT NULL, PRIMARY KEY (job, begin)
+) WITHOUT ROWID;
+CREATE TABLE speeds (name TEXT PRIMARY KEY, speeds TEXT NOT NULL);
+CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE numbers (next INTEGER NOT NULL);
+INSERT INTO numbers VALUES (1);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+_ROWS_PER_CHECKPOINT = 1000
+_OPENING_SECONDS = 2.0
+
+Value = str | float | None
+Change = tuple[str, Sequence[Sequence[Value]]]
+
+
+class StoreError(Exception):
+    """The state file cannot be used; one sentence says which and why."""
+
+
+class StateFile:
+    """A state file that is this process' alone for writing. For one thread.
+
+    Raises:
+        StoreError: It cannot be opened, made or written, is no state file or a
+            newer version's, or another controller has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._checkpoint: threading.Thread | None = None
+        self._is_open = False
+        with errors("use", self.path):
+            self._open()
+
+    def rows(self, query: str, values: Sequence[Value] = ()) -> list[tuple[str, ...]]:
+        """Return the rows of a query.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        with errors("read", self.path):
+            return self._connection.execute(query, values).fetchall()
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Carry out statements, each for every one of its rows, all or nothing.
+
+        Raises:
+            StoreError: It cannot be written; nothing has changed then.
+        """
+        with errors("write", self.path):
+            self._stay()
+            with _transaction(self._connection):
+                for statement, rows in changes:
+                    self._connection.executemany(statement, rows)
+        self._copy_log()
+
+    def close(self) -> None:
+        """Copy the log into the file and let go of it."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._checkpoint is not None:
+            self._checkpoint.join()
+        with suppress(sqlite3.Error):
+            self._connection.close()
+        # Not earlier: closing any descriptor of a file drops SQLite's own locks.
+        os.close(self._descriptor)
+
+    def _open(self) -> None:
+        if not self.path.parent.exists():
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._descriptor = _lock(self.path)
+        try:
+            self._connection = _connect(self.path)
+            self._inodes = self._present()
+            self._copied = self._connection.total_changes
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self._is_open = True
+
+    def _present(self) -> tuple[int | None, ...]:
+        """Return what stands now where the file and its log should be."""
+        return tuple(_inode(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm"))
+
+    def _stay(self) -> None:
+        """Put the file back if somebody has deleted it or its log.
+
+        SQLite would not notice: it goes on writing what nobody will find.
+        """
+        if not self._is_open:  # Putting it back went half way.
+            self._open()
+        present = self._present()
+        if present == self._inodes:
+            return
+        if present[0] not in (None, self._inodes[0]):
+            raise StoreError(
+                f"the state file {self.path} was replaced by another file while in use;"
+                " restart the controller to use that one"
+            )
+        copy = self.path.with_name(f"{self.path.name}.restored")
+        try:
+            self._copy_to(copy)
+            # First, because closing deletes the log by its name.
+            self.close()
+            copy.replace(self.path)
+        finally:
+            copy.unlink(missing_ok=True)
+        self._open()
+
+    def _copy_to(self, copy: Path) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)
+        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        self._connection.execute("VACUUM INTO ?", (str(copy),))
+
+    def _copy_log(self) -> None:
+        if self._connection.total_changes - self._copied < _ROWS_PER_CHECKPOINT:
+            return
+        if self._checkpoint is not None and self._checkpoint.is_alive():
+            return
+        self._copied = self._connection.total_changes
+        self._checkpoint = threading.Thread(
+            target=_copy_log, args=(self.path,), name="tfm-checkpoint", daemon=True
+        )
+        self._checkpoint.start()
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a state file without changing it, while a controller has it or not.
+
+    Raises:
+        sqlite3.Error: It cannot be opened.
+        StoreError: It is no state file, or a newer version's.
+    """
+    path = path.absolute()
+    path.stat()  # SQLite does not say why it cannot open a file.
+    # Without a log nobody has it open; SQLite would make a log all the same.
+    mode = "mode=ro" if _inode(f"{path}-wal") else "mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)
+    try:
+        _check(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def errors(verb: str, path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong in there into a StoreError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"cannot {verb} the state file {path}: {error.strerror or error}"
+        ) from error
+    except (sqlite3.Error, ValueError) as error:
+        reason = "it is no state file of tf_malleable" if _is_alien(error) else str(error)
+        raise StoreError(f"cannot {verb} the state file {path}: {reason}") from error
+
+
+def _is_alien(error: Exception) -> bool:
+    return isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error)
+
+
+def _lock(path: Path) -> int:
+    """Open a file, made for its owner only, so that no other controller can."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StoreError(f"cannot use the state file {path}: it is no regular file")
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StoreError(f"the state file {path} is in use by another controller") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_OPENING_SECONDS, isolation_level=None)
+    try:
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(_SCHEMA)
+        _check(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        # Written now: a disk that is full is better known before there are jobs.
+        with _transaction(connection):
+            connection.execute("UPDATE numbers SET next = next")
+        connection.execute("PRAGMA busy_timeout = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION:
+        raise StoreError(f"cannot use the state file {path}: it is no state file of tf_malleable")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise StoreError(
+            f"the state file {path} is of version {version},"
+            f" this tf_malleable reads versions up to {VERSION}"
+        )
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # SQLite has rolled back by itself after some errors, but not all.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
+def _copy_log(path: Path) -> None:
+    """Copy the log into the file as far as that disturbs nobody.
+
+    What fails is tried again with the next thousand rows; the log has them all.
+    """
+    with suppress(sqlite3.Error):
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)
+        with closing(connection):
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")

@@ -1,0 +1,53 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Live jobs and ended ones to keep, made from a number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tf_malleable.controller import metrics
+from tf_malleable.controller.messages import JobRecord, Span
+from tf_malleable.controller.record import ProcessId, Record
+from tf_malleable.model import Grant, Shape
+
+WAITING = Record(
+    id="1",
+    name="train.py",
+    command=("python", "train.py"),
+    process=ProcessId(4321, 99, "boot"),
+    uid=0,
+    shape=Shape(1, 2, 4),
+    priority=3,
+    weight=1.5,
+    submitted=1000.0,
+    entered=1000.0,
+    since=1000.0,
+)
+
+
+def live(number: int, **changes) -> Record:
+    """Return a job that runs on CPUs 0 and 2 and has lent CPU 3."""
+    record = replace(
+        WAITING,
+        id=str(number),
+        state="running",
+        submitted=1000.0 + number,
+        started=1001.0 + number,
+        entered=1001.0 + number,
+        since=1002.0 + number,
+        grant=Grant(frozenset({0, 2}), frozenset({3})),
+        serial=7,
+        waiting_seconds=1.0,
+        run_seconds=1.0,
+        core_seconds=2.0,
+    )
+    return replace(record, **changes)
+
+
+def ended(number: int, at: float | None = None) -> JobRecord:
+    end = 2000.0 + number if at is None else at
+    return metrics.ended(live(number), end, "finished", 0, 12.5, 100.0)
+
+
+def span(number: int, begin: float, end: float) -> Span:
+    return Span(str(number), begin, end, "running", [0, 2])

@@ -1,0 +1,274 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The controller as a process: how it starts, what it survives, how it ends."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from controllers import DEADLINE, TFM, Client, ask, controller, job, raw, wait_for
+
+from tf_malleable.controller.store import Store
+
+ROOT = Path(__file__).parents[2]
+CPUS = sorted(os.sched_getaffinity(0))
+
+FROM_NOBODY = """
+import os, socket, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+except PermissionError:
+    print("refused")
+"""
+
+
+def tfm_controller(directory, *options, **environment):
+    """Run a controller that is expected to refuse to start."""
+    return subprocess.run(
+        [TFM, "controller", "--socket", directory / "run" / "controller.sock", *options],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def is_over(process: subprocess.Popen[str]) -> bool:
+    return process.poll() is not None
+
+
+def test_one_line_says_that_it_is_ready(tmp_path):
+    with controller(tmp_path, "--cpus", str(CPUS[0]), "--policy", "equal") as one:
+        assert one.ready == (
+            f"tfm controller: 1 CPU ({CPUS[0]}), policy equal, listening at {one.socket}\n"
+        )
+        assert [cpu["id"] for cpu in one.get("/v1")["cpus"]] == CPUS[:1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_cleanly_and_quietly(tmp_path, number):
+    with controller(tmp_path) as one:
+        raw(one.socket, b"garbage\r\n\r\n")
+        assert one.ask("GET", "/v1/nothing")[0] == 404
+        assert one.stop(number) == (0, "")
+        assert [path.name for path in one.socket.parent.iterdir()] == ["controller.sock.lock"]
+
+
+def test_the_clean_end_lets_everybody_go(tmp_path):
+    with controller(tmp_path) as one, job(one.socket) as paused, job(one.socket) as watched:
+        number = paused.submit()
+        assert one.ask("POST", f"/v1/jobs/{number}/pause")[0] == 200
+        wait_for(lambda: paused.letter() == "T")
+        stream = Client(one.socket)
+        stream.request("GET", f"/v1/jobs/{watched.submit()}/grants")
+        answer = stream.getresponse()
+        assert answer.readline()
+        idle = Client(one.socket)
+        idle.connect()
+        assert one.stop() == (0, "")
+        assert paused.letter() != "T"
+        while answer.readline():
+            pass
+        assert idle.sock.recv(1) == b""
+        stream.close()
+        idle.close()
+        assert not is_over(paused.process)
+        assert not is_over(watched.process)
+
+
+def test_socket_and_directory_are_for_the_owner_alone():
+    with TemporaryDirectory() as name, controller(Path(name)) as one:
+        assert stat.S_IMODE(one.socket.stat().st_mode) == 0o600
+        assert stat.S_IMODE(one.socket.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(one.state.stat().st_mode) & 0o077 == 0
+        if os.geteuid() == 0:
+            Path(name).chmod(0o755)
+            command = [sys.executable, "-I", "-c", FROM_NOBODY, str(one.socket)]
+            assert subprocess.run(command, capture_output=True, check=True).stdout == b"refused\n"
+
+
+def test_a_second_one_refuses_and_leaves_the_first_alone(tmp_path):
+    with controller(tmp_path) as one, job(one.socket) as working:
+        number = working.submit()
+        second = tfm_controller(tmp_path, "--state", tmp_path / "other.db")
+        assert second.returncode == 1
+        assert second.stderr == (
+            f"tfm controller: a controller (pid {one.pid}) already listens at {one.socket}\n"
+        )
+        assert not (tmp_path / "other.db").exists()
+        assert one.get(f"/v1/jobs/{number}")["state"] == "running"
+
+
+def test_two_on_one_state_file(tmp_path):
+    (tmp_path / "other").mkdir()
+    with controller(tmp_path) as one:
+        second = tfm_controller(tmp_path / "other", "--state", one.state)
+        assert second.returncode == 1
+        assert str(one.state) in second.stderr
+        assert len(second.stderr.splitlines()) == 1
+        assert not (tmp_path / "other" / "run" / "controller.sock").exists()
+
+
+def test_after_a_kill_the_next_one_knows_what_the_first_knew(tmp_path):
+    with controller(tmp_path, "--policy", "equal") as first:
+        with job(first.socket) as ended:
+            ended.submit(name="ended")
+        wait_for(lambda: first.get("/v1/jobs")["jobs"] == [])
+        with job(first.socket) as one, job(first.socket) as two:
+            names = {one.submit(name="one", max=1): one, two.submit(name="two", max=1): two}
+            assert first.ask("POST", f"/v1/jobs/{min(names)}/pause")[0] == 200
+            before = {job["id"]: job for job in first.get("/v1/jobs")["jobs"]}
+            first.process.kill()
+            first.process.wait(DEADLINE)
+            assert first.socket.exists()
+            assert not is_over(one.process)
+            assert not is_over(two.process)
+            with controller(tmp_path) as second:
+                assert "policy equal" in second.ready
+                after = {job["id"]: job for job in second.get("/v1/jobs")["jobs"]}
+                assert before.keys() == after.keys() == names.keys()
+                for number, known in after.items():
+                    for field in ("name", "pid", "submitted", "started", "state", "held", "user"):
+                        assert known[field] == before[number][field]
+                    assert known["granted"] == before[number]["granted"]
+                granted = [cpu for known in after.values() for cpu in known["granted"]]
+                assert len(set(granted)) == len(granted)
+                assert [job["name"] for job in second.get("/v1/history")["jobs"]] == ["ended"]
+                # A process of the job finds it again.
+                assert two.ask("POST", "/v1/jobs", {"name": "two"})[0] == 200
+                assert second.ask("POST", f"/v1/jobs/{min(names)}/resume")[0] == 200
+                wait_for(lambda: one.letter() != "T")
+
+
+def test_metrics_over_tcp_and_nothing_else_there(tmp_path):
+    with controller(tmp_path, "--metrics", "0") as one:
+        url = one.ready.strip().rpartition(" ")[2]
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(url, timeout=DEADLINE) as answer:
+            assert f"tfm_cpus {float(len(CPUS))}" in answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(url.replace("/metrics", "/v1"), timeout=DEADLINE)
+
+
+def test_a_port_that_is_taken(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = tfm_controller(tmp_path, "--metrics", port, "--state", tmp_path / "state.db")
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"tfm controller: port {port} on 127.0.0.1 cannot be used: Address already in use;"
+        " choose another with --metrics\n"
+    )
+    assert not (tmp_path / "state.db").exists()
+    assert not (tmp_path / "run" / "controller.sock").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--policy", "no-such-policy"], 2, "no-such-policy"),
+        (["--cpus", "0-"], 2, "CPUs must be a list such as 0-3,7, not '0-'"),
+        (["--cpus", "60000"], 2, "CPUs must be among"),
+        (["--cpus", ""], 2, "CPUs must be among"),
+        (["--metrics", "65536"], 2, "--metrics must be a port from 0 to 65535, not 65536"),
+        (["--metrics", "-1"], 2, "--metrics must be a port from 0 to 65535, not -1"),
+        (["--metrics", "x"], 2, "'x' is not a valid integer"),
+        (
+            ["--socket", "/proc/x/controller.sock"],
+            1,
+            "the socket's directory /proc/x cannot be made",
+        ),
+        (["--socket", "/tmp/controller.sock"], 1, "the socket's directory /tmp is "),
+        (["--socket", "/run/" + "x" * 200], 1, "must have at most 107 bytes"),
+        (["--state", "/proc/x/controller.db"], 1, "/proc/x"),
+        (["--state", __file__], 1, __file__),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(tmp_path, options, code, message):
+    result = tfm_controller(tmp_path, *options)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("tfm")
+    assert message in result.stderr
+    assert not (tmp_path / "run" / "controller.sock").exists()
+
+
+def test_a_policy_that_is_there_no_more(tmp_path):
+    store = Store(tmp_path / "controller.db")
+    store.set_setting("policy", "removed")
+    store.close()
+    result = tfm_controller(tmp_path, "--state", tmp_path / "controller.db")
+    assert result.returncode == 2
+    assert result.stderr.startswith("tfm: there is no policy 'removed'; there are ")
+    with controller(tmp_path, "--policy", "equal") as one:
+        assert one.get("/v1")["policy"] == "equal"
+
+
+def test_the_usual_places(tmp_path):
+    environment = {
+        name: value for name, value in os.environ.items() if name != "TF_MALLEABLE_SOCKET"
+    }
+    environment |= {"XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    process = subprocess.Popen(
+        [TFM, "controller"], stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        path = tmp_path / "tf_malleable" / "controller.sock"
+        assert process.stderr.readline().endswith(f"listening at {path}\n")
+        assert ask(path, "GET", "/v1")[0] == 200
+        assert (tmp_path / "state" / "tf_malleable" / "controller.db").exists()
+    finally:
+        process.terminate()
+        process.communicate(timeout=DEADLINE)
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told(tmp_path, abstract):
+    name = f"tfm-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.settimeout(DEADLINE)
+        told.bind(f"\0{name}" if abstract else name)
+        address = f"@{name}" if abstract else name
+        with controller(tmp_path, env={**os.environ, "NOTIFY_SOCKET": address}) as one:
+            assert told.recv(100) == b"READY=1"
+            assert one.stop() == (0, "")
+            assert told.recv(100) == b"STOPPING=1"
+
+
+def test_requests_are_logged_if_asked_for(tmp_path):
+    with controller(tmp_path, "-vv") as one:
+        one.get("/v1/jobs")
+        code, text = one.stop()
+        assert code == 0
+        assert "GET /v1/jobs HTTP/1.1" in text
+
+
+def test_the_unit_starts_a_command_there_is(tmp_path):
+    unit = configparser.ConfigParser(strict=False)
+    unit.optionxform = str
+    unit.read(ROOT / "deploy" / "tf_malleable.service")
+    command = unit["Service"]["ExecStart"].split()
+    assert command[:3] == ["/usr/bin/env", "tfm", "controller"]
+    assert unit["Service"]["Type"] == "notify"
+    path = f"{Path(TFM).parent}:{os.environ['PATH']}"
+    help_text = subprocess.run(
+        [*command, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": path},
+    ).stdout
+    for option in ("--policy", "--cpus", "--socket", "--state", "--metrics"):
+        assert option in help_text

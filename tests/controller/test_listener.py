@@ -1,0 +1,198 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The controller's socket is private, and one controller's alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tf_malleable.controller.listener import Listener, ListenError
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tf_malleable.controller.listener import Listener, ListenError
+try:
+    listener = Listener(Path(sys.argv[1]))
+except ListenError as error:
+    print(error, flush=True)
+else:
+    listener.socket.listen()
+    print("listening", flush=True)
+    sys.stdin.read()
+"""
+
+
+def hold(path):
+    """Start a process that listens, or says why it cannot."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def mode(path):
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run" / "controller.sock"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_directory_and_socket_are_private(path, umask):
+    before = os.umask(umask)
+    try:
+        listener = Listener(path)
+    finally:
+        os.umask(before)
+    try:
+        assert mode(path.parent) == 0o700
+        assert mode(path) == 0o600
+        assert mode(f"{path}.lock") & 0o077 == 0
+    finally:
+        listener.close()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("open_to", [0o750, 0o705, 0o755, 0o1777, 0o701])
+def test_a_directory_open_to_others_is_refused_until_the_remedy_is_taken(path, open_to):
+    path.parent.mkdir()
+    path.parent.chmod(open_to)
+    with pytest.raises(ListenError, match=f"open to other users .mode {open_to:04o}.") as caught:
+        Listener(path)
+    assert list(path.parent.iterdir()) == []
+    remedy = re.search(r"run (chmod .*)$", str(caught.value))
+    subprocess.run(remedy[1].split(), check=True)
+    Listener(path).close()
+
+
+def test_another_user_s_directory_is_refused(tmp_path):
+    directory = tmp_path / "theirs"
+    if os.geteuid() == 0:
+        directory.mkdir(mode=0o700)
+        os.chown(directory, 65534, 65534)
+    else:
+        directory = Path("/usr")
+    with pytest.raises(ListenError, match="is another user's: choose one of your own"):
+        Listener(directory / "controller.sock")
+
+
+def test_what_is_no_directory_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("real")
+    for name in ("file", "link"):
+        with pytest.raises(ListenError, match=f"{name} is no directory"):
+            Listener(tmp_path / name / "controller.sock")
+    with pytest.raises(ListenError, match="cannot be made: No such file or directory"):
+        Listener(tmp_path / "missing" / "run" / "controller.sock")
+
+
+def test_a_path_is_at_most_as_long_as_the_kernel_allows(tmp_path):
+    room = 107 - len(os.fsencode(tmp_path)) - len("/run/")
+    fits = tmp_path / "run" / ("x" * room)
+    Listener(fits).close()
+    with pytest.raises(ListenError, match=r"at most 107 bytes, and .* has 108: choose a shorter"):
+        Listener(tmp_path / "run" / ("x" * (room + 1)))
+    with pytest.raises(ListenError, match="at most 107 bytes"):
+        Listener(tmp_path / "run" / ("ä" * (room // 2 + 1)))
+
+
+def test_a_second_one_is_refused_and_told_who_is_first(path):
+    first = hold(path)
+    try:
+        assert first.stdout.readline() == "listening\n"
+        with pytest.raises(ListenError) as caught:
+            Listener(path)
+        assert str(caught.value) == f"a controller (pid {first.pid}) already listens at {path}"
+        first.communicate("")
+        Listener(path).close()
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_the_socket_of_a_killed_one_is_replaced(path):
+    first = hold(path)
+    assert first.stdout.readline() == "listening\n"
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    assert stat.S_ISSOCK(os.lstat(path).st_mode)
+    second = hold(path)
+    try:
+        assert second.stdout.readline() == "listening\n"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+    finally:
+        second.kill()
+        second.communicate()
+
+
+def test_of_many_at_once_one_wins(path):
+    rivals = [hold(path) for _ in range(8)]
+    try:
+        said = [rival.stdout.readline() for rival in rivals]
+    finally:
+        for rival in rivals:
+            rival.kill()
+            rival.communicate()
+    assert said.count("listening\n") == 1
+    refusal = re.compile(
+        rf"a controller( \(pid \d+\))? already listens at {re.escape(str(path))}\n"
+    )
+    assert sum(refusal.fullmatch(line) is not None for line in said) == 7
+
+
+def test_what_is_no_stale_socket_stays(path):
+    path.parent.mkdir(mode=0o700)
+    path.write_text("precious")
+    with pytest.raises(ListenError, match="is there and is no socket"):
+        Listener(path)
+    assert path.read_text() == "precious"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        with pytest.raises(ListenError, match="another program listens at"):
+            Listener(path)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+    Listener(path).close()
+
+
+def test_only_its_own_socket_is_removed(path):
+    listener = Listener(path)
+    path.unlink()
+    path.write_text("somebody else's")
+    listener.close()
+    assert path.read_text() == "somebody else's"
+
+
+def test_a_refusal_leaves_no_descriptor(path):
+    path.parent.mkdir(mode=0o700)
+    path.write_text("")
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(ListenError):
+            Listener(path)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_lock_that_cannot_be(path):
+    path.parent.mkdir(mode=0o700)
+    (path.parent / "controller.sock.lock").symlink_to("elsewhere")
+    with pytest.raises(ListenError, match=r"the lock file .* cannot be opened: "):
+        Listener(path)
+    assert not (path.parent / "elsewhere").exists()

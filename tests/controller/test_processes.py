@@ -1,0 +1,163 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What the controller reads off and does to real processes."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tf_malleable.controller import processes
+
+THREADS = """
+import threading, time
+for _ in range(5):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print("ready", flush=True)
+time.sleep(60)
+"""
+FAMILY = "sh -c 'sleep 60 & sleep 60 & echo ready; wait' & wait"
+
+
+def start(*command: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.fixture
+def threaded():
+    process = start(sys.executable, "-c", THREADS)
+    yield process
+    end(process)
+
+
+@pytest.fixture
+def family():
+    process = start("sh", "-c", FAMILY)
+    yield process
+    end(process)
+
+
+def test_identity_is_of_this_process_and_no_other(threaded):
+    process = processes.identify(threaded.pid)
+    assert process is not None
+    assert processes.is_alive(process)
+    assert not processes.is_alive(processes.ProcessId(process.pid, process.start + 1, process.boot))
+    assert not processes.is_alive(processes.ProcessId(process.pid, process.start, "another boot"))
+
+
+def test_a_name_with_parentheses_and_spaces_is_read_right(tmp_path):
+    odd = tmp_path / "a) T 1 (b"
+    odd.symlink_to("/bin/sleep")
+    process = subprocess.Popen([odd, "60"])
+    try:
+        deadline = time.monotonic() + 10
+        while "a) T" not in (comm := name_of(process.pid)):
+            assert time.monotonic() < deadline, comm
+        stat = processes.read_stat(process.pid)
+        assert stat is not None
+        assert stat.parent == os.getpid()
+        assert stat.state in "RSD"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_tree_has_all_descendants(family):
+    deadline = time.monotonic() + 10
+    while True:
+        tree = processes.trees([family.pid])[family.pid]
+        if sorted(map(name_of, tree)) == ["sh", "sh", "sleep", "sleep"]:
+            break  # Before that a child may still be called as its parent.
+        assert time.monotonic() < deadline, tree
+    assert tree[0] == family.pid
+    assert all(family.pid in processes.ancestors(pid) for pid in tree)
+
+
+def test_confine_moves_every_thread(threaded):
+    cpu = min(os.sched_getaffinity(0))
+    processes.confine([threaded.pid], frozenset({cpu}))
+    threads = os.listdir(f"/proc/{threaded.pid}/task")
+    assert len(threads) == 6
+    assert {frozenset(os.sched_getaffinity(int(thread))) for thread in threads} == {
+        frozenset({cpu})
+    }
+
+
+def test_confining_what_has_ended_or_is_impossible_does_nothing(threaded):
+    processes.confine([2**22 - 1], frozenset({0}))
+    before = os.sched_getaffinity(threaded.pid)
+    processes.confine([threaded.pid], frozenset({4000}))
+    assert os.sched_getaffinity(threaded.pid) == before
+
+
+def test_cpu_time_is_of_all_threads_and_of_children_waited_for():
+    busy = "import time\nwhile time.process_time() < 0.3: pass\n"
+    parent = (
+        "import subprocess, sys, time\n"
+        f"subprocess.run([sys.executable, '-c', {busy!r}])\n"
+        "print('ready', flush=True)\ntime.sleep(60)\n"
+    )
+    process = start(sys.executable, "-c", parent)
+    try:
+        stat = processes.read_stat(process.pid)
+        assert stat is not None
+        assert stat.cpu_seconds >= 0.3
+    finally:
+        end(process)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)]
+)
+def test_the_exit_code_of_somebody_else_s_child(command, code):
+    """Its parent is a shell that waits for it a moment later, as a user's would."""
+    script = f"exec 3<&0; sh -c 'echo $$; read x; {command}' <&3 & wait; exec sleep 60"
+    shell = subprocess.Popen(
+        ["sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        process = processes.identify(int(shell.stdout.readline()))
+        assert process is not None
+        pidfd = processes.open_pidfd(process)
+        assert pidfd is not None
+        shell.stdin.write("go\n")
+        shell.stdin.flush()
+        assert select.select([pidfd], [], [], 10)[0]
+        found = processes.exit_code(process, pidfd)
+        os.close(pidfd)
+        # A kernel before 6.15 cannot say once the parent was quicker than we.
+        newer = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
+        assert found == code or (found is None and not newer)
+    finally:
+        end(shell)
+
+
+def test_there_is_no_pidfd_of_a_process_that_took_the_number_over(threaded):
+    process = processes.identify(threaded.pid)
+    assert process is not None
+    earlier = processes.ProcessId(process.pid, process.start - 1, process.boot)
+    assert processes.open_pidfd(earlier) is None
