@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket as unix
 import subprocess
 import sys
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
-
-TFM = str(Path(sys.executable).parent / "tfm")
+from commands import TFM, started, tfm
 
 LIMITS = """
 import sys
@@ -20,12 +21,6 @@ tf.constant(1.0) + 1
 import tf_malleable as tfm
 print(tfm.backend(), tfm.get_threads().intra, tfm.get_threads().inter)
 """
-
-
-def tfm(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [TFM, *arguments], capture_output=True, text=True, timeout=120, check=False, **options
-    )
 
 
 @pytest.fixture
@@ -59,7 +54,10 @@ def test_exit_code_arguments_and_streams_pass_through():
     )
     data = bytes(range(256)) * 1000
     result = subprocess.run(
-        [TFM, "run", "--", sys.executable, "-c", program, "--threads", "9", "--help", "--", "-x"],
+        [
+            *(TFM, "run", "--threads", "1", "--"),
+            *(sys.executable, "-c", program, "--threads", "9", "--help", "--", "-x"),
+        ],
         input=data,
         capture_output=True,
         timeout=60,
@@ -83,8 +81,77 @@ def test_a_program_without_tensorflow_does_not_notice():
     program = (
         "import sys; print(sorted(m for m in sys.modules if m.startswith(('tf_m', 'tensor'))))"
     )
-    result = tfm("run", "--", sys.executable, "-c", program)
+    result = tfm("run", "--threads", "1", "--", sys.executable, "-c", program)
     assert (result.stdout, result.stderr) == ("[]\n", "")
+
+
+def test_without_a_controller_it_says_so_and_leaves_word_for_the_agent(socket):
+    program = "import os; print(os.environ['TF_MALLEABLE_JOIN'])"
+    result = tfm("run", "--min", "2", "--weight", "3", "--", sys.executable, "-c", program)
+    assert result.stderr == f"tfm: no controller at {socket}, running alone\n"
+    join = json.loads(result.stdout)
+    assert join.pop("command") == [sys.executable, "-c", program]
+    name = os.path.basename(sys.executable)
+    assert join == {"socket": str(socket), "name": name, "min": 2, "priority": 0, "weight": 3.0}
+
+
+def test_by_hand_nobody_is_asked_and_no_agent_joins(monkeypatch):
+    monkeypatch.setenv("TF_MALLEABLE_JOIN", '{"socket": "/nowhere", "name": "outer"}')
+    program = "import os; print(sorted(v for v in os.environ if v.startswith('TF_MALLEABLE_')))"
+    result = tfm("run", "--threads", "1", "--", sys.executable, "-c", program)
+    assert result.stdout == "['TF_MALLEABLE_SOCKET', 'TF_MALLEABLE_THREADS']\n"
+    assert result.stderr == ""
+
+
+def test_a_socket_that_nobody_listens_at_is_no_controller(socket):
+    socket.parent.mkdir()
+    with listening(socket):
+        pass
+    result = tfm("run", "--", "echo", "ran")
+    assert (result.returncode, result.stdout) == (0, "ran\n")
+    assert result.stderr == f"tfm: no controller at {socket}, running alone\n"
+
+
+def test_something_else_at_the_socket_does_not_keep_a_program_from_running(socket):
+    socket.parent.mkdir()
+    with listening(socket) as server, started("run", "--", "echo", "ran") as process:
+        connection, _ = server.accept()
+        connection.recv(1 << 16)
+        connection.sendall(b"220 mail.example.com ESMTP\r\n")
+        connection.close()
+        output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output) == (0, "ran\n")
+    assert errors.startswith(f"tfm: the controller at {socket} cannot be asked (")
+    assert errors.endswith("), running alone\n")
+
+
+@contextmanager
+def listening(path):
+    with unix.socket(unix.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        server.settimeout(30)
+        yield server
+
+
+def test_what_controllers_need_is_not_loaded():
+    program = (
+        "import os, sys\n"
+        "modules, sys.argv[1:] = sys.argv[1:], ['run', '--', 'true']\n"
+        "os.execvp = lambda *_: print([m for m in modules if m in sys.modules], flush=True)"
+        " or os._exit(0)\n"
+        "from tf_malleable_cli import main\n"
+        "main()\n"
+    )
+    modules = ["aiohttp", "asyncio", "http.client", "matplotlib", "msgspec", "rich", "sqlite3"]
+    result = subprocess.run(
+        [sys.executable, "-c", program, *modules, "click"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.stdout == "['click']\n"
 
 
 def test_the_user_s_own_sitecustomize_still_runs(tmp_path):
@@ -103,7 +170,7 @@ def test_a_python_without_us_runs_on_stock_and_says_so(tmp_path):
     broken = tmp_path / "tf_malleable.py"
     broken.write_text("raise ImportError('built against another TensorFlow')")
     shell = f"PYTHONPATH=$PYTHONPATH:{tmp_path} exec {sys.executable} -c 'import tensorflow'"
-    result = tfm("run", "--", "sh", "-c", shell)
+    result = tfm("run", "--threads", "1", "--", "sh", "-c", shell)
     assert result.returncode == 0
     assert result.stdout == "stock\n"
     assert result.stderr == "tfm run: not malleable here: built against another TensorFlow\n"
@@ -117,6 +184,16 @@ def test_a_python_without_us_runs_on_stock_and_says_so(tmp_path):
         (["run", "--threads", "99999", "--", "true"], 2, ", not 99999"),
         (["run", "--threads", "two", "--", "true"], 2, "'two' is not a valid integer"),
         (["run"], 2, "Missing argument"),
+        (["run", "--mim", "2", "--", "true"], 2, "No such option"),
+        (["run", "--min", "0", "--", "true"], 2, "min must be an integer from 1 to 65536, not 0"),
+        (["run", "--min", "3", "--max", "2", "--", "true"], 2, "1 ≤ min ≤ preferred ≤ max, not"),
+        (["run", "--preferred", "3", "--max", "2", "--", "true"], 2, "preferred 3, max 2"),
+        (["run", "--priority", "1001", "--", "true"], 2, "from -1000 to 1000, not 1001"),
+        (["run", "--weight", "0", "--", "true"], 2, "weight must be a number above 0"),
+        (["run", "--weight", "nan", "--", "true"], 2, "weight must be a number above 0"),
+        (["run", "--name", "x" * 201, "--", "true"], 2, "a text of 1 to 200 characters"),
+        (["run", "--threads", "1", "--min", "1", "--", "true"], 2, "--threads sets the cores by"),
+        (["run", "--threads", "1", "--no-queue", "--", "true"], 2, "give one or the other"),
         (["jog"], 2, "No such command 'jog'"),
         (["run", "--", "no-such-program-here"], 127, "there is no program 'no-such-program-here'"),
         (["run", "--", "/"], 126, "cannot run '/': "),

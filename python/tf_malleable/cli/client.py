@@ -1,0 +1,122 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How subcommands ask the controller: typed answers, and one sentence when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import msgspec
+
+from tf_malleable.agent.address import default_socket
+from tf_malleable.agent.connection import Connection
+from tf_malleable.cli.failure import CommandFailed
+from tf_malleable.controller.messages import ControllerInfo, Jobs, JobStatus
+from tf_malleable.model import ControllerError
+
+_Answer = TypeVar("_Answer")
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+_BAD_REQUEST = 400
+
+
+class NoAnswer(CommandFailed):
+    """No controller answers at the socket."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A controller, by its socket. Each request is a connection of its own.
+
+    Attributes:
+        socket: Where it listens.
+    """
+
+    socket: Path
+
+    def get(self, path: str, answer: type[_Answer]) -> _Answer:
+        """Read something. Raises as :meth:`ask` does."""
+        return self.ask("GET", path, answer)
+
+    def ask(self, method: str, path: str, answer: type[_Answer], body: object = None) -> _Answer:
+        """Send a request and return its answer.
+
+        Raises:
+            NoAnswer: No controller answers.
+            CommandFailed: It refuses, or speaks another language.
+            ValueError: It finds fault with what was asked for.
+        """
+        try:
+            with closing(Connection(self.socket)) as connection:
+                return msgspec.convert(connection.request(method, path, body), answer)
+        except ControllerError as error:
+            if error.status == _BAD_REQUEST:
+                raise ValueError(str(error)) from None
+            raise CommandFailed(str(error)) from None
+        except msgspec.ValidationError:
+            raise CommandFailed(
+                f"the controller at {self.socket} is of a version that this tfm does not understand"
+            ) from None
+        except PermissionError:
+            raise NoAnswer(f"you may not use the controller at {self.socket}") from None
+        except OSError:
+            raise NoAnswer(
+                f"no controller answers at {self.socket}; start one with: tfm controller"
+            ) from None
+
+    def info(self) -> ControllerInfo:
+        """Return what the controller says of itself."""
+        return self.get("/v1", ControllerInfo)
+
+    def jobs(self) -> list[JobStatus]:
+        """Return the live jobs, in order of arrival."""
+        return self.get("/v1/jobs", Jobs).jobs
+
+    def find(self, job: str) -> JobStatus:
+        """Return the live job with this id, or else the one with this name.
+
+        Raises:
+            CommandFailed: There is none, or there are several of that name.
+        """
+        jobs = self.jobs()
+        found = [each for each in jobs if each.id == job] or [
+            each for each in jobs if each.name == job
+        ]
+        if not found:
+            raise CommandFailed(f"there is no job {job!r}; tfm jobs lists those there are")
+        if len(found) > 1:
+            ids = ", ".join(each.id for each in found)
+            raise CommandFailed(f"there are {len(found)} jobs {job!r}; say which by its id: {ids}")
+        return found[0]
+
+
+def _client(context: click.Context, parameter: click.Parameter, value: Path | None) -> Client:
+    return Client(value if value is not None else default_socket())
+
+
+def socket_option(command: _Command) -> _Command:
+    """Give a command the option --socket, which it gets as a Client named `client`."""
+    return click.option(
+        "--socket",
+        "client",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        callback=_client,
+        help="The controller's socket: TF_MALLEABLE_SOCKET, or the usual place.",
+    )(command)
+
+
+def json_option(command: _Command) -> _Command:
+    """Give a command the option --json, which it gets as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
+        command
+    )
+
+
+def print_json(document: object) -> None:
+    """Print a message, or plain data, as indented JSON."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

@@ -1,0 +1,160 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm set, pause, resume, cancel: what people decide about one job.
+
+Each says in one line which of these it was: done, nothing to change, or pending
+until the job or a core is ready.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+
+from tf_malleable.cli.client import Client, json_option, print_json, socket_option
+from tf_malleable.cli.words import cores as cores_of
+from tf_malleable.cli.words import printable
+from tf_malleable.controller.messages import JobStatus
+from tf_malleable.model import format_cpuset
+
+_MOST = 65536
+
+# Agents acknowledge within some 10 ms, and most programs obey SIGTERM.
+_PATIENCE_SECONDS = 1.0
+_POLL_SECONDS = 0.02
+
+
+@click.command("set")
+@click.argument("job")
+@click.argument("cores")
+@json_option
+@socket_option
+def set_cores(client: Client, job: str, cores: str, as_json: bool) -> None:
+    """Set the CORES of a JOB by hand, until: tfm set JOB auto.
+
+    JOB is an id, or a name that only one job has.
+    """
+    wanted = _parse_cores(cores)
+    before = client.find(job)
+    after = client.ask("PUT", f"/v1/jobs/{before.id}/cores", JobStatus, {"cores": wanted})
+    latest = _settled(client, after)
+    if as_json:
+        print_json(latest or after)
+        return
+    if wanted == before.by_hand:
+        decider = "the policy decides on its cores" if wanted is None else "they are set by hand"
+        said = f"nothing to change, {decider} already"
+    elif wanted is None:
+        said = "the policy decides on its cores again"
+    else:
+        said = f"set to {cores_of(wanted)} by hand"
+    click.echo(f"{_title(after)}: {said}; {_cores(latest)}")
+
+
+def _parse_cores(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MOST):
+        raise ValueError(f"CORES must be auto or an integer from 1 to {_MOST}, not {text!r}")
+    return int(text)
+
+
+@click.command()
+@click.argument("job")
+@json_option
+@socket_option
+def pause(client: Client, job: str, as_json: bool) -> None:
+    """Stop a JOB and take its cores away, until: tfm resume JOB."""
+    before = client.find(job)
+    after = client.ask("POST", f"/v1/jobs/{before.id}/pause", JobStatus)
+    if as_json:
+        print_json(after)
+    elif before.held:
+        click.echo(f"{_title(after)}: nothing to change, it is held already")
+    elif after.state == "waiting":
+        click.echo(f"{_title(after)}: held in the queue until: tfm resume {after.id}")
+    else:
+        click.echo(f"{_title(after)}: paused until: tfm resume {after.id}")
+
+
+@click.command()
+@click.argument("job")
+@json_option
+@socket_option
+def resume(client: Client, job: str, as_json: bool) -> None:
+    """Let a paused JOB have cores again, as the policy decides."""
+    before = client.find(job)
+    after = client.ask("POST", f"/v1/jobs/{before.id}/resume", JobStatus)
+    latest = _settled(client, after)
+    if as_json:
+        print_json(latest or after)
+    else:
+        said = "resumed" if before.held else "nothing to change, it is not held"
+        click.echo(f"{_title(after)}: {said}; {_cores(latest)}")
+
+
+@click.command()
+@click.argument("job")
+@json_option
+@socket_option
+def cancel(client: Client, job: str, as_json: bool) -> None:
+    """End a JOB: SIGTERM to its processes, later SIGKILL."""
+    before = client.find(job)
+    after = client.ask("POST", f"/v1/jobs/{before.id}/cancel", JobStatus)
+    if as_json:
+        print_json(after)
+    elif _within_patience(lambda: _is_gone(client, after.id)):
+        click.echo(f"{_title(after)}: cancelled; it has ended")
+    else:
+        click.echo(f"{_title(after)}: cancelled; pending, it was told to end and still runs")
+
+
+def _title(job: JobStatus) -> str:
+    return f"job {job.id} ({printable(job.name)})"
+
+
+def _cores(job: JobStatus | None) -> str:
+    """Say what a job has now, and what is still to come; None for one that has ended."""
+    if job is None:
+        return "it has ended since"
+    if job.state != "running":
+        return f"pending, it is {job.state} until there are cores for it"
+    if job.actual != job.granted:
+        return f"pending, it has not acknowledged CPUs {format_cpuset(job.granted)} yet"
+    if not job.granted:
+        return f"it has lent CPUs {format_cpuset(job.lent)} until it needs them"
+    if job.by_hand not in (None, len(job.granted)):
+        return f"pending, it runs on {cores_of(len(job.granted))} until more are free"
+    return f"it runs on CPUs {format_cpuset(job.granted)}"
+
+
+def _settled(client: Client, job: JobStatus) -> JobStatus | None:
+    """Return a job's state once its grant is actual, or else when patience ends.
+
+    None if it has ended meanwhile.
+    """
+    latest: JobStatus | None = job
+
+    def is_settled() -> bool:
+        nonlocal latest
+        if latest is None or latest.state != "running" or latest.actual == latest.granted:
+            return True
+        latest = next((each for each in client.jobs() if each.id == job.id), None)
+        return False
+
+    _within_patience(is_settled)
+    return latest
+
+
+def _is_gone(client: Client, job: str) -> bool:
+    return all(each.id != job for each in client.jobs())
+
+
+def _within_patience(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True

@@ -1,0 +1,186 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm history: the jobs that have ended, and how the machine was shared.
+
+It outlives the controller: where none answers, the state file is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import shlex
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from tf_malleable.cli.client import Client, NoAnswer, json_option, print_json, socket_option
+from tf_malleable.cli.failure import CommandFailed
+from tf_malleable.cli.tables import console, table
+from tf_malleable.cli.words import duration, number, summed_up
+from tf_malleable.controller.messages import History, JobRecord
+from tf_malleable.controller.store import StoreError, default_state, read_history
+
+_MOST = 100_000
+_SUFFIXES = (".png", ".svg")
+
+_COLUMNS = (
+    ">id",
+    "name",
+    "user",
+    "outcome",
+    "arrived",
+    ">waiting",
+    ">service",
+    ">paused",
+    ">total",
+    ">cores·s",
+    ">resizes",
+    ">steps",
+)
+
+
+def _picture(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None and value.suffix.lower() not in _SUFFIXES:
+        raise click.BadParameter(f"the picture is written as .png or .svg, not {value.name!r}")
+    return value
+
+
+@click.command()
+@click.option(
+    "--limit",
+    type=click.IntRange(1, _MOST),
+    metavar="N",
+    default=1000,
+    help="Show only the N jobs that ended last: 1000.",
+)
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
+@click.option(
+    "--gantt",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    callback=_picture,
+    help="Draw who had how many cores when, as FILE.svg or FILE.png.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read a controller's state file, whether or not one runs.",
+)
+@socket_option
+def history(
+    client: Client,
+    limit: int,
+    as_json: bool,
+    as_csv: bool,
+    gantt: Path | None,
+    state: Path | None,
+) -> None:
+    """List the jobs that have ended, with their metrics.
+
+    Waiting: before the first core. Service: with cores. Paused: without, after the
+    first. Cores·s: cores granted times seconds. Slowdown: total divided by service.
+
+    Where no controller answers, its state file is read.
+    """
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv are two formats: give one of them")
+    draw = None if gantt is None else _drawing(gantt)
+    found, cpus = _find(client, limit, as_json or draw is not None, state)
+    if draw is not None:
+        draw(found, cpus)
+    if as_json:
+        print_json(found)
+    elif as_csv:
+        _print_csv(found.jobs)
+    else:
+        _print_table(found)
+
+
+def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[History, int]:
+    """Return the history of the controller, or else of the state file, and its CPUs."""
+    source = click.get_current_context().get_parameter_source("client")
+    by_socket = source is ParameterSource.COMMANDLINE
+    if state is not None and not by_socket:
+        try:
+            return read_history(state, limit)
+        except StoreError as error:
+            raise CommandFailed(str(error)) from None
+    try:
+        query = f"/v1/history?limit={limit}&spans={str(spans).lower()}"
+        return client.get(query, History), len(client.info().cpus)
+    except NoAnswer:
+        # The usual state file need not be the one of a controller elsewhere.
+        if state is None and by_socket:
+            raise
+    path = state or default_state()
+    try:
+        found = read_history(path, limit)
+    except StoreError as error:
+        raise CommandFailed(f"no controller answers at {client.socket}, and {error}") from None
+    click.echo(f"tfm: no controller answers at {client.socket}, reading {path}", err=True)
+    return found
+
+
+def _drawing(path: Path) -> Callable[[History, int], None]:
+    """Return what draws a history of so many CPUs into a file."""
+    try:
+        from tf_malleable.cli import gantt
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("matplotlib"):
+            raise
+        raise CommandFailed(
+            "drawing needs matplotlib: pip install 'tf_malleable[figures]'"
+        ) from None
+
+    def draw(found: History, cpus: int) -> None:
+        if not found.jobs and not found.spans:
+            raise CommandFailed("there are no jobs to draw")
+        try:
+            gantt.write(gantt.draw(found, cpus=cpus or None), path)
+        except OSError as error:
+            raise CommandFailed(f"cannot write {path}: {error.strerror or error}") from None
+
+    return draw
+
+
+def _print_csv(jobs: list[JobRecord]) -> None:
+    """Print RFC 4180: a header, lines that end in CR LF, nothing where nothing is known."""
+    writer = csv.writer(sys.stdout, lineterminator="\r\n")
+    names = [field.name for field in msgspec.structs.fields(JobRecord)]
+    writer.writerow(names)
+    for job in jobs:
+        values = {**msgspec.structs.asdict(job), "command": shlex.join(job.command)}
+        writer.writerow([values[name] for name in names])
+
+
+def _print_table(found: History) -> None:
+    if not found.jobs:
+        click.echo("no job has ended yet")
+        return
+    output = console()
+    output.print(table(_COLUMNS, [_row(job) for job in found.jobs]))
+    output.print(f"\n{summed_up(found.summary)}", soft_wrap=True)
+
+
+def _row(job: JobRecord) -> tuple[str, ...]:
+    code = f" {job.exit_code}" if job.exit_code else ""
+    return (
+        job.id,
+        job.name,
+        job.user,
+        f"{job.outcome}{code}",
+        datetime.fromtimestamp(job.submitted).strftime("%b %d %H:%M:%S"),
+        duration(job.waiting_seconds),
+        duration(job.service_seconds),
+        duration(job.paused_seconds),
+        duration(job.total_seconds),
+        number(job.core_seconds),
+        str(job.resizes),
+        number(job.steps, 0),
+    )

@@ -1,0 +1,60 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm jobs: what the controller knows of the live jobs."""
+
+from __future__ import annotations
+
+import click
+
+from tf_malleable.cli.client import Client, json_option, print_json, socket_option
+from tf_malleable.cli.tables import console, table
+from tf_malleable.cli.words import desired, duration, granted, number, percent, progress, state
+from tf_malleable.controller.messages import Jobs, JobStatus
+
+_COLUMNS = (
+    ">id",
+    "name",
+    "user",
+    "state",
+    ">desired",
+    ">granted",
+    ">actual",
+    ">steps/s",
+    ">done",
+    ">CPUs",
+    ">waited",
+)
+
+
+@click.command()
+@json_option
+@socket_option
+def jobs(client: Client, as_json: bool) -> None:
+    """List the jobs that wait, run or are paused.
+
+    Cores are desired (asked for; a star marks those set by hand), granted (by the
+    policy; +1: one more is its own but lent) and actual (acknowledged by the job).
+    CPUs are those it keeps busy.
+    """
+    found = client.jobs()
+    if as_json:
+        print_json(Jobs(found))
+    elif not found:
+        click.echo("there are no jobs")
+    else:
+        console().print(table(_COLUMNS, [_row(job) for job in found]))
+
+
+def _row(job: JobStatus) -> tuple[str, ...]:
+    return (
+        job.id,
+        job.name,
+        job.user,
+        state(job),
+        desired(job),
+        granted(job),
+        str(len(job.actual)),
+        number(job.steps_per_second),
+        percent(progress(job)),
+        number(job.used_cpus),
+        duration(job.waiting_seconds),
+    )

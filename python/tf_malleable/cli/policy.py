@@ -1,0 +1,46 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm policy: which policy shares the cores out, and which there are."""
+
+from __future__ import annotations
+
+import click
+
+from tf_malleable.cli.client import Client, json_option, print_json, socket_option
+from tf_malleable.cli.tables import console, table
+from tf_malleable.controller.messages import Policies
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+@socket_option
+def policy(client: Client, name: str | None, as_json: bool) -> None:
+    """List the policies, or switch to NAME at once.
+
+    For example: tfm policy priority-strict:ageing=60
+    """
+    before = client.get("/v1/policy", Policies)
+    if name is None:
+        if as_json:
+            print_json(before)
+        else:
+            _list(before)
+        return
+    after = client.ask("PUT", "/v1/policy", Policies, {"policy": name})
+    if as_json:
+        print_json(after)
+    elif after.policy == before.policy:
+        click.echo(f"nothing to change, the policy is {after.policy} already")
+    else:
+        click.echo(f"the policy is {after.policy} now; it was {before.policy}")
+
+
+def _list(policies: Policies) -> None:
+    # What is in force may have options, and another policy around it: lend+equal:step=2.
+    used = {policies.policy, *(part.partition(":")[0] for part in policies.policy.split("+"))}
+    rows = [
+        ("*" if each.name in used else "", each.name, each.summary) for each in policies.available
+    ]
+    output = console()
+    output.print(f"in force: {policies.policy}")
+    output.print(table(("", "name", "what it does"), rows))

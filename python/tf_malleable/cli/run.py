@@ -1,0 +1,156 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm run: start a program with malleable TensorFlow, when its turn has come."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+from click.core import ParameterSource
+
+from tf_malleable.agent.address import JOIN, Join, command_for_people, default_socket
+from tf_malleable.cli.naming import default_name
+from tf_malleable.runtime import environment
+
+_PRELOAD = Path(__file__).parent.parent / "preload"
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--threads",
+    type=int,
+    metavar="N",
+    help="Start with this limit, intra-op and inter-op alike, and ask no controller.",
+)
+@click.option("--min", type=int, metavar="N", default=1, help="With fewer cores it does not run.")
+@click.option("--preferred", type=int, metavar="N", help="The cores it asks for.  [default: max]")
+@click.option("--max", type=int, metavar="N", help="More would not help.  [default: all]")
+@click.option(
+    "--priority",
+    type=int,
+    metavar="N",
+    default=0,
+    help="Higher goes first, in policies that look at it.",
+)
+@click.option(
+    "--weight",
+    type=float,
+    metavar="X",
+    default=1.0,
+    help="Its share against others, in policies that look at it.",
+)
+@click.option("--name", metavar="NAME", help="What to call the job.  [default: the program]")
+@click.option(
+    "--queue/--no-queue", default=True, help="Wait until there are cores for it, or give up."
+)
+@click.option(
+    "--id-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the job's id there."
+)
+@click.option(
+    "--socket",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The controller's socket.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    threads: int | None,
+    min: int,  # noqa: A002 - as its option is called
+    preferred: int | None,
+    max: int | None,  # noqa: A002
+    priority: int,
+    weight: float,
+    name: str | None,
+    queue: bool,
+    id_file: Path | None,
+    socket: Path | None,
+    command: tuple[str, ...],
+) -> None:
+    """Run a program, unchanged, with malleable TensorFlow.
+
+    For example: tfm run --max 4 -- python train.py
+
+    Where a controller runs, the program starts when it is granted cores, and has them
+    changed as others come and go. Without one it starts at once, alone; so it does
+    with --threads, which leaves its cores to you.
+
+    Every Python that the program starts loads tf_malleable before tensorflow. The
+    program takes the place of tfm: exit code, signals, input and output are its own.
+    """
+    most = environment.max_threads()
+    if threads is None:
+        join = Join(
+            socket=os.path.abspath(socket or default_socket()),
+            name=name or default_name(command),
+            command=command_for_people(command),
+            min=min,
+            preferred=preferred,
+            max=max,
+            priority=priority,
+            weight=weight,
+        )
+        os.environ[JOIN] = join.encode()
+        if _is_program(command[0]):
+            _ask_controller(join, queue, id_file, most)
+    else:
+        _check_by_hand(threads, most)
+        os.environ[environment.THREADS] = str(threads)
+        os.environ.pop(JOIN, None)
+    inherited = os.environ.get("PYTHONPATH", "")
+    paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    _become(command)
+
+
+def _check_by_hand(threads: int, most: int) -> None:
+    if not 1 <= threads <= most:
+        raise ValueError(f"--threads must be an integer from 1 to {most}, not {threads}")
+    context = click.get_current_context()
+    for option in sorted(context.params.keys() - {"threads", "command"}):
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise ValueError(
+                f"--threads sets the cores by hand and --{option.replace('_', '-')} is for a"
+                " controller: give one or the other"
+            )
+
+
+def _is_program(name: str) -> bool:
+    """Return whether there is anything to queue for. (shutil, which knows too, loads slowly.)"""
+    folders = [""] if os.path.dirname(name) else os.get_exec_path()
+    paths = [os.path.join(folder, name) for folder in folders]
+    return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
+
+
+def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) -> None:
+    """Return when the program may start, confined to its CPUs if it was granted any."""
+    try:
+        os.stat(join.socket)  # Spares the import below where there is no controller.
+        from tf_malleable.cli.admission import Admission
+
+        cpus = Admission(join, queue, id_file).wait()
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+        click.echo(f"tfm: no controller at {join.socket}, running alone", err=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        click.echo(
+            f"tfm: the controller at {join.socket} cannot be asked ({reason}), running alone",
+            err=True,
+        )
+    else:
+        if cpus is not None:
+            os.environ[environment.THREADS] = str(min(len(cpus), most))
+
+
+def _become(command: tuple[str, ...]) -> NoReturn:
+    """Replace this process by a command; exit codes of failure as shells have them."""
+    try:
+        os.execvp(command[0], command)
+    except FileNotFoundError:
+        print(f"tfm: there is no program {command[0]!r}", file=sys.stderr)
+        sys.exit(127)
+    except OSError as error:
+        print(f"tfm: cannot run {command[0]!r}: {error.strerror}", file=sys.stderr)
+        sys.exit(126)

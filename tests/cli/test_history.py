@@ -1,0 +1,230 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm history: from a controller, and from its state file when it is gone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shlex
+import signal
+import subprocess
+
+import controllers
+import pytest
+from commands import CPU, TFM, tfm
+from controllers import wait_for
+from msgspec.structs import replace
+from sample_history import ZERO, shared
+
+from tf_malleable.controller.store import CPUS, Store
+
+COLUMNS = "id name user outcome arrived waiting service paused total cores·s resizes steps"
+HEADER = COLUMNS.split()
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Where state files usually are, so that none of the machine's own is read."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TZ", "UTC")
+    return tmp_path / "home" / "tf_malleable" / "controller.db"
+
+
+def write(path, found=None) -> str:
+    """Keep a history in a state file."""
+    found = found or shared()
+    store = Store(path)
+    store.set_setting(CPUS, "0-1")
+    for span in found.spans:
+        store.add_span(span)
+    for job in found.jobs:
+        store.end(job.id, job)
+    store.close()
+    return str(path)
+
+
+@pytest.fixture
+def state(tmp_path):
+    return write(tmp_path / "controller.db")
+
+
+def out(*arguments: str, **options) -> str:
+    result = tfm("history", *arguments, **options)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def failure(*arguments: str, code: int = 1, **options) -> str:
+    result = tfm("history", *arguments, **options)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("tfm: ")
+    return result.stderr.removeprefix("tfm: ").removesuffix("\n")
+
+
+def test_a_table_and_a_summary(state):
+    header, large, small, last, empty, summary = out("--state", state).splitlines()
+    assert header.split() == HEADER
+    arrived = ["Nov", "14", "22:13:20"]
+    numbers = ["0.0", "s", "10.0", "s", "2.0", "s", "12.0", "s", "16.0", "0", "-"]
+    assert large.split() == ["1", "large.py", "ada", "finished", *arrived, *numbers]
+    assert small.split()[:4] == ["2", "small.py", "ada", "finished"]
+    assert last.split()[:5] == ["3", "small.py", "ada", "failed", "137"]
+    assert empty == ""
+    assert summary == (
+        "3 jobs, 1 of them failed: makespan 12.0 s, mean turnaround 6.7 s,"
+        " mean waiting 0.3 s, mean slowdown 1.18, 0.25 jobs/s, 50% of the core time used"
+    )
+
+
+def test_json_is_what_the_controller_says(state):
+    found = json.loads(out("--state", state, "--json"))
+    assert [job["name"] for job in found["jobs"]] == ["large.py", "small.py", "small.py"]
+    assert found["spans"][0] == {
+        "job": "1",
+        "begin": ZERO,
+        "end": ZERO + 4,
+        "state": "running",
+        "cpus": [0, 1],
+    }
+    assert found["summary"]["makespan"] == 12.0
+
+
+def test_csv_can_be_read_again(tmp_path):
+    found = shared()
+    awkward = replace(found.jobs[2], name='a "name", with\nall', command=["sh", "-c", "echo 'x'"])
+    jobs = [*found.jobs[:2], awkward]
+    state = write(tmp_path / "c.db", replace(found, jobs=jobs))
+    text = subprocess.check_output([TFM, "history", "--state", state, "--csv"]).decode()
+    header, *_ = lines = text.split("\r\n")
+    assert lines[-1] == ""
+    assert len(lines) == 1 + len(jobs) + 1
+    assert header.split(",") == list(found.jobs[0].__struct_fields__)
+    table = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [row["name"] for row in table] == ["large.py", "small.py", awkward.name]
+    assert shlex.split(table[2]["command"]) == awkward.command
+    assert (table[0]["exit_code"], table[0]["cpu_seconds"]) == ("0", "12.0")
+    assert (table[2]["exit_code"], table[2]["cpu_seconds"]) == ("137", "")
+    assert float(table[0]["core_seconds"]) == 16.0
+
+
+def test_a_limit_keeps_those_that_ended_last(state):
+    # Job 1 ended last, job 3 before it.
+    found = json.loads(out("--state", state, "--limit", "2", "--json"))
+    assert [job["id"] for job in found["jobs"]] == ["1", "3"]
+    assert found["summary"]["jobs"] == 2
+
+
+@pytest.mark.parametrize("suffix", ["PNG", "svg"])
+def test_a_picture(state, tmp_path, suffix):
+    picture = tmp_path / f"gantt.{suffix}"
+    assert out("--state", state, "--gantt", str(picture)).split()[:12] == HEADER
+    begin = picture.read_bytes()[:100]
+    assert begin.startswith(b"\x89PNG" if suffix == "PNG" else b"<?xml")
+
+
+def test_without_matplotlib_it_says_what_to_install(state, tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    picture = str(tmp_path / "gantt.png")
+    sentence = failure("--state", state, "--gantt", picture, env=environment)
+    assert sentence == "drawing needs matplotlib: pip install 'tf_malleable[figures]'"
+    assert out("--state", state, env=environment).split()[:12] == HEADER
+
+
+def test_a_name_cannot_command_the_terminal(tmp_path):
+    found = shared()
+    job = replace(found.jobs[0], name="\x1b[2J\x07gone")
+    state = write(tmp_path / "c.db", replace(found, jobs=[job]))
+    text = out("--state", state)
+    assert "\x1b" not in text
+    assert "?[2J?gone" in text
+
+
+def test_nothing_has_ended(tmp_path):
+    state = str(tmp_path / "empty.db")
+    Store(tmp_path / "empty.db").close()
+    assert out("--state", state) == "no job has ended yet\n"
+    assert out("--state", state, "--csv").splitlines()[0].startswith("id,name,")
+    assert json.loads(out("--state", state, "--json"))["jobs"] == []
+    picture = tmp_path / "gantt.png"
+    assert failure("--state", state, "--gantt", str(picture)) == "there are no jobs to draw"
+    assert not picture.exists()
+
+
+def test_from_a_controller_and_after_it(tmp_path, home):
+    with controllers.controller(tmp_path, "--cpus", str(CPU), "--policy", "equal") as controller:
+        for name, code in (("good", 0), ("bad", 3)):
+            tfm("run", "--name", name, "--", "sh", "-c", f"sleep 0.1; exit {code}")
+        wait_for(lambda: len(controller.get("/v1/history")["jobs"]) == 2)
+        header, good, bad, *_ = out().splitlines()
+        assert header.split() == HEADER
+        assert good.split()[:2] == ["1", "good"]
+        assert bad.split()[:2] == ["2", "bad"]
+        alive = json.loads(out("--json"))
+        assert [span["state"] for span in alive["spans"]].count("running") == 2
+        assert alive["jobs"] == controller.get("/v1/history")["jobs"]
+        controller.stop(signal.SIGKILL)
+    state = str(controller.state)
+    assert json.loads(out("--state", state, "--json"))["jobs"] == alive["jobs"]
+    # The usual one is asked for when nobody answers, and that is said.
+    home.parent.mkdir(parents=True)
+    for suffix in ("", "-wal"):
+        os.rename(f"{state}{suffix}", f"{home}{suffix}")
+    result = tfm("history", "--json")
+    assert json.loads(result.stdout)["jobs"] == alive["jobs"]
+    socket = os.environ["TF_MALLEABLE_SOCKET"]
+    assert result.stderr == f"tfm: no controller answers at {socket}, reading {home}\n"
+
+
+def test_nobody_answers_and_there_is_no_file(tmp_path, home, socket):
+    assert failure() == (
+        f"no controller answers at {socket}, and cannot read the state file {home}:"
+        " No such file or directory"
+    )
+    missing = tmp_path / "missing.db"
+    assert failure("--state", str(missing)) == (
+        f"cannot read the state file {missing}: No such file or directory"
+    )
+    assert not home.exists()
+    assert not missing.exists()
+
+
+def test_a_controller_elsewhere_has_another_history(tmp_path, home):
+    write(home)
+    other = str(tmp_path / "other.sock")
+    assert failure("--socket", other).startswith(f"no controller answers at {other};")
+    result = tfm("history", "--socket", other, "--state", str(home))
+    assert result.returncode == 0
+    assert result.stderr == f"tfm: no controller answers at {other}, reading {home}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--limit", "0"], "0 is not in the range 1<=x<=100000"),
+        (["--limit", "100001"], "100001 is not in the range 1<=x<=100000"),
+        (["--json", "--csv"], "--json and --csv are two formats: give one of them"),
+        (["--gantt", "x.pdf"], "the picture is written as .png or .svg, not 'x.pdf'"),
+        (["--gantt", "."], "is a directory"),
+        (["much"], "unexpected extra argument (much)"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, sentence):
+    assert sentence in failure(*arguments, code=2)
+
+
+def test_a_picture_that_cannot_be_written(state, tmp_path):
+    picture = tmp_path / "missing" / "gantt.png"
+    sentence = failure("--state", state, "--gantt", str(picture))
+    assert sentence == f"cannot write {picture}: No such file or directory"
+
+
+def test_a_garbage_state_file_is_one_line(tmp_path):
+    garbage = tmp_path / "thesis.txt"
+    garbage.write_text("chapter one " * 100)
+    assert failure("--state", str(garbage)) == (
+        f"cannot read the state file {garbage}: it is no state file of tf_malleable"
+    )

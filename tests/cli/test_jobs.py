@@ -1,0 +1,212 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm jobs, set, pause, resume, cancel and policy: what people see and decide."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import controllers
+import pytest
+from commands import CPU, running, started, tfm
+from controllers import wait_for
+
+
+def out(*arguments: str) -> str:
+    """Return what a command prints, which is all it says."""
+    result = tfm(*arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def failure(*arguments: str) -> str:
+    """Return the one line of a command that fails."""
+    result = tfm(*arguments)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert len(result.stderr.splitlines()) == 1
+    return result.stderr.removesuffix("\n")
+
+
+def state_of(pid: int) -> str:
+    """Return the state of a process as /proc has it: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_jobs_are_listed_with_desired_granted_and_actual_cores(controller):
+    assert out("jobs") == "there are no jobs\n"
+    with running("--name", "first"), started("run", "--name", "second [b]", "--", "true"):
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        header, first, second = out("jobs").splitlines()
+        assert header.split()[:7] == ["id", "name", "user", "state", "desired", "granted", "actual"]
+        columns = first.split()
+        assert (columns[0], columns[1]) == ("1", "first")
+        assert columns[3:7] == ["running", "1", "1", "1"]
+        # Not taken for a colour.
+        assert "second [b]" in second
+        assert second.split()[4:8] == ["waiting", "1", "0", "0"]
+        listed = json.loads(out("jobs", "--json"))["jobs"]
+        assert [job["name"] for job in listed] == ["first", "second [b]"]
+        assert listed[0].keys() == controller.get("/v1/jobs/1").keys()
+
+
+def test_cores_are_set_by_hand_until_auto(tmp_path):
+    with controllers.controller(tmp_path, "--policy", "equal") as controller:
+        most = len(controller.get("/v1")["cpus"])
+        with running("--name", "one") as process:
+            if most > 1:
+                assert len(os.sched_getaffinity(process.pid)) == most
+            said = out("set", "one", "1")
+            cpus = os.sched_getaffinity(process.pid)
+            assert len(cpus) == 1
+            assert said == f"job 1 (one): set to 1 core by hand; it runs on CPUs {min(cpus)}\n"
+            assert "1*" in out("jobs")
+            assert out("set", "1", "1").startswith("job 1 (one): nothing to change, they are set")
+            said = out("set", "1", "auto")
+            assert said.startswith("job 1 (one): the policy decides on its cores again; it runs on")
+            assert len(os.sched_getaffinity(process.pid)) == most
+            assert out("set", "1", "auto").startswith("job 1 (one): nothing to change, the policy")
+            answer = json.loads(out("set", "1", "1", "--json"))
+            assert (answer["by_hand"], len(answer["actual"])) == (1, 1)
+
+
+def test_cores_that_are_not_there_are_refused(controller):
+    with running("--name", "first"), started("run", "--name", "second", "--", "true"):
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        assert failure("set", "second", "5").endswith(" can be set, not 5")
+        assert out("set", "first", "1").startswith("job 1 (first): set to 1 core by hand; it runs")
+        assert "set by hand for other jobs" in failure("set", "second", "1")
+
+
+@pytest.mark.parametrize("cores", ["0", "two", "1.5", "65537", "²"])
+def test_cores_that_cannot_be_are_bad_input(cores):
+    result = tfm("set", "1", cores)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"tfm: CORES must be auto or an integer from 1 to 65536, not {cores!r}\n"
+    )
+
+
+def test_a_job_is_paused_and_resumed(controller):
+    with running("--name", "one") as process:
+        assert out("pause", "one") == "job 1 (one): paused until: tfm resume 1\n"
+        assert state_of(process.pid) == "T"
+        assert " held " in out("jobs")
+        assert out("pause", "1") == "job 1 (one): nothing to change, it is held already\n"
+        assert out("resume", "1") == f"job 1 (one): resumed; it runs on CPUs {CPU}\n"
+        assert state_of(process.pid) in "RS"
+        said = out("resume", "1")
+        assert said == f"job 1 (one): nothing to change, it is not held; it runs on CPUs {CPU}\n"
+        assert json.loads(out("pause", "1", "--json"))["held"]
+        assert json.loads(out("resume", "1", "--json"))["state"] == "running"
+
+
+def test_what_cannot_be_done_yet_is_pending(controller):
+    with running("--name", "one"):
+        out("pause", "one")
+        with running("--name", "other"):
+            said = out("resume", "one")
+            assert said == (
+                "job 1 (one): resumed; pending, it is paused until there are cores for it\n"
+            )
+
+
+def test_a_job_in_the_queue_is_held(controller):
+    with running("--name", "one") as one, started("run", "--name", "two", "--", "echo") as two:
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        assert out("pause", "two") == "job 2 (two): held in the queue until: tfm resume 2\n"
+        one.kill()
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 1)
+        assert two.poll() is None
+        # It may be over before anybody can look.
+        assert out("resume", "two").startswith("job 2 (two): resumed; ")
+        assert two.wait(30) == 0
+
+
+def test_cancel_ends_a_job_even_a_paused_one(controller):
+    with running("--name", "one") as process:
+        out("pause", "one")
+        assert out("cancel", "one") == "job 1 (one): cancelled; it has ended\n"
+        assert process.wait(30) == -signal.SIGTERM
+    (record,) = controller.get("/v1/history")["jobs"]
+    assert record["outcome"] == "cancelled"
+
+
+def test_a_job_that_does_not_obey_is_pending(controller):
+    program = "trap '' TERM; echo started; while :; do sleep 0.1; done"
+    with started("run", "--name", "deaf", "--", "sh", "-c", program) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        assert out("cancel", "deaf") == (
+            "job 1 (deaf): cancelled; pending, it was told to end and still runs\n"
+        )
+
+
+def test_a_name_must_be_one_job_s(controller):
+    with running("--name", "twin"), started("run", "--name", "twin", "--", "true"):
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        assert failure("pause", "twin") == (
+            "tfm: there are 2 jobs 'twin'; say which by its id: 1, 2"
+        )
+        for command in (["pause"], ["resume"], ["cancel"]):
+            assert failure(*command, "nobody") == (
+                "tfm: there is no job 'nobody'; tfm jobs lists those there are"
+            )
+
+
+def test_an_id_goes_before_a_name(controller):
+    with running("--name", "2"), started("run", "--name", "other", "--", "true"):
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        assert out("pause", "2").startswith("job 2 (other): ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            ["jobs"],
+            ["jobs", "--json"],
+            ["top"],
+            ["top", "--json"],
+            ["policy"],
+            ["policy", "equal"],
+        ),
+        *(["set", "1", "1"], ["pause", "1"], ["resume", "1"], ["cancel", "1"]),
+    ],
+)
+def test_without_a_controller_it_says_how_to_start_one(command, socket):
+    assert failure(*command) == (
+        f"tfm: no controller answers at {socket}; start one with: tfm controller"
+    )
+
+
+def test_another_socket_can_be_named(controller, monkeypatch, tmp_path):
+    monkeypatch.setenv("TF_MALLEABLE_SOCKET", str(tmp_path / "nothing"))
+    assert out("jobs", "--socket", str(controller.socket)) == "there are no jobs\n"
+
+
+def test_policies_are_listed_and_switched_live(controller):
+    listed = out("policy").splitlines()
+    assert listed[0] == "in force: fcfs-strict"
+    assert [line.split()[1] for line in listed if line.startswith("*")] == ["fcfs-strict"]
+    assert any(line.split()[:1] == ["srpt"] for line in listed)
+    assert out("policy", "equal") == "the policy is equal now; it was fcfs-strict\n"
+    assert out("policy", "equal") == "nothing to change, the policy is equal already\n"
+    answer = json.loads(out("policy", "--json"))
+    assert answer["policy"] == controller.get("/v1/policy")["policy"] == "equal"
+    assert json.loads(out("policy", "srpt", "--json"))["policy"] == "srpt"
+
+
+def test_a_policy_with_options_is_marked_too(controller):
+    out("policy", "lend+priority-strict:ageing=60")
+    marked = [line.split()[1] for line in out("policy").splitlines() if line.startswith("*")]
+    assert marked == ["priority-strict"]
+
+
+def test_a_policy_that_is_not_there_is_bad_input(controller):
+    result = tfm("policy", "fairest")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert "'fairest'" in result.stderr
+    assert controller.get("/v1/policy")["policy"] == "fcfs-strict"

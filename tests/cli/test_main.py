@@ -1,0 +1,69 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The tfm command itself: what there is, and how quickly and cleanly it says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import tfm
+
+import tf_malleable_cli
+
+COMMANDS = [
+    *("run", "controller", "jobs", "top", "set", "pause", "resume", "cancel", "policy"),
+    *("history", "workload"),
+]
+
+
+def test_help_lists_all_commands_with_a_line_each():
+    result = tfm("--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    listed = result.stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == COMMANDS
+    assert all(len(line.split()) > 2 for line in listed)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command):
+    result = tfm(command, "-h")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"Usage: tfm {command} ")
+
+
+def test_without_a_command_it_shows_what_there_is():
+    result = tfm()
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "Commands:" in result.stderr
+
+
+def test_it_runs_as_a_program_of_its_python(tmp_path):
+    # As the workload runner starts it: nothing in the present folder gets in its way.
+    (tmp_path / "click.py").write_text("raise SystemExit('not this one')")
+    program = Path(tf_malleable_cli.__file__).with_name("__main__.py")
+    result = subprocess.run(
+        [sys.executable, str(program), "--version"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("tfm, version ")
+
+
+def test_ctrl_c_ends_without_a_traceback():
+    program = (
+        "import sys, tf_malleable.cli.jobs as jobs, tf_malleable.cli.main as main\n"
+        "def interrupt(*_): raise KeyboardInterrupt\n"
+        "jobs.Client.jobs = interrupt\n"
+        "sys.argv[1:] = ['jobs']\n"
+        "sys.exit(main.main())\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr.strip()) == (130, "", "")
