@@ -75,11 +75,11 @@ def test_running_jobs_keep_min(spec: str, situation: Situation):
 @pytest.mark.parametrize("spec", SPECS)
 @MANY
 @given(situation=situations())
-def test_time_standing_still_changes_nothing(spec: str, situation: Situation):
+def test_decisions_settle_while_time_stands_still(spec: str, situation: Situation):
     policy = create(spec)
     jobs: list[Job] = list(situation.jobs)
     grants = []
-    for _ in range(4):
+    for _ in range(8):
         allocation = policy.allocate(jobs, situation.machine, NOW)
         jobs = carried_out(jobs, allocation, NOW)
         grants.append(allocation.grants)

@@ -137,6 +137,7 @@ class _Free:
         self._layout = layout
         self._sizes = sorted(set(layout.size.values()), reverse=True)
         self._left: dict[int, int] = {}
+        self._chosen = (0, 0)
         # By node, then by size or core. The last one is taken first, so all of
         # these are built from high numbers to low ones.
         self._whole: dict[int, dict[int, list[list[int]]]] = defaultdict(dict)
@@ -188,10 +189,13 @@ class _Free:
 
     def _node_for(self, more: int) -> int:
         """Return the node with just enough CPUs left, or else the one with most."""
-        fitting = [(left, node) for node, left in self._left.items() if left >= more]
-        if fitting:
-            return min(fitting)[1]
-        return min((-left, node) for node, left in self._left.items())[1]
+        # The one chosen last for as many is now even fuller; often it still fits.
+        if more != self._chosen[0] or self._left[self._chosen[1]] < more:
+            fitting = [(left, node) for node, left in self._left.items() if left >= more]
+            if not fitting:
+                return min((-left, node) for node, left in self._left.items())[1]
+            self._chosen = (more, min(fitting)[1])
+        return self._chosen[1]
 
     def _reserve(self, plan: dict[int, int], node: int, more: int) -> int:
         count = min(more, self._left.get(node, 0))
