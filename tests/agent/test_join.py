@@ -49,6 +49,14 @@ def test_it_waits_for_its_first_grant_and_is_a_job_from_then_on(fake):
     }
 
 
+def test_what_it_has_lent_while_it_waited_is_its_own(fake):
+    fake.grant([], lent=FIRST)
+    with Job(JOINING, None, str(fake.path)) as job:
+        assert job.hear() == str(sorted(FIRST))
+        assert job.is_on(FIRST)
+        assert job.end("\n") == (0, "", "")
+
+
 def test_by_default_it_is_called_like_the_script(fake, tmp_path):
     fake.grant(FIRST)
     script = tmp_path / "train.py"

@@ -28,7 +28,7 @@ _LARGEST_ANSWER: Final = 1 << 20
 _SLICE_SECONDS: Final = 0.005
 # Threads that are still in a task after so long are moved to the granted CPUs all
 # the same. It is in force then, which we say, if not yet settled.
-_PATIENCE_SECONDS: Final = 0.01
+_PATIENCE_SECONDS: Final = 0.005
 # A task that takes longer than this may take very long; we look seldom.
 _LONG_TASK_SECONDS: Final = 0.2
 _PAUSE_SECONDS: Final = 0.05
