@@ -1,0 +1,146 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How long a grant takes to become actual while trainings keep all cores busy.
+
+One training is given another number of cores again and again by hand. A second one
+gets what is left: under the same controller, which pauses it when nothing is, or
+without one, so that it never lets go of any core.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import psutil
+
+from controller import host
+from controller.bars import Verdict
+from controller.configurations import (
+    TOGETHER,
+    Configuration,
+    Slot,
+    command,
+    controlled,
+    environment,
+)
+from controller.workloads import Job
+from tf_malleable.policies import registry
+
+NAME: Final = "latency"
+_CHANGES: Final = 300
+_PAUSES: Final = (0.05, 0.083, 0.131)
+_POLL_SECONDS: Final = 0.001
+_START_SECONDS: Final = 60.0
+_STOCK_START_CPU_SECONDS: Final = 6.0
+_HISTOGRAM: Final = "tfm_acknowledge_seconds"
+_PATIENCE_SECONDS: Final = 10.0
+# More than can be done meanwhile: it is ended.
+_TRAINING: Final = Job("dense", 10**6, 1024)
+_MOST_SECONDS: Final = 0.02
+
+
+class LatencyError(Exception):
+    """A training did not start, or a grant never became actual."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What came out.
+
+    Attributes:
+        beside: What the other training was.
+        acknowledged: From publishing a grant to its acknowledgement, by the
+            controller's clock.
+        seen: Seconds from asking for cores until the job's state said that it has
+            them, as somebody sees it who asks every millisecond.
+    """
+
+    beside: str
+    acknowledged: host.Histogram
+    seen: tuple[float, ...]
+
+    def verdict(self) -> Verdict:
+        """Return how this is against the bar."""
+        text = f"grant to acknowledged beside a training {self.beside}, p99 at most, s"
+        return Verdict(NAME, text, self.acknowledged.percentile(0.99), _MOST_SECONDS)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it for a file."""
+        return asdict(self)
+
+
+def measure(say: Callable[[str], None]) -> list[Latency]:
+    """Change the cores of one training while a second one competes."""
+    policy = controlled(registry.DEFAULT)
+    found = []
+    for beside, other in (("under the controller", policy), ("without it", TOGETHER)):
+        say(f"{_CHANGES} changes beside a training {beside}")
+        with (
+            host.controller(registry.DEFAULT) as started,
+            _training(policy, started),
+            _training(other, started),
+        ):
+            found.append(Latency(beside, *_change(started)))
+        seen = sorted(found[-1].seen)
+        say(f"  seen: median {seen[len(seen) // 2] * 1e3:.1f} ms, max {seen[-1] * 1e3:.1f} ms")
+    return found
+
+
+@contextmanager
+def _training(configuration: Configuration, started: host.Host) -> Iterator[None]:
+    """Have a training under way meanwhile."""
+    process = subprocess.Popen(
+        command(_TRAINING, Slot(), configuration),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(Slot(), started.socket),
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + _START_SECONDS
+        while not _trains(process.pid, configuration, started):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise LatencyError("a training did not start")
+            time.sleep(0.2)
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _trains(pid: int, configuration: Configuration, started: host.Host) -> bool:
+    """Return whether a training is past its start."""
+    if configuration.policy is None:
+        times = psutil.Process(pid).cpu_times()
+        return bool(times.user + times.system > _STOCK_START_CPU_SECONDS)
+    jobs = started.ask("GET", "/v1/jobs")["jobs"]
+    return any(job["pid"] == pid and (job["steps_done"] or 0) > 0 for job in jobs)
+
+
+def _change(started: host.Host) -> tuple[host.Histogram, tuple[float, ...]]:
+    """Change the first job's cores again and again; return what the changes took."""
+    job = started.ask("GET", "/v1/jobs")["jobs"][0]["id"]
+    before = started.histogram(_HISTOGRAM)
+    seen = []
+    pauses = itertools.cycle(_PAUSES)
+    for number, pause in zip(range(_CHANGES), pauses, strict=False):
+        cores = 2 - number % 2
+        begin = time.monotonic()
+        status = started.ask("PUT", f"/v1/jobs/{job}/cores", {"cores": cores})
+        while len(status["actual"]) != cores:
+            if time.monotonic() - begin > _PATIENCE_SECONDS:
+                raise LatencyError(f"{cores} cores were never actual")
+            time.sleep(_POLL_SECONDS)
+            status = started.ask("GET", f"/v1/jobs/{job}")
+        seen.append(time.monotonic() - begin)
+        time.sleep(pause)
+    return started.histogram(_HISTOGRAM).since(before), tuple(seen)

@@ -1,0 +1,117 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Which trainings arrive when. Data only; the same in every run.
+
+Sizes are chosen so that each workload keeps two cores of about 2025 busy for 40 to 60
+seconds. About 4 seconds of each job, on one core, are TensorFlow's start.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PROGRAMS: Final = Path(__file__).parent / "jobs"
+_SEED: Final = 12
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training.
+
+    Attributes:
+        program: Its script in jobs/, without the suffix.
+        steps: How many it is to do, and must have done at its end.
+        size: Of its network; the script says what that means.
+        arrival: Seconds after the first.
+        more: Further arguments of the script.
+        joins: It joins the controller by itself.
+    """
+
+    program: str
+    steps: int
+    size: int
+    arrival: float = 0.0
+    more: tuple[str, ...] = ()
+    joins: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called; jobs of one name are as fast as each other."""
+        return f"{self.program}-{self.size}"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What Python is to run."""
+        script = str(_PROGRAMS / f"{self.program}.py")
+        return (script, "--steps", str(self.steps), "--size", str(self.size), *self.more)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Jobs in order of arrival.
+
+    Attributes:
+        letter: What it is called.
+        title: What is special about it.
+        jobs: Its jobs.
+        policies: To be measured with it besides the default one.
+    """
+
+    letter: str
+    title: str
+    jobs: tuple[Job, ...]
+    policies: tuple[str, ...] = ()
+
+
+def _at_random() -> tuple[Job, ...]:
+    """Return 12 jobs of sizes 1 to 10, both ends included, arriving as a Poisson process."""
+    # Steps of the smallest job: about 1.5 s of computing on one core.
+    smallest = {"cnn": 160, "dense": 183, "rnn": 220}
+    sizes = {"cnn": 64, "dense": 1024, "rnn": 32}
+    numbers = random.Random(_SEED)
+    factors = [1.0, 10.0, *(math.exp(numbers.uniform(0, math.log(10))) for _ in range(10))]
+    numbers.shuffle(factors)
+    jobs, arrival = [], 0.0
+    for number, factor in enumerate(factors):
+        program = tuple(smallest)[number % len(smallest)]
+        steps = round(smallest[program] * factor)
+        jobs.append(Job(program, steps, sizes[program], round(arrival, 2)))
+        arrival += numbers.expovariate(1 / 3.0)
+    return tuple(jobs)
+
+
+_MIXED = (
+    Job("cnn", 1600, 64),
+    Job("dense", 900, 1536),
+    Job("rnn", 1100, 32),
+    Job("cnn", 480, 128),
+    Job("dense", 1900, 1024),
+)
+_RAGGED = (Job("cnn", 1800, 128), *(Job("dense", 480, 1024) for _ in range(4)))
+# The first is alone for a while: long enough to see that both cores make it no faster.
+_NOT_SCALING = (
+    Job("rnn", 2300, 32),
+    Job("cnn", 700, 128, arrival=8.0),
+    Job("dense", 1300, 1536, arrival=9.0),
+    Job("rnn", 3100, 32, arrival=10.0),
+)
+_FETCHING = (
+    Job("reader", 1260, 1024, more=("--shards", "3", "--seconds", "6")),
+    Job("reader", 1260, 1024, more=("--shards", "2", "--seconds", "8")),
+    Job("reader", 1260, 1024, more=("--shards", "4", "--seconds", "4")),
+    Job("reader", 1260, 1024, more=("--shards", "3", "--seconds", "5")),
+)
+
+WORKLOADS: Final = {
+    workload.letter: workload
+    for workload in (
+        Workload("a", "5 mixed jobs at once", _MIXED, ("equal",)),
+        Workload("b", "12 jobs at random, sizes 1:10", _at_random(), ("srpt",)),
+        Workload("c", "ragged tail: one long, four short", _RAGGED),
+        Workload("d", "jobs that do not scale", _NOT_SCALING, ("equal", "efficient")),
+        Workload("e", "4 jobs that wait for input", _FETCHING, ("equal", "lend+equal")),
+    )
+}

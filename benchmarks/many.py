@@ -1,0 +1,178 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Measure many trainings on one machine: under the controller, and without it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NoReturn
+
+import machine
+from controller import bars, figure, host, latency, load
+from controller.configurations import BASELINES, Configuration, controlled
+from controller.results import Run, Table, as_text, verdicts
+from controller.runner import Runner
+from controller.workloads import WORKLOADS, Workload
+
+from tf_malleable.policies import registry
+
+_INTERRUPTED = 130
+_MEASURES = (*WORKLOADS, load.NAME, latency.NAME)
+Say = Callable[[str], None]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text!r}")
+    return number
+
+
+def _policy(text: str) -> str:
+    try:
+        registry.create(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _parse() -> argparse.Namespace:
+    parser = _Parser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("out/many"), help="folder for results")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=_MEASURES,
+        default=_MEASURES,
+        metavar="MEASURE",
+        help="; ".join(f"{w.letter}: {w.title}" for w in WORKLOADS.values())
+        + f"; {load.NAME}: 128 jobs; {latency.NAME}: of grants",
+    )
+    parser.add_argument(
+        "--policies",
+        nargs="*",
+        type=_policy,
+        metavar="POLICY",
+        help="in place of those chosen for each workload; none: only the baselines",
+    )
+    parser.add_argument("--no-baselines", action="store_true", help="only the controller")
+    parser.add_argument("--rounds", type=_positive, default=3, help="runs of each configuration")
+    arguments = parser.parse_args()
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out: {error.strerror}: {arguments.out}")
+    return arguments
+
+
+def _configurations(workload: Workload, arguments: argparse.Namespace) -> list[Configuration]:
+    policies: Sequence[str] = (registry.DEFAULT, *workload.policies)
+    if arguments.policies is not None:
+        policies = arguments.policies
+    stock = () if arguments.no_baselines else BASELINES
+    return [*stock, *map(controlled, dict.fromkeys(policies))]
+
+
+def _run_once(number: int, workload: Workload, configuration: Configuration, say: Say) -> Run:
+    with tempfile.TemporaryDirectory(prefix="tfm-") as folder:
+        if configuration.policy is None:
+            outcomes = Runner(configuration, Path(folder)).run(workload.jobs)
+        else:
+            with host.controller(configuration.policy) as started:
+                runner = Runner(configuration, Path(folder), started.socket)
+                outcomes = runner.run(workload.jobs)
+    run = Run(number, workload.letter, configuration.name, tuple(outcomes))
+    say(
+        f"  {workload.letter}  {configuration.name:20} makespan {run.makespan:6.1f} s,"
+        f" mean turnaround {run.mean_turnaround:6.1f} s, failures {run.failures}"
+    )
+    for outcome in outcomes:
+        if outcome.failed:
+            say(f"     {outcome.name}: exit code {outcome.exit_code}: {outcome.last_words}")
+    return run
+
+
+def _measure(arguments: argparse.Namespace, say: Say) -> list[Run]:
+    """Run every workload in every configuration, so many rounds, in rotated order."""
+    runs = []
+    chosen = [workload for letter, workload in WORKLOADS.items() if letter in arguments.only]
+    for number in range(arguments.rounds if chosen else 0):
+        say(f"Round {number + 1} of {arguments.rounds}")
+        for workload in chosen:
+            configurations = _configurations(workload, arguments)
+            first = number % len(configurations) if configurations else 0
+            for configuration in configurations[first:] + configurations[:first]:
+                runs.append(_run_once(number, workload, configuration, say))
+    return runs
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    context: dict[str, Any] = machine.describe()
+    context["date"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    before, start = machine.CpuTimes.now(), time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - start:5.0f} s  {text}", flush=True)
+
+    results: dict[str, Any] = {}
+    found: list[bars.Verdict] = []
+    table = Table(tuple(_measure(arguments, say)))
+    if table.runs:
+        found += verdicts(table, registry.DEFAULT)
+        results["runs"] = [run.as_json() for run in table.runs]
+        figure.draw(table, arguments.out / "results.png")
+    if load.NAME in arguments.only:
+        loaded = load.measure(say)
+        found += loaded.verdicts()
+        results[load.NAME] = loaded.as_json()
+    if latency.NAME in arguments.only:
+        latencies = latency.measure(say)
+        found += [each.verdict() for each in latencies]
+        results[latency.NAME] = [each.as_json() for each in latencies]
+    context["noise"] = noise = machine.noise(before, machine.CpuTimes.now())
+    context["default_policy"] = registry.DEFAULT
+    context["bars"] = [verdict.as_json() for verdict in found]
+    path = arguments.out / "results.json"
+    path.write_text(json.dumps({**context, **results}, indent=1) + "\n")
+    if table.runs:
+        print(f"\n{as_text(table)}")
+    print(f"\n{bars.as_text(found)}")
+    print(
+        f"\nCPU time taken by other processes {noise['others']:.1%}, by the host"
+        f" {noise['stolen']:.1%}. Results: {path}"
+    )
+
+
+def _stop(signal_number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Run the benchmark."""
+    signal.signal(signal.SIGTERM, _stop)
+    arguments = _parse()
+    try:
+        _run(arguments)
+    except KeyboardInterrupt:
+        print("many: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except (host.HostError, latency.LatencyError, OSError) as error:
+        print(f"many: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
