@@ -8,15 +8,18 @@ COMPAT_VERSIONS = 2.20.0 2.19.1
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test bench compat lint cc-test python-test clean
+.PHONY: demo test bench bench-many compat lint cc-test python-test clean
 
 demo: .venv/installed-demo
 	.venv/bin/python examples/demo.py
 
 test: lint cc-test python-test $(if $(filter true,$(CI)),compat)
 
+# One process against stock TensorFlow (12 minutes); many processes (20 minutes a round).
 bench: .venv/installed-test
 	.venv/bin/python benchmarks/run.py --out out/bench
+bench-many: .venv/installed-test
+	.venv/bin/python benchmarks/many.py --out out/many
 
 lint: .venv/installed-test
 	.venv/bin/ruff check .

@@ -1,175 +1,159 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Train a small CNN on real images while its threads change, and draw it.
+"""Six real trainings that arrive within half a minute, with a controller and without.
 
-The training is an ordinary Keras fit(). A thread beside it changes the limit,
-as a controller would; no line of the training knows.
+The trainings are ordinary Keras programs. No line of them knows that their cores
+change, and no core is set by hand.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
+import subprocess
 import sys
-import threading
+import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
+from typing import NoReturn
 
-import tf_malleable as tfm  # Before tensorflow.
+import msgspec
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+from tf_malleable.cli import gantt
+from tf_malleable.cli.client import Client
+from tf_malleable.cli.failure import CommandFailed
+from tf_malleable.cli.tables import console, table
+from tf_malleable.cli.words import duration, number, percent
+from tf_malleable.cli.workload_file import PlannedJob, read_workload
+from tf_malleable.cli.workload_progress import WorkloadProgress
+from tf_malleable.cli.workload_run import run_workload
+from tf_malleable.controller.messages import History, Summary
 
-import keras
-import matplotlib
-import numpy as np
-from sklearn.datasets import load_digits
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-SAMPLE_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One stretch of the run: its end, in seconds, and what happened in it."""
-
-    time: float
-    limit: int
-    steps_per_second: float
-    cpus: float
+REPOSITORY = Path(__file__).parent.parent
+TRAININGS = Path(__file__).with_name("trainings.txt")
+BIN = Path(sys.executable).parent
+START_SECONDS = 30.0
 
 
-class StepCounter(keras.callbacks.Callback):
-    """Counts training steps, and ends the training when told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps = 0
-        self.stop = False
-
-    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        """Count one step."""
-        self.steps += 1
-        self.model.stop_training = self.stop
-
-
-def build_model() -> keras.Model:
-    """Return a CNN for 8 x 8 grey images in 10 classes."""
-    layers = keras.layers
-    model = keras.Sequential(
-        [
-            layers.Input((8, 8, 1)),
-            layers.Conv2D(64, 3, padding="same", activation="relu"),
-            layers.Conv2D(128, 3, padding="same", activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dense(128, activation="relu"),
-            layers.Dense(10),
-        ]
-    )
-    model.compile(
-        optimizer="adam",
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-        jit_compile=False,  # XLA's convolutions gain little by more threads.
-    )
-    return model
-
-
-def watch(counter: StepCounter, phases: list[int], seconds: float) -> list[Sample]:
-    """Change the limit phase by phase while the training runs; sample it."""
-    samples: list[Sample] = []
-    start = time.perf_counter()
-    print(f"{'phase':>5} {'threads':>7} {'steps/s':>8} {'CPUs':>6}")
-    for number, limit in enumerate(phases, 1):
-        tfm.set_threads(limit)
-        phase_start, phase_steps, phase_cpu = (
-            time.perf_counter(),
-            counter.steps,
-            time.process_time(),
+@contextmanager
+def controller(log: Path) -> Iterator[Client]:
+    """Have a controller for a while, on a socket of its own."""
+    with tempfile.TemporaryDirectory(prefix="tfm-demo-") as folder, log.open("wb") as output:
+        client = Client(Path(folder, "controller.sock"))
+        process = subprocess.Popen(
+            [BIN / "tfm", "controller", "--socket", client.socket, "--state", f"{folder}/state"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # Ctrl-C is for us; then it is to tell of jobs' ends.
         )
-        while time.perf_counter() - phase_start < seconds:
-            before, steps, cpu = time.perf_counter(), counter.steps, time.process_time()
-            time.sleep(SAMPLE_SECONDS)
-            now = time.perf_counter()
-            samples.append(
-                Sample(
-                    now - start,
-                    limit,
-                    (counter.steps - steps) / (now - before),
-                    (time.process_time() - cpu) / (now - before),
-                )
-            )
-        elapsed = time.perf_counter() - phase_start
-        print(
-            f"{number:5d} {limit:7d} {(counter.steps - phase_steps) / elapsed:8.1f}"
-            f" {(time.process_time() - phase_cpu) / elapsed:6.2f}",
-            flush=True,
-        )
-    return samples
+        try:
+            wait_until_up(client, process)
+            yield client
+        finally:
+            process.terminate()
+            process.wait()
 
 
-def draw(samples: list[Sample], path: Path) -> None:
-    """Write a picture of threads, CPUs used and throughput over time."""
-    times = [sample.time for sample in samples]
-    figure, (above, below) = plt.subplots(2, sharex=True, figsize=(8, 5))
-    above.plot(times, [s.steps_per_second for s in samples], color="tab:blue")
-    above.set_ylabel("steps / s")
-    above.set_ylim(bottom=0)
-    above.set_title("One training, its threads changed while it runs")
-    below.step(times, [s.limit for s in samples], where="pre", color="black", label="limit")
-    below.plot(times, [s.cpus for s in samples], color="tab:orange", label="CPUs used")
-    below.set_ylabel("threads")
-    below.set_xlabel("time in s")
-    below.set_ylim(bottom=0)
-    below.legend(loc="lower right")
-    for axes in (above, below):
-        axes.grid(alpha=0.3)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+def wait_until_up(client: Client, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a controller answers."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            client.info()
+            return
+        except CommandFailed:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def run(jobs: Sequence[PlannedJob], out: Path, client: Client | None) -> History:
+    """Run the trainings, show how they get on, and return what became of them."""
+    with WorkloadProgress(jobs, client) as progress:
+        return run_workload(jobs, out=out, controller=client, watch=progress)
+
+
+def with_slowdown(history: History, work: History) -> History:
+    """Return a history whose mean slowdown can be compared with another run's.
+
+    It is the turnaround divided by the work a job is: the CPU seconds it took in one
+    of the runs. (Time in service would not do: alone, a job is in service from the
+    moment it arrives, however slow it is.)
+    """
+    seconds = {job.name: job.cpu_seconds for job in work.jobs}
+    slowdowns = [
+        job.total_seconds / one_core for job in history.jobs if (one_core := seconds[job.name])
+    ]
+    mean = fmean(slowdowns) if slowdowns else None
+    summary = msgspec.structs.replace(history.summary, mean_slowdown=mean)
+    return msgspec.structs.replace(history, summary=summary)
+
+
+def compare(controlled: Summary, alone: Summary) -> None:
+    """Print the metrics of both runs side by side."""
+    runs = (controlled, alone)
+    rows = [
+        ("makespan", *(duration(run.makespan) for run in runs)),
+        ("mean turnaround", *(duration(run.mean_turnaround) for run in runs)),
+        ("mean waiting", *(duration(run.mean_waiting) for run in runs)),
+        ("mean slowdown", *(number(run.mean_slowdown, 2) for run in runs)),
+        ("jobs per second", *(number(run.throughput, 3) for run in runs)),
+        ("share of core time used", *(percent(run.utilization) for run in runs)),
+        ("failures", *(str(run.failures) for run in runs)),
+    ]
+    console().print(table(("", ">with a controller", ">without"), rows))
+
+
+def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
+    """Run the trainings twice, print and draw; return how many failed."""
+    logs = out.with_suffix("")
+    logs.mkdir(parents=True, exist_ok=True)
+    print(f"{len(jobs)} trainings on {len(os.sched_getaffinity(0))} CPUs, {jobs[-1].at:g} s of")
+    print("arrivals, first under a controller. TensorFlow is fetched from the disk once before …")
+    subprocess.run(
+        [sys.executable, "-c", "import keras, sklearn.datasets"], check=True, capture_output=True
+    )
+    with controller(logs / "controller.log") as client:
+        controlled = run(jobs, logs / "with", client)
+        cpus = len(client.info().cpus)
+    print("\nThe same without a controller: each starts at once, with all cores.")
+    alone = run(jobs, logs / "without", None)
+    alone = with_slowdown(alone, controlled)
+    controlled = with_slowdown(controlled, controlled)
+    print()
+    compare(controlled.summary, alone.summary)
+    both = [("With a controller", controlled), ("Without", alone)]
+    gantt.write(gantt.compare(both, cpus=cpus), out)
+    print(f"\nSlowdown: turnaround divided by the job's own CPU time. Picture: {out}")
+    return controlled.summary.failures + alone.summary.failures
+
+
+def stop(number: int, frame: object) -> NoReturn:
+    """End as Ctrl-C would."""
+    raise KeyboardInterrupt
 
 
 def main() -> int:
     """Run the demo."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=6.0, help="length of a phase")
     parser.add_argument("--out", type=Path, default=Path("out/demo.png"), help="the picture")
-    arguments = parser.parse_args()
-    if not arguments.seconds >= 2 * SAMPLE_SECONDS:
-        parser.error(f"--seconds must be at least {2 * SAMPLE_SECONDS}")
-
-    images, labels = load_digits(return_X_y=True)
-    images = (images.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
-    model = build_model()
-    # Whole batches only, so that no step is smaller than the others.
-    batch = 448
-    whole = len(images) // batch * batch
-    images, labels = images[:whole], labels[:whole]
-
-    everything = len(os.sched_getaffinity(0))
-    print(f"Training on {whole} digits, backend {tfm.backend()}, {everything} CPUs. Compiling …")
-    model.fit(images, labels, batch_size=batch, epochs=2, verbose=0)
-
-    counter = StepCounter()
-    training = threading.Thread(
-        target=lambda: model.fit(
-            images, labels, batch_size=batch, epochs=10**6, verbose=0, callbacks=[counter]
-        )
-    )
-    training.start()
+    out = parser.parse_args().out.absolute()
+    signal.signal(signal.SIGTERM, stop)
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.chdir(REPOSITORY)
     try:
-        samples = watch(counter, [1, everything, 1, everything], arguments.seconds)
+        return 1 if demonstrate(read_workload(TRAININGS), out) else 0
     except KeyboardInterrupt:
+        print("\ndemo: interrupted", file=sys.stderr)
         return 130
-    finally:
-        counter.stop = True
-        training.join()
-    accuracy = model.evaluate(images, labels, verbose=0, return_dict=True)["accuracy"]
-    draw(samples, arguments.out)
-    print(f"Accuracy on the training images: {accuracy:.1%}. Picture: {arguments.out}")
-    return 0
+    except (CommandFailed, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":
