@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import ALL, FIRST, LAST, Job
+from jobs import ALL, FIRST, LAST, PRELOAD, Job
 
 from tf_malleable.agent.address import JOIN, Join
 
@@ -181,7 +181,8 @@ def test_the_interpreter_ends_as_without_us(fake, way, state):
         fake.close()
     elif state == "silent":
         fake.answer_with("progress", lambda handler: handler.connection.recv(1))
-    with Job(program, fake.path) as job:
+    # Python's development mode would tell of anything left open.
+    with Job(program, fake.path, PYTHONDEVMODE="1") as job:
         job.hear()
         if state != "alone":
             fake.wait(lambda: fake.heard("progress"))
@@ -222,6 +223,16 @@ def test_a_garbage_variable_is_one_sentence():
     assert (code, out) == (1, "")
     sentence = "ValueError: TF_MALLEABLE_JOIN must be JSON as 'tfm run' writes it, not 'lots'"
     assert err.splitlines()[-1] == sentence
+
+
+def test_a_script_under_tfm_run_then_runs_on_stock(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("print('stock')")
+    paths = os.pathsep.join([str(PRELOAD), str(tmp_path)])
+    with Job("import tensorflow", None, PYTHONPATH=paths, **{JOIN: "{}"}) as job:
+        code, out, err = job.end()
+    assert (code, out) == (0, "stock\n")
+    assert err.startswith("tfm run: not malleable here: TF_MALLEABLE_JOIN must be JSON")
+    assert len(err.splitlines()) == 1
 
 
 def test_the_command_line_is_no_job(fake):

@@ -16,6 +16,8 @@ from tf_malleable.controller.speeds import Speedometer, with_learned
 from tf_malleable.model import Cpuset, Job, Rate
 
 _SAMPLES = 3
+# CPUs. With less than this idle a job uses all it has.
+_BUSY = 0.2
 # A program that was submitted opens its stream of grants within this time.
 _CONNECT_SECONDS = 5.0
 _NEVER = -1
@@ -53,7 +55,7 @@ class Live:
         cpu_seconds: CPU time used when last looked at.
         sampled: When that was.
         samples: What it used of late, oldest first.
-        last_level: CPUs wanted when last decided on, in quarters.
+        last_level: Its level when last decided on.
         streams: One event for each open stream, set when there is a new line.
         over: It has ended.
     """
@@ -127,9 +129,14 @@ class Live:
 
     @property
     def level(self) -> int | None:
-        """CPUs wanted, in quarters: a change of it is worth a new decision."""
-        wanted = self.wanted_cpus
-        return None if wanted is None else round(wanted * 4)
+        """CPUs wanted, in tenths: a change of it is worth a new decision.
+
+        How busy a job is that uses all it has makes no difference.
+        """
+        wanted, cores = self.wanted_cpus, len(self.record.grant.cpus)
+        if wanted is None:
+            return None
+        return int(10 * (wanted if wanted < cores - _BUSY else cores))
 
     @property
     def rates(self) -> tuple[Rate, ...]:

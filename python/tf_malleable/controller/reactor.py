@@ -231,6 +231,8 @@ class Reactor:
         if live.record.resizes > before.resizes:
             self.instruments.resizes.inc()
         live.enforced = False
+        if live.record.grant.cpus != before.grant.cpus:
+            live.forget_samples()
         if not grant:
             self._suspend(live)
         else:
@@ -239,7 +241,6 @@ class Reactor:
                 self.enforce(live)
                 processes.send(live.tree, signal.SIGCONT)
                 live.suspended = False
-                live.forget_samples()
             elif not live.agents:
                 self.enforce(live)
         self._store.save(live.record)
