@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +55,11 @@ def raw(path: str | Path, data: bytes) -> bytes:
         connection.settimeout(DEADLINE)
         connection.connect(str(path))
         received = b""
-        try:
+        with suppress(BrokenPipeError):  # It hung up before it had read everything,
             connection.sendall(data)
+        with suppress(ConnectionResetError):  # but may have answered first.
             while chunk := connection.recv(65536):
                 received += chunk
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # It hung up before it had read everything.
         return received
 
 
