@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import tf_malleable
@@ -90,8 +91,11 @@ class Job:
 
     def affinities(self) -> set[frozenset[int]]:
         """Return the CPUs that its threads may use, each set once."""
-        threads = os.listdir(f"/proc/{self.pid}/task")
-        return {frozenset(os.sched_getaffinity(int(thread))) for thread in threads}
+        found = set()
+        for thread in os.listdir(f"/proc/{self.pid}/task"):
+            with suppress(ProcessLookupError):  # It may end in between.
+                found.add(frozenset(os.sched_getaffinity(int(thread))))
+        return found
 
     def is_on(self, cpus: set[int]) -> bool:
         """Return whether all its threads may use these CPUs and no others.

@@ -15,6 +15,10 @@ from pathlib import Path
 import pytest
 from jobs import ALL, DEADLINE, FIRST, LAST, Job
 
+from tf_malleable.agent.address import Join
+from tf_malleable.agent.agent import Agent
+from tf_malleable.agent.session import connection_to
+
 FAKE = Path(__file__).parent / "fake_controller.py"
 
 # Says how far it has counted.
@@ -82,6 +86,30 @@ def test_a_controller_that_comes_back_is_found_soon(fake):
             fake.wait(lambda n=round_: len(fake.heard("jobs")) > n)
             # It had been a good connection: no waiting for up to ten seconds.
             assert time.monotonic() - begin < 5
+
+
+def test_pauses_grow_until_there_is_a_good_connection(monkeypatch, tmp_path):
+    outcomes = [False] * 9 + [OSError(), True, False, False]
+    pauses: list[float] = []
+
+    def attend(_):
+        outcome = outcomes[len(pauses)]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def rest(self, seconds):
+        pauses.append(seconds)
+        if len(pauses) == len(outcomes):
+            self._over.set()
+
+    monkeypatch.setattr(Agent, "_attend", attend)
+    monkeypatch.setattr(Agent, "_rest", rest)
+    join = Join(socket=str(tmp_path / "c.sock"), name="n")
+    Agent(join, connection_to(join))._run()
+    expected = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10, 0.1, 0.2, 0.4]
+    assert pauses == pytest.approx(expected, rel=0.21)
+    assert len(set(pauses[7:10])) == 3
 
 
 @pytest.mark.parametrize("garbage", NO_GRANTS, ids=lambda line: repr(line[:40]))

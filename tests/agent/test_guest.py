@@ -156,6 +156,35 @@ def test_a_forked_child_can_become_a_job_itself(fake):
         assert job.end("\n") == (0, "", "")
 
 
+def test_the_program_s_random_numbers_are_its_own(fake):
+    program = (
+        "import random, sys\n"
+        "random.seed(1)\n"
+        "before = random.getstate()\n"
+        "import tf_malleable\n"
+        "sys.stdin.readline()\n"
+        "print(random.getstate() == before)\n"
+    )
+    fake.answer_with("jobs", b"")
+    with Job(program, fake.path) as job:
+        fake.wait(lambda: len(fake.heard("jobs")) > 3)
+        assert job.end("\n") == (0, "True\n", "")
+
+
+def test_where_no_thread_can_be_started_there_is_no_agent(fake):
+    program = (
+        "import threading\n"
+        "def refuse(self):\n"
+        "    raise RuntimeError('can not start new thread')\n"
+        "threading.Thread.start = refuse\n"
+        "import tf_malleable\n"
+        "print('computes')\n"
+    )
+    with Job(program, fake.path) as job:
+        assert job.end() == (0, "computes\n", "")
+    assert not fake.state.heard
+
+
 ENDINGS = {
     "return": ("", 0, ""),
     "exit": ("sys.exit(3)", 3, ""),

@@ -28,9 +28,28 @@ for line in sys.stdin:
     print(json.dumps([sorted(limits), over]), flush=True)
 """
 
+# Its ops take a second or so, in two threads at a time.
+LONG_OPS = """
+import sys, threading
+import tensorflow as tf
+
+a = tf.random.normal((3000, 3000))
+
+def work():
+    while True:
+        tf.linalg.matmul(a, a)
+
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+# As if tensorflow had been imported first, but quicker.
 TENSORFLOW_FIRST = """
-import os, sys
-import tensorflow
+import ctypes, importlib.util, sys
+(tensorflow,) = importlib.util.find_spec("tensorflow").submodule_search_locations
+ctypes.CDLL(tensorflow + "/libtensorflow_framework.so.2")
 import tf_malleable as tfm
 print(tfm.backend(), flush=True)
 sys.stdin.readline()
@@ -50,6 +69,20 @@ def test_a_training_keeps_to_its_grants(fake):
         assert later["cpu_seconds"] > before["cpu_seconds"]
         assert {"active", "queued"} <= later.keys()
     assert len(fake.heard("jobs")) == 1
+
+
+def test_long_ops_are_not_waited_for_and_the_end_neither(fake):
+    fake.grant(ALL)
+    with Job(LONG_OPS, fake.path) as job:
+        job.hear()
+        fake.wait_for_progress(lambda body: body["active"] > 1)
+        serial = fake.grant(FIRST)
+        in_force = fake.wait(
+            lambda: [h for h in fake.heard("acknowledgements") if h.body["serial"] == serial]
+        )
+        assert in_force[0].body["settled"] is False
+        # The agent is waiting in C++, where Python must not catch it at the end.
+        assert job.end("\n")[:2] == (0, "")
 
 
 def test_where_tensorflow_came_first_the_affinity_alone_is_changed(fake):

@@ -46,6 +46,8 @@ class Agent:
         self._connection = connection
         self._session = session
         self._over = threading.Event()
+        # Not random's own numbers: the program may count on their sequence.
+        self._random = random.Random()
         self._thread = threading.Thread(target=self._run, name="tf_malleable", daemon=True)
 
     def start(self) -> None:
@@ -78,7 +80,7 @@ class Agent:
                     pause = _FIRST_PAUSE
             with suppress(Exception):
                 self._connection.close()
-            self._rest(pause * random.uniform(0.8, 1.2))
+            self._rest(pause * self._random.uniform(0.8, 1.2))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _attend(self) -> bool:
@@ -143,8 +145,14 @@ def start(join: Join, connection: Connection | None = None, session: Session | N
         join: The job.
         connection: To its controller, if there is one already.
         session: A session that is open already, on this connection.
+
+    Raises:
+        RuntimeError: No thread can be started.
     """
     _place.watch()
-    agent = Agent(join, connection or connection_to(join), session)
-    agent.start()
-    _place.agent = agent
+    _place.agent = Agent(join, connection or connection_to(join), session)
+    try:
+        _place.agent.start()
+    except RuntimeError:
+        _place.agent = None
+        raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,10 +31,14 @@ _BAD_REQUEST: Final = 400
 
 
 def start_agent(asked_for: Join) -> None:
-    """Start the agent of a process that `tfm run` has made part of a job."""
+    """Start the agent of a process that `tfm run` has made part of a job.
+
+    Without one, where not even a thread can be started, the program does as well:
+    the controller then confines it from outside.
+    """
     from tf_malleable.agent import agent
 
-    with agent.alone() as running:
+    with agent.alone() as running, suppress(RuntimeError):
         if not running:
             agent.start(asked_for)
 
