@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 
 import pytest
@@ -51,14 +52,14 @@ def test_a_grant_is_actual_only_once_acknowledged(state):
             here.engine.set_cores(ME, job, 1)
             await here.until(lambda: len(here.agents[0].lines[-1].cpus) == 1)
             serial = here.agents[0].lines[-1].serial
-            here.engine.acknowledge(peer, job, Acknowledgement(serial, settled=False))
             assert here.status(job).actual == before
             # An old serial number does not acknowledge a new grant.
             here.engine.acknowledge(peer, job, Acknowledgement(serial - 1))
             assert here.status(job).actual == before
             with refused(409, f"job {job} has had no grant {serial + 1} yet"):
                 here.engine.acknowledge(peer, job, Acknowledgement(serial + 1))
-            here.engine.acknowledge(peer, job, Acknowledgement(serial))
+            # Confined is enough: what has not settled takes turns on the CPUs it has.
+            here.engine.acknowledge(peer, job, Acknowledgement(serial, settled=False))
             assert here.status(job).actual == here.status(job).granted
             assert len(here.status(job).actual) == 1
 
@@ -170,6 +171,22 @@ def test_children_are_paused_too(state):
 
             await here.until(lambda: all(read_stat(pid).state == "T" for pid in tree.tree))
             assert len(tree.tree) == 2
+
+    asyncio.run(scenario())
+
+
+def test_children_without_an_agent_are_confined_when_the_grant_changes(state):
+    async def scenario():
+        async with host(state) as here:
+            program = here.program("import subprocess; subprocess.run(['sleep', '600'])")
+            job = here.submit(program, running=True)
+            live = here.engine._reactor.live[job]
+            await here.until(lambda: len(live.tree) == 2)
+            here.agents.append(Agent(here.engine, program, job))
+            await here.until(lambda: live.agents)
+            here.engine.set_cores(ME, job, 1)
+            child, cpu = live.tree[1], here.status(job).granted[0]
+            assert os.sched_getaffinity(child) == {cpu}
 
     asyncio.run(scenario())
 

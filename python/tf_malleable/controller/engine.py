@@ -241,7 +241,7 @@ class Engine:
         live = self._find_from_inside(peer, job)
         if acknowledgement.serial > live.record.serial:
             raise Refusal(409, f"job {job} has had no grant {acknowledgement.serial} yet")
-        if acknowledgement.settled and peer.pid in live.agents:
+        if peer.pid in live.agents:
             live.agents[peer.pid] = acknowledgement.serial
         self._reactor.note_actual(live)
 

@@ -58,9 +58,12 @@ class Submission(Request, frozen=True):
 class Acknowledgement(Request, frozen=True):
     """An agent has carried out the grant with this serial number.
 
+    Its process runs on the granted CPUs and no others from now on.
+
     Attributes:
         serial: The grant's.
-        settled: No pool has more active workers than its limit any more.
+        settled: No pool has more active workers than its limit any more: they no
+            longer take turns on these CPUs either.
     """
 
     serial: Count

@@ -243,6 +243,10 @@ class Reactor:
                 live.suspended = False
             elif not live.agents:
                 self.enforce(live)
+            elif grant.cpus:
+                # Children that TensorFlow is not in have no agent of their own.
+                others = [pid for pid in live.tree if pid not in live.agents]
+                processes.confine(others, grant.cpus)
         self._store.save(live.record)
         live.wake_streams()
         self.note_actual(live)
