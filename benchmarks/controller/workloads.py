@@ -79,7 +79,7 @@ def _at_random() -> tuple[Job, ...]:
         program = tuple(smallest)[number % len(smallest)]
         steps = round(smallest[program] * factor)
         jobs.append(Job(program, steps, sizes[program], round(arrival, 2)))
-        arrival += numbers.expovariate(1 / 3.0)
+        arrival += numbers.expovariate(1 / 2.0)
     return tuple(jobs)
 
 

@@ -231,7 +231,8 @@ class Reactor:
         if live.record.resizes > before.resizes:
             self.instruments.resizes.inc()
         live.enforced = False
-        if live.record.grant.cpus != before.grant.cpus:
+        if not live.record.grant.cpus <= before.grant.cpus:
+            # What it did not use before says nothing of what it has only now.
             live.forget_samples()
         if not grant:
             self._suspend(live)
