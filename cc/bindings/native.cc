@@ -109,6 +109,28 @@ std::vector<tfm_pool> GetPools() {
   }
 }
 
+// A plain C function, not one of pybind11's: a daemon thread that comes back for
+// the GIL once the interpreter has ended is made to exit right there, and that
+// must not have to pass through frames with destructors or handlers.
+PyObject* WaitSettled(PyObject* /*module*/, PyObject* timeout) {
+  const double seconds = PyFloat_AsDouble(timeout);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (!loaded) {
+    PyErr_SetString(PyExc_RuntimeError, "load() comes first");
+    return nullptr;
+  }
+  const auto wait_settled = loaded->wait_settled;
+  int result = TFM_SUCCESS;
+  Py_BEGIN_ALLOW_THREADS;
+  result = wait_settled(seconds);
+  Py_END_ALLOW_THREADS;
+  return PyLong_FromLong(result);
+}
+
+PyMethodDef wait_settled_definition = {
+    "wait_settled", WaitSettled, METH_O,
+    "Waits until no pool has more active workers than its limit."};
+
 }  // namespace
 
 PYBIND11_MODULE(_native, m) {
@@ -163,8 +185,7 @@ PYBIND11_MODULE(_native, m) {
       },
       py::arg("pool"), py::arg("limit"));
   m.def("get_pools", &GetPools);
-  m.def(
-      "wait_settled",
-      [](double timeout) { return Loaded().wait_settled(timeout); },
-      py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
+  m.add_object("wait_settled",
+               py::reinterpret_steal<py::object>(
+                   PyCFunction_New(&wait_settled_definition, nullptr)));
 }

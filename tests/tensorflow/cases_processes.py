@@ -115,11 +115,23 @@ def _end_with_ops_running() -> None:
     _limit(1)
 
 
+def _end_with_a_daemon_waiting() -> None:
+    _end_with_tasks_running()
+
+    def wait() -> None:
+        while tfm is not None:
+            tfm.wait_settled(0.001)
+
+    threading.Thread(target=wait, daemon=True).start()
+    time.sleep(0.05)
+
+
 ENDINGS: dict[str, Callable[[], None]] = {
     "parked": _end_parked,
     "parked_from_the_start": _end_parked_from_the_start,
     "tasks_running": _end_with_tasks_running,
     "ops_running": _end_with_ops_running,
+    "daemon_waiting": _end_with_a_daemon_waiting,
 }
 
 

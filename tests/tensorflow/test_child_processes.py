@@ -29,7 +29,9 @@ def _noise(stderr: str) -> list[str]:
     return sorted(re.sub(r"^([IWE])\S+\s+\S+\s+\d+ ", r"\1 ", line) for line in stderr.splitlines())
 
 
-@pytest.mark.parametrize("how", ["parked", "parked_from_the_start", "tasks_running", "ops_running"])
+@pytest.mark.parametrize(
+    "how", ["parked", "parked_from_the_start", "tasks_running", "ops_running", "daemon_waiting"]
+)
 def test_the_interpreter_ends_as_on_stock(how: str) -> None:
     stock = harness.start("cases_processes", "end", how, stock=True)
     ours = harness.start("cases_processes", "end", how)
