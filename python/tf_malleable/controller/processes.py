@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tf_malleable.controller.record import ProcessId
 from tf_malleable.model import Cpuset
+from tf_malleable.runtime import affinity
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -132,19 +133,10 @@ def runnable(pids: Iterable[int]) -> int:
 
 
 def confine(pids: Iterable[int], cpus: Cpuset) -> None:
-    """Move every thread of these processes to these CPUs.
-
-    A thread inherits the mask of the one that starts it, so once a listing has no
-    thread that was not moved yet, none can appear later.
-    """
+    """Move every thread of these processes to these CPUs, as far as that can be."""
     for pid in pids:
-        moved: set[str] = set()
         with suppress(OSError):  # It has ended, or the kernel refuses.
-            while fresh := set(os.listdir(f"/proc/{pid}/task")) - moved:
-                for thread in fresh:
-                    with suppress(ProcessLookupError):
-                        os.sched_setaffinity(int(thread), cpus)
-                moved |= fresh
+            affinity.move(pid, cpus)
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:

@@ -11,12 +11,9 @@ import operator
 import os
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 
 from tf_malleable import _native
-from tf_malleable.runtime import library, limits
-
-_TASKS = "/proc/self/task"
+from tf_malleable.runtime import affinity, library, limits
 
 
 def _checked(cpus: Iterable[int]) -> set[int]:
@@ -44,21 +41,8 @@ def _allowed() -> set[int]:
         os.sched_setaffinity(0, before)
 
 
-def _pin_other_threads(cpus: set[int]) -> None:
-    """Give every thread of the process but the calling one the affinity mask `cpus`.
-
-    A thread inherits the mask of the one that starts it, so once a listing shows
-    no thread that was not pinned yet, none can appear later.
-    """
-    pinned = {threading.get_native_id()}
-    while True:
-        fresh = {int(tid) for tid in os.listdir(_TASKS)} - pinned
-        if not fresh:
-            return
-        for tid in fresh:
-            with suppress(ProcessLookupError):  # It may end in between.
-                os.sched_setaffinity(tid, cpus)
-        pinned |= fresh
+def _move_other_threads(cpus: set[int]) -> None:
+    affinity.move(os.getpid(), cpus, but=threading.get_native_id())
 
 
 def set_cpuset(cpus: Iterable[int]) -> None:
@@ -85,7 +69,7 @@ def set_cpuset(cpus: Iterable[int]) -> None:
         )
     limits.set_threads(len(wanted))
     os.sched_setaffinity(0, wanted)
-    _pin_other_threads(wanted)
+    _move_other_threads(wanted)
 
 
 def make_room(threads: int) -> None:
@@ -119,7 +103,7 @@ def confine_others(cpus: Iterable[int]) -> None:
         OSError: The process may use none of them.
     """
     wanted = _checked(cpus)
-    _pin_other_threads(wanted)
+    _move_other_threads(wanted)
     if library.backend() is not None:
         most = _native.get_threads()
         _native.set_threads(min(len(wanted), most.intra_max), min(len(wanted), most.inter_max))
