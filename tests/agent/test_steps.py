@@ -205,3 +205,19 @@ def test_a_program_that_says_how_far_it_is(fake):
             assert job.ask() == step
             said = {"steps_done": float(step), "steps_total": 100.0}
             fake.wait_for_progress(lambda body, said=said: said.items() <= body.items())
+
+
+def test_the_last_report_is_of_the_end(fake):
+    program = (
+        "import sys, tf_malleable as tfm\n"
+        "print('ready', flush=True)\nsys.stdin.readline()\n"
+        "for n in range(1, 8): tfm.progress(n, 7)\n"
+    )
+    fake.grant(ALL)
+    with Job(program, fake.path) as job:
+        job.hear()
+        fake.wait(lambda: fake.heard("progress"))
+        assert job.end("\n") == (0, "", "")
+    last = fake.heard("progress")[-1]
+    assert last.path == "/v1/jobs/7/progress"
+    assert (last.body["steps_done"], last.body["steps_total"]) == (7.0, 7.0)

@@ -21,7 +21,7 @@ from typing import Final
 from tf_malleable.agent import steps
 from tf_malleable.agent.address import Join
 from tf_malleable.agent.connection import Connection
-from tf_malleable.agent.session import Session, connection_to
+from tf_malleable.agent.session import Session, connection_to, report_at_exit
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
@@ -45,6 +45,7 @@ class Agent:
         self._join = join
         self._connection = connection
         self._session = session
+        self._path: str | None = None
         self._over = threading.Event()
         # Not random's own numbers: the program may count on their sequence.
         self._random = random.Random()
@@ -63,10 +64,13 @@ class Agent:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def stop(self) -> None:
-        """Let the thread end, and wait a moment for it."""
+        """Let the thread end, wait a moment for it, and report for the last time."""
         self._over.set()
         self._connection.abort()
         self._thread.join(_EXIT_SECONDS)
+        if self._path is not None:
+            with suppress(Exception):
+                report_at_exit(self._join, self._path)
 
     def forget(self) -> None:
         """Let go of what a forked child has inherited."""
@@ -88,6 +92,7 @@ class Agent:
         session, self._session = self._session, None
         if session is None:
             session = Session(self._connection, self._join, running=True)
+        self._path = session.path
         begin = time.monotonic()
         with suppress(Exception):
             session.serve(self._over.is_set)

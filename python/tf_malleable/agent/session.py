@@ -21,6 +21,8 @@ from tf_malleable.model import ControllerError
 
 _REPORT_SECONDS: Final = 1.0
 _TIMEOUT: Final = 5.0
+# The program waits so long for its last report at most.
+_LAST_TIMEOUT: Final = 0.5
 _LARGEST_ANSWER: Final = 1 << 20
 
 # The longest that we wait at a time for tasks to end; in between we look for a
@@ -39,6 +41,23 @@ def connection_to(join: Join) -> Connection:
     return Connection(join.socket, timeout=_TIMEOUT, largest=_LARGEST_ANSWER)
 
 
+def report_at_exit(join: Join, path: str) -> None:
+    """Say how far the job has come in the end, what it did since the last report included.
+
+    Args:
+        join: The job.
+        path: Session.path of its last session.
+
+    Raises:
+        OSError, ControllerError: It could not be said.
+    """
+    connection = Connection(join.socket, timeout=_LAST_TIMEOUT, largest=_LARGEST_ANSWER)
+    try:
+        connection.request("POST", f"{path}/progress", report.progress())
+    finally:
+        connection.close()
+
+
 @dataclass(frozen=True)
 class _Pending:
     """A grant that has not settled.
@@ -55,7 +74,11 @@ class _Pending:
 
 
 class Session:
-    """A job at its controller."""
+    """A job at its controller.
+
+    Attributes:
+        path: Where the controller has this job.
+    """
 
     def __init__(self, connection: Connection, join: Join, **more: bool) -> None:
         """Submit the job, or find it, and open its stream of grants.
@@ -74,8 +97,8 @@ class Session:
         job = status.get("id") if isinstance(status, dict) else None
         if not isinstance(job, str):
             raise ConnectionError(f"what answers at {join.socket} is no controller: {status!r}")
-        self._path = f"/v1/jobs/{quote(job, safe='')}"
-        self._lines = connection.stream(f"{self._path}/grants")
+        self.path = f"/v1/jobs/{quote(job, safe='')}"
+        self._lines = connection.stream(f"{self.path}/grants")
         self._pending: _Pending | None = None
 
     def wait_for_first_grant(self) -> None:
@@ -150,7 +173,7 @@ class Session:
                 raise
 
     def _post(self, what: str, body: object) -> None:
-        self._connection.request("POST", f"{self._path}/{what}", body)
+        self._connection.request("POST", f"{self.path}/{what}", body)
 
 
 def _takes_long(pending: _Pending) -> bool:
