@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -138,19 +139,19 @@ def test_unmodified_trainings_share_the_machine_and_report_steps(system):
     first = system.train("first")
     assert system.training("first")["granted"] == cpus
     finite = system.train("second", "3")
-    shared = system.training("first") if len(cpus) < 2 else None
-    system.until(lambda: system.status("second").get("steps_done"))
-    if shared is None:
-        grants = [set(system.status(name).get("granted", ())) for name in ("first", "second")]
-        assert not grants[0] & grants[1]
     assert finite.wait(PATIENCE) == 0
     assert finite.stdout.read() == "trained 600\n"
     job = system.until(lambda: (j := system.status("first"))["actual"] == cpus and j)
     system.until(lambda: masks(first.pid) == {frozenset(cpus)})
     assert job["resizes"] >= 2 or len(cpus) < 2
-    ended = system.ask("GET", "/v1/history")["jobs"]
-    assert [(e["name"], e["outcome"], e["exit_code"]) for e in ended] == [("second", "finished", 0)]
-    assert 0 < ended[0]["steps"] <= 600  # It reports once a second.
+    history = system.ask("GET", "/v1/history?spans=true")
+    assert [(e["name"], e["outcome"], e["exit_code"], e["steps"]) for e in history["jobs"]] == [
+        ("second", "finished", 0, 600)
+    ]
+    assert {span["job"] for span in history["spans"] if span["cpus"]} == {"1", "2"}
+    for one, other in itertools.combinations(history["spans"], 2):
+        if one["begin"] < other["end"] and other["begin"] < one["end"]:
+            assert not {*one["cpus"]} & {*other["cpus"]}
 
 
 def test_a_training_is_resized_paused_and_resumed_by_hand(system):
