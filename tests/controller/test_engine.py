@@ -373,3 +373,21 @@ def test_two_agents_of_one_job_must_both_acknowledge(state):
             await stream.aclose()
 
     asyncio.run(scenario())
+
+
+def test_a_job_is_told_before_the_file_is_written(state, monkeypatch):
+    async def scenario():
+        async with host(state) as here:
+            job = await here.job()
+            lines = here.agents[0].lines
+            await here.until(lambda: lines)
+            await here.engine.saved()
+            store, told = here.engine._store, []
+            write = store.flush
+            monkeypatch.setattr(store, "flush", lambda: (told.append(lines[-1].serial), write()))
+            here.engine.set_cores(ME, job, 1)
+            await here.engine.saved()
+            assert told == [here.engine._reactor.live[job].record.serial]
+            monkeypatch.undo()
+
+    asyncio.run(scenario())

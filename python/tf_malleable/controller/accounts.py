@@ -25,6 +25,12 @@ def up_to(record: Record, now: float) -> Record:
     )
 
 
+def run_seconds(record: Record, now: float) -> float:
+    """Return how long the job has run by `now`: of up_to(), what each decision asks for."""
+    running = record.state == "running"
+    return record.run_seconds + (max(0.0, now - record.since) if running else 0.0)
+
+
 def granted(record: Record, grant: Grant, now: float) -> Record:
     """Return the record from `now` on with another grant, perhaps an empty one."""
     record = up_to(record, now)

@@ -75,6 +75,13 @@ class Engine:
         """Let go of all jobs: those that are paused go on, as without a controller."""
         await self._reactor.close()
 
+    async def saved(self) -> None:
+        """Return once what was asked so far would survive the controller's death.
+
+        Unless its file cannot be written, which info() tells.
+        """
+        await self._reactor.saved()
+
     def info(self) -> ControllerInfo:
         """Return what the controller is and does."""
         return ControllerInfo(
@@ -118,7 +125,6 @@ class Engine:
                 f"no cores are free for it now: it needs {submission.min}, and was not to queue",
             )
         self._store.save(live.record)
-        self._store.flush()
         return live.status(self._reactor.now()), True
 
     def _new(self, peer: Peer, submission: Submission, now: float) -> Live:

@@ -145,7 +145,7 @@ class Live:
 
     def as_job(self, now: float) -> Job:
         """Return what a policy may know of it."""
-        record = accounts.up_to(self.record, now)
+        record = self.record
         return Job(
             id=record.id,
             shape=record.shape,
@@ -156,7 +156,7 @@ class Live:
             since=record.entered,
             grant=record.grant,
             started=record.started,
-            run_seconds=record.run_seconds,
+            run_seconds=accounts.run_seconds(record, now),
             used_cpus=self.wanted_cpus,
             steps_done=self.speed.steps,
             steps_total=self.speed.total,

@@ -2,8 +2,9 @@
 """What happens to the jobs, what is decided, and how that is carried out.
 
 Everything that happens ends in one reaction: ask the policy, compare its answer
-with the grants there are, carry out the differences, save them. All of it runs in
-one asyncio loop, so there are no locks; nothing here ever waits for a job.
+with the grants there are, carry out the differences, save them a moment later. All
+of it runs in one asyncio loop, so there are no locks; nothing here ever waits for a
+job.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Iterable
 
 from tf_malleable.controller import accounts, metrics, processes
 from tf_malleable.controller.decision import Candidate, decide
@@ -27,6 +29,9 @@ from tf_malleable.policies import registry
 _POLICY = "policy"
 
 _SAMPLE_SECONDS = 0.1
+# Jobs are told first, and what a reaction has changed is saved so much later: now and
+# then a file system keeps whoever writes waiting.
+_SAVE_SECONDS = 0.02
 _SAMPLES_PER_SURVEY = 10
 # Jobs whose threads are looked at one by one in a sample: half a millisecond each.
 _LOOKS_PER_SAMPLE = 4
@@ -61,6 +66,7 @@ class Reactor:
         self._epoch = time.time() - time.monotonic()
         self._reaction: asyncio.Handle | None = None
         self._review: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
         self._sampler: asyncio.Task[None] | None = None
         self._looks = 0
         self.instruments.cpus.set(len(machine.cpus))
@@ -87,7 +93,7 @@ class Reactor:
         """Let go of all jobs: those that are paused go on, as without a controller."""
         if self._sampler is not None:
             self._sampler.cancel()
-        for handle in (self._reaction, self._review):
+        for handle in (self._reaction, self._review, self._saving):
             if handle is not None:
                 handle.cancel()
         self._survey()
@@ -170,7 +176,8 @@ class Reactor:
         now = self.now()
         allocation = self._decide(now)
         self._carry_out(allocation, now)
-        self._store.flush()
+        if self._saving is None:
+            self._saving = asyncio.create_task(self._save())
         self._update_gauges()
         if self._review is not None:
             self._review.cancel()
@@ -178,6 +185,16 @@ class Reactor:
         if allocation.review_at is not None:
             delay = max(_SAMPLE_SECONDS, allocation.review_at - now)
             self._review = asyncio.get_running_loop().call_later(delay, self.react)
+
+    async def _save(self) -> None:
+        await asyncio.sleep(_SAVE_SECONDS)
+        self._saving = None
+        self._store.flush()
+
+    async def saved(self) -> None:
+        """Return once all that reactions have changed so far is saved, or cannot be."""
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
 
     def _decide(self, now: float) -> Allocation:
         candidates = [
@@ -215,9 +232,14 @@ class Reactor:
             return
         # Those that lose CPUs first, so that the others find them free.
         changes.sort(key=lambda change: len(change[1].cpus - change[0].record.grant.cpus))
-        trees = processes.trees(live.record.process.pid for live, _ in changes)
+        stopping = [live for live, grant in changes if not grant]
+        if stopping:
+            # None of its processes may be missed. Else the last survey will do: to
+            # look at all processes of a host takes milliseconds.
+            trees = processes.trees(live.record.process.pid for live in stopping)
+            for live in stopping:
+                live.tree = trees[live.record.process.pid]
         for live, grant in changes:
-            live.tree = trees[live.record.process.pid]
             self._change(live, grant, now)
 
     def _is_silent(self, live: Live) -> bool:
@@ -244,10 +266,8 @@ class Reactor:
                 live.suspended = False
             elif not live.agents:
                 self.enforce(live)
-            elif grant.cpus:
-                # Children that TensorFlow is not in have no agent of their own.
-                others = [pid for pid in live.tree if pid not in live.agents]
-                processes.confine(others, grant.cpus)
+            else:
+                self._confine_agentless(live, live.tree)
         self._store.save(live.record)
         live.wake_streams()
         self.note_actual(live)
@@ -288,6 +308,12 @@ class Reactor:
             processes.confine(live.tree, live.record.grant.cpus)
         live.enforced = True
 
+    def _confine_agentless(self, live: Live, pids: Iterable[int]) -> None:
+        """Confine those of a running job's processes that have no agent to do it."""
+        cpus = live.record.grant.cpus
+        if live.record.state == "running" and cpus:
+            processes.confine([pid for pid in pids if pid not in live.agents], cpus)
+
     # What the kernel says.
 
     async def _sample_for_ever(self) -> None:
@@ -311,6 +337,8 @@ class Reactor:
         for live in observed:
             tree = trees[live.record.process.pid]
             if tree != live.tree:
+                # A child has its parent's CPUs of when it was born, perhaps not the present ones.
+                self._confine_agentless(live, set(tree) - set(live.tree))
                 live.tree = tree
                 live.forget_samples()
             stat = processes.read_stat(live.record.process.pid)

@@ -64,7 +64,9 @@ def application(
     operations = _operations(engine)
     streams = {"grants": _grants(engine, caller), "metrics": _metrics(engine)}
     for route in ROUTES:
-        handler = streams.get(route.name) or _answering(route, operations[route.name], caller)
+        handler = streams.get(route.name) or _answering(
+            route, operations[route.name], caller, engine
+        )
         app.router.add_route(route.method, route.path, handler)
     return app
 
@@ -121,6 +123,7 @@ def _answering(
     route: Route,
     operation: Callable[[_Call], tuple[int, object]],
     caller: Callable[[web.Request], Peer],
+    engine: Engine,
 ) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
         call = _Call(
@@ -132,6 +135,8 @@ def _answering(
         status, message = operation(call)
         if message is None:
             return web.Response(status=status)
+        if route.method != "GET":
+            await engine.saved()  # A client counts on what it was told.
         return web.Response(status=status, body=msgspec.json.encode(message), content_type=JSON)
 
     return handle

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tf_malleable.model import Rate
@@ -79,19 +78,22 @@ class Speedometer:
         )
 
 
-def with_learned(measured: Iterable[Rate], learned: Iterable[Rate]) -> tuple[Rate, ...]:
+def with_learned(measured: tuple[Rate, ...], learned: tuple[Rate, ...]) -> tuple[Rate, ...]:
     """Return measured speeds, completed by those learned from earlier jobs.
+
+    Each has the fewest cores first.
 
     Jobs of one name may take steps of different sizes, so only the shape of the
     learned curve counts: it is scaled to the measured speeds, and left out where
     the two have no number of cores in common.
     """
+    if not measured:
+        return learned
     own = {rate.cores: rate.steps_per_second for rate in measured}
     earlier = {rate.cores: rate.steps_per_second for rate in learned}
-    if own:
-        common = own.keys() & earlier.keys()
-        if not common:
-            return tuple(Rate(cores, own[cores]) for cores in sorted(own))
-        scale = sum(own[cores] for cores in common) / sum(earlier[cores] for cores in common)
-        earlier = {cores: speed * scale for cores, speed in earlier.items()}
-    return tuple(Rate(cores, speed) for cores, speed in sorted({**earlier, **own}.items()))
+    common = own.keys() & earlier.keys()
+    if not common:
+        return measured
+    scale = sum(own[cores] for cores in common) / sum(earlier[cores] for cores in common)
+    scaled = {cores: speed * scale for cores, speed in earlier.items()}
+    return tuple(Rate(cores, speed) for cores, speed in sorted({**scaled, **own}.items()))
