@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Which trainings arrive when. Data only; the same in every run.
 
-Sizes are chosen so that each workload keeps two cores of about 2025 busy for 40 to 60
-seconds. About 4 seconds of each job, on one core, are TensorFlow's start.
+Sizes are chosen so that each workload keeps two cores of about 2025 busy for 40 to 70
+seconds, and the one with jobs of all sizes for 100.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Final
 
 _PROGRAMS: Final = Path(__file__).parent / "jobs"
 _SEED: Final = 12
+# On one core: TensorFlow's start, and the smallest job of 1 to 10.
+_START_SECONDS: Final = 3.6
+_SMALLEST_SECONDS: Final = 4.5
 
 
 @dataclass(frozen=True)
@@ -67,17 +70,20 @@ class Workload:
 
 
 def _at_random() -> tuple[Job, ...]:
-    """Return 12 jobs of sizes 1 to 10, both ends included, arriving as a Poisson process."""
-    # Steps of the smallest job: about 1.5 s of computing on one core.
-    smallest = {"cnn": 160, "dense": 183, "rnn": 220}
+    """Return 12 jobs of sizes 1 to 10, both ends included, arriving as a Poisson process.
+
+    The size is what a user waits for, TensorFlow's start included.
+    """
+    # Seconds of one step on one core.
+    step = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
     sizes = {"cnn": 64, "dense": 1024, "rnn": 32}
     numbers = random.Random(_SEED)
     factors = [1.0, 10.0, *(math.exp(numbers.uniform(0, math.log(10))) for _ in range(10))]
     numbers.shuffle(factors)
     jobs, arrival = [], 0.0
     for number, factor in enumerate(factors):
-        program = tuple(smallest)[number % len(smallest)]
-        steps = round(smallest[program] * factor)
+        program = tuple(step)[number % len(step)]
+        steps = round((_SMALLEST_SECONDS * factor - _START_SECONDS) / step[program])
         jobs.append(Job(program, steps, sizes[program], round(arrival, 2)))
         arrival += numbers.expovariate(1 / 2.0)
     return tuple(jobs)
