@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NoReturn
@@ -104,49 +104,62 @@ def _run_once(number: int, workload: Workload, configuration: Configuration, say
     return run
 
 
-def _measure(arguments: argparse.Namespace, say: Say) -> list[Run]:
-    """Run every workload in every configuration, so many rounds, in rotated order."""
-    runs = []
+def _rounds(arguments: argparse.Namespace, say: Say) -> Iterator[list[Run]]:
+    """Yield the runs of each round: every workload in every configuration, in rotated order.
+
+    Without any workload that is one round of nothing.
+    """
     chosen = [workload for letter, workload in WORKLOADS.items() if letter in arguments.only]
-    for number in range(arguments.rounds if chosen else 0):
+    if not chosen:
+        yield []
+        return
+    for number in range(arguments.rounds):
         say(f"Round {number + 1} of {arguments.rounds}")
+        runs = []
         for workload in chosen:
             configurations = _configurations(workload, arguments)
             first = number % len(configurations) if configurations else 0
             for configuration in configurations[first:] + configurations[:first]:
                 runs.append(_run_once(number, workload, configuration, say))
-    return runs
+        yield runs
 
 
 def _run(arguments: argparse.Namespace) -> None:
     context: dict[str, Any] = machine.describe()
     context["date"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    context["default_policy"] = registry.DEFAULT
     before, start = machine.CpuTimes.now(), time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - start:5.0f} s  {text}", flush=True)
 
     results: dict[str, Any] = {}
-    found: list[bars.Verdict] = []
-    table = Table(tuple(_measure(arguments, say)))
-    if table.runs:
-        found += verdicts(table, registry.DEFAULT)
-        results["runs"] = [run.as_json() for run in table.runs]
-        figure.draw(table, arguments.out / "results.png")
+    once: list[bars.Verdict] = []
     if load.NAME in arguments.only:
         loaded = load.measure(say)
-        found += loaded.verdicts()
+        once += loaded.verdicts()
         results[load.NAME] = loaded.as_json()
     if latency.NAME in arguments.only:
         latencies = latency.measure(say)
-        found += [each.verdict() for each in latencies]
+        once += [each.verdict() for each in latencies]
         results[latency.NAME] = [each.as_json() for each in latencies]
-    context["noise"] = noise = machine.noise(before, machine.CpuTimes.now())
-    context["default_policy"] = registry.DEFAULT
-    context["bars"] = [verdict.as_json() for verdict in found]
+    runs: list[Run] = []
     path = arguments.out / "results.json"
-    path.write_text(json.dumps({**context, **results}, indent=1) + "\n")
-    if table.runs:
+    # Written after each round, so that whoever has no more time has those before.
+    for more in _rounds(arguments, say):
+        runs += more
+        table = Table(tuple(runs))
+        found = verdicts(table, registry.DEFAULT) + once if runs else once
+        noise = machine.noise(before, machine.CpuTimes.now())
+        results |= {
+            "runs": [run.as_json() for run in runs],
+            "bars": [verdict.as_json() for verdict in found],
+            "noise": noise,
+        }
+        path.write_text(json.dumps({**context, **results}, indent=1) + "\n")
+        if runs:
+            figure.draw(table, arguments.out / "results.png")
+    if runs:
         print(f"\n{as_text(table)}")
     print(f"\n{bars.as_text(found)}")
     print(

@@ -109,9 +109,9 @@ std::vector<tfm_pool> GetPools() {
   }
 }
 
-// A plain C function, not one of pybind11's: a daemon thread that comes back for
-// the GIL once the interpreter has ended is made to exit right there, and that
-// must not have to pass through frames with destructors or handlers.
+// A plain C function, not one of pybind11's: a daemon thread that comes back
+// for the GIL once the interpreter has ended is made to exit right there, and
+// that must not have to pass through frames with destructors or handlers.
 PyObject* WaitSettled(PyObject* /*module*/, PyObject* timeout) {
   const double seconds = PyFloat_AsDouble(timeout);
   if (PyErr_Occurred() != nullptr) return nullptr;
