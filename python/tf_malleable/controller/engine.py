@@ -125,6 +125,8 @@ class Engine:
                 f"no cores are free for it now: it needs {submission.min}, and was not to queue",
             )
         self._store.save(live.record)
+        # At once: a program must not believe that it runs alone when it is a job.
+        self._reactor.save()
         return live.status(self._reactor.now()), True
 
     def _new(self, peer: Peer, submission: Submission, now: float) -> Live:

@@ -177,7 +177,7 @@ class Reactor:
         allocation = self._decide(now)
         self._carry_out(allocation, now)
         if self._saving is None:
-            self._saving = asyncio.create_task(self._save())
+            self._saving = asyncio.create_task(self._save_later())
         self._update_gauges()
         if self._review is not None:
             self._review.cancel()
@@ -186,8 +186,13 @@ class Reactor:
             delay = max(_SAMPLE_SECONDS, allocation.review_at - now)
             self._review = asyncio.get_running_loop().call_later(delay, self.react)
 
-    async def _save(self) -> None:
+    async def _save_later(self) -> None:
         await asyncio.sleep(_SAVE_SECONDS)
+        if self._saving is asyncio.current_task():
+            self.save()
+
+    def save(self) -> None:
+        """Save all that has changed, as far as that can be."""
         self._saving = None
         self._store.flush()
 

@@ -63,6 +63,7 @@ class Route:
         body: Message type of the request; None if it has no body.
         query: Message type of the parameters; None if it has none.
         media: Content type of its answers.
+        kept: What it changes is on file when it answers, for people count on that.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Route:
     body: type[messages.Request] | None = None
     query: type[messages.Request] | None = None
     media: str = JSON
+    kept: bool = False
 
 
 _JOB = "/v1/jobs/{id}"
@@ -127,6 +129,7 @@ ROUTES = (
         {200: messages.JobStatus},
         refusals=(403, 404, 409),
         body=messages.ByHand,
+        kept=True,
     ),
     *(
         Route(
@@ -136,6 +139,7 @@ ROUTES = (
             summary,
             {200: messages.JobStatus},
             refusals=(403, 404, 409),
+            kept=name != "cancel",
         )
         for name, summary in (
             ("pause", "Take a job's cores away until it is resumed."),
@@ -152,6 +156,7 @@ ROUTES = (
         {200: messages.Policies},
         refusals=(403,),
         body=messages.PolicyChange,
+        kept=True,
     ),
     Route(
         "history",

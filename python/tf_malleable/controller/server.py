@@ -133,10 +133,10 @@ def _answering(
             body=await _body(request, route),
         )
         status, message = operation(call)
+        if route.kept:
+            await engine.saved()
         if message is None:
             return web.Response(status=status)
-        if route.method != "GET":
-            await engine.saved()  # A client counts on what it was told.
         return web.Response(status=status, body=msgspec.json.encode(message), content_type=JSON)
 
     return handle
