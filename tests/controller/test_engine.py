@@ -12,6 +12,7 @@ from engine_harness import ME, Agent, host
 
 from tf_malleable.controller.messages import Acknowledgement, Progress, Submission
 from tf_malleable.controller.peer import Peer
+from tf_malleable.controller.speeds import Speedometer
 from tf_malleable.controller.refusal import Refusal
 
 BUSY = "while True: pass"
@@ -389,5 +390,23 @@ def test_a_job_is_told_before_the_file_is_written(state, monkeypatch):
             await here.engine.saved()
             assert told == [here.engine._reactor.live[job].record.serial]
             monkeypatch.undo()
+
+    asyncio.run(scenario())
+
+
+def test_a_job_in_the_queue_profits_from_what_one_of_its_name_has_just_shown(state):
+    async def scenario():
+        async with host(state, cpus=1) as here:
+            first = await here.job(name="same")
+            second = await here.job(name="same")
+            other = await here.job(name="other")
+            assert here.states() == ["running", "waiting", "waiting"]
+            live = here.engine._reactor.live
+            shown = Speedometer().change(1, 0.0).report(0, 100, 50.0).report(20, 100, 60.0)
+            live[first].speed = shown
+            here.programs[0].send(signal.SIGKILL)
+            await here.until(lambda: first not in live)
+            assert [rate.cores for rate in live[second].as_job(0.0).rates] == [1]
+            assert live[other].as_job(0.0).rates == ()
 
     asyncio.run(scenario())

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import pwd
 from collections import deque
 from dataclasses import dataclass, field
@@ -81,6 +82,7 @@ class Live:
     last_level: int | None = None
     streams: set[asyncio.Event] = field(default_factory=set)
     over: bool = False
+    _idle: tuple[tuple[object, ...], Job] | None = None
 
     def expect(self, now: float) -> None:
         """Let it wait in the queue although it has not connected yet."""
@@ -145,6 +147,15 @@ class Live:
 
     def as_job(self, now: float) -> Job:
         """Return what a policy may know of it."""
+        if self.record.state == "running":
+            return self._as_job(now)
+        # Nothing of a job in a long queue changes from one decision to the next.
+        sources = (self.record, self.speed, self.learned)
+        if self._idle is None or any(map(operator.is_not, self._idle[0], sources)):
+            self._idle = (sources, self._as_job(now))
+        return self._idle[1]
+
+    def _as_job(self, now: float) -> Job:
         record = self.record
         return Job(
             id=record.id,
