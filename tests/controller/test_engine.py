@@ -12,8 +12,8 @@ from engine_harness import ME, Agent, host
 
 from tf_malleable.controller.messages import Acknowledgement, Progress, Submission
 from tf_malleable.controller.peer import Peer
-from tf_malleable.controller.speeds import Speedometer
 from tf_malleable.controller.refusal import Refusal
+from tf_malleable.controller.speeds import Speedometer
 
 BUSY = "while True: pass"
 
