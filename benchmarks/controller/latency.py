@@ -36,7 +36,7 @@ from tf_malleable.policies import registry
 NAME: Final = "latency"
 _CHANGES: Final = 300
 # Not always at the same moment of a training step.
-_PAUSES: Final = (0.1, 0.133, 0.181)
+_PAUSES_SECONDS: Final = (0.1, 0.133, 0.181)
 # To ask more often would keep the controller itself busy.
 _POLL_SECONDS: Final = 0.05
 _START_SECONDS: Final = 60.0
@@ -127,7 +127,7 @@ def _change(started: host.Host) -> host.Histogram:
     """Change the first job's cores again and again; return what acknowledgements took."""
     job = started.ask("GET", "/v1/jobs")["jobs"][0]["id"]
     before = started.histogram(_HISTOGRAM)
-    pauses = itertools.cycle(_PAUSES)
+    pauses = itertools.cycle(_PAUSES_SECONDS)
     for number, pause in zip(range(_CHANGES), pauses, strict=False):
         cores = 2 - number % 2
         begin = time.monotonic()

@@ -59,7 +59,6 @@ def test_one_line_says_that_it_is_ready(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_cleanly_and_quietly(tmp_path, number):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup(1) ignores it, also for children.
     with controller(tmp_path) as one:
         raw(one.socket, b"garbage\r\n\r\n")
         assert one.ask("GET", "/v1/nothing")[0] == 404

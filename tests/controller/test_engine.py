@@ -176,18 +176,37 @@ def test_children_are_paused_too(state):
     asyncio.run(scenario())
 
 
+async def parent(here):
+    """Return a job with an agent and a child without, as the controller and we know it."""
+    program = here.program("import subprocess; subprocess.run(['sleep', '600'])")
+    job = here.submit(program, running=True)
+    live = here.engine._reactor.live[job]
+    await here.until(lambda: len(live.tree) == 2)
+    here.agents.append(Agent(here.engine, program, job))
+    await here.until(lambda: live.agents)
+    return job, live, program
+
+
 def test_children_without_an_agent_are_confined_when_the_grant_changes(state):
     async def scenario():
         async with host(state) as here:
-            program = here.program("import subprocess; subprocess.run(['sleep', '600'])")
-            job = here.submit(program, running=True)
-            live = here.engine._reactor.live[job]
-            await here.until(lambda: len(live.tree) == 2)
-            here.agents.append(Agent(here.engine, program, job))
-            await here.until(lambda: live.agents)
+            job, live, _ = await parent(here)
             here.engine.set_cores(ME, job, 1)
             child, cpu = live.tree[1], here.status(job).granted[0]
             assert os.sched_getaffinity(child) == {cpu}
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_was_not_known_when_the_grant_changed_is_confined_soon(state):
+    async def scenario():
+        async with host(state) as here:
+            job, live, _ = await parent(here)
+            child = live.tree.pop()  # As if it were born since the last survey.
+            here.engine.set_cores(ME, job, 1)
+            (cpu,) = here.status(job).granted
+            assert os.sched_getaffinity(child) != {cpu}
+            await here.until(lambda: os.sched_getaffinity(child) == {cpu}, seconds=3)
 
     asyncio.run(scenario())
 
@@ -354,13 +373,7 @@ def test_the_policy_is_switched_live_and_remembered(state):
 def test_two_agents_of_one_job_must_both_acknowledge(state):
     async def scenario():
         async with host(state) as here:
-            code = "import subprocess; subprocess.run(['sleep', '600'])"
-            program = here.program(code)
-            job = here.submit(program, running=True)
-            live = here.engine._reactor.live[job]
-            await here.until(lambda: len(live.tree) == 2)
-            here.agents.append(Agent(here.engine, program, job))
-            await here.until(lambda: live.agents)
+            job, live, program = await parent(here)
             here.engine.set_cores(ME, job, 1)
             await here.until(lambda: len(here.status(job).actual) == 1)
             child = Peer(live.tree[1], program.peer.uid, program.peer.gid)

@@ -119,7 +119,7 @@ def test_cpu_time_is_of_all_threads_and_of_children_waited_for():
     try:
         stat = processes.read_stat(process.pid)
         assert stat is not None
-        assert stat.cpu_seconds > 0.25  # It comes in ticks, of user and system apart.
+        assert stat.cpu_seconds > 0.28  # Less than a tick is lost of user and of system time.
     finally:
         end(process)
 

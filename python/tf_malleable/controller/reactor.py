@@ -408,9 +408,10 @@ class Reactor:
         self._record_end(record, now, outcome, code, live.cpu_seconds, live.speed.steps)
         self._store.learn(record.name, live.speed.rates)
         self.drop(live)
+        learned = self._store.speeds(record.name)
         for other in self.live.values():
             if other.record.name == record.name:
-                other.learned = self._store.speeds(record.name)
+                other.learned = learned
         self.react_soon()
 
     def _record_end(
