@@ -114,10 +114,10 @@ _FETCHING = (
 WORKLOADS: Final = {
     workload.letter: workload
     for workload in (
-        Workload("a", "5 mixed jobs at once", _MIXED, ("equal",)),
+        Workload("a", "5 mixed jobs at once", _MIXED),
         Workload("b", "12 jobs at random, sizes 1:10", _at_random(), ("srpt",)),
         Workload("c", "ragged tail: one long, four short", _RAGGED),
         Workload("d", "jobs that do not scale", _NOT_SCALING, ("equal", "efficient")),
-        Workload("e", "4 jobs that wait for input", _FETCHING, ("equal", "lend+equal")),
+        Workload("e", "4 jobs that wait for input", _FETCHING, ("efficient",)),
     )
 }

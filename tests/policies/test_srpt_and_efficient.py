@@ -101,6 +101,16 @@ def test_small_steps_beside_others_and_everything_alone():
     assert counts("efficient", 8, tried) == {"new": 8}
 
 
+def test_jobs_of_which_nothing_is_known_get_equal_shares():
+    assert counts("efficient", 8, running("old", set(range(8))), job("new")) == {"old": 4, "new": 4}
+
+
+def test_a_job_that_reports_no_steps_is_not_left_with_the_least():
+    known = running("known", set(range(8)), rates=amdahl(0.05, 1, 2, 4, 8), steps_done=5.0)
+    found = counts("efficient", 8, known, running("silent", {7}))
+    assert found in ({"known": 5, "silent": 3}, {"known": 4, "silent": 4})
+
+
 def test_a_count_that_was_never_measured_is_looked_at_again():
     reporting = running("a", {0}, rates=(Rate(1, 1.0),), steps_done=5.0)
     decide = create("efficient").allocate

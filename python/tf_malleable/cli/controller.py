@@ -15,7 +15,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--policy",
     metavar="NAME",
-    help="How cores are shared out, for example lend+equal; as last time unless given.",
+    help="How cores are shared out, for example lend+efficient; as last time unless given.",
 )
 @click.option(
     "--cpus", metavar="LIST", help="CPUs to share out, for example 0-3,7; all unless given."

@@ -24,6 +24,7 @@ from tf_malleable.controller import host, serving
 from tf_malleable.controller.engine import Engine
 from tf_malleable.controller.listener import Listener, ListenError
 from tf_malleable.controller.notify import notify
+from tf_malleable.controller.promptness import be_prompt
 from tf_malleable.controller.server import application, metrics_application
 from tf_malleable.controller.store import Store, StoreError, default_state
 from tf_malleable.model import Machine, format_cpuset, parse_cpuset
@@ -82,6 +83,7 @@ def run(options: Options) -> int:
         except (ListenError, StoreError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)
             return 1
+        be_prompt()
         asyncio.run(_serve(machine, options.policy, store, listener, metrics))
     return 0
 

@@ -28,7 +28,9 @@ class EfficientPolicy(QueueingPolicy):
     cores for sure a job goes only a little above the most cores it was measured
     with: 1, 2, 3, 4, 6, 9 … What nobody can use for sure, anyone may try. Of the
     jobs measured with only one number of cores every second one gets a quarter
-    more, at least 1, at the cost of the rest: after that, all have curves.
+    more, at least 1, at the cost of the rest: after that, all have curves. Jobs of
+    which nothing is measured, for they are new or report no steps, are taken to
+    scale well, so that they get about as much as from equipartition.
 
     As many run as fit with min; none is paused. Jobs known to scale poorly start
     first, for those that scale can use all of the machine at the end alone. That
@@ -92,18 +94,22 @@ class _Growth:
     """
 
     def __init__(self, job: Job, count: int, probes: bool) -> None:
-        measured = max((rate.cores for rate in job.rates), default=0)
+        measured = max((rate.cores for rate in job.rates), default=None)
         self.job = job
         self.count = count
-        self.reach = measured + max(1, measured // (4 if probes else 2))
+        self.reach = job.shape.max
+        # Where nothing is measured there is no noise to be kept from moving cores.
+        self._kept = 0
+        if measured is not None:
+            self.reach = measured + max(1, measured // (4 if probes else 2))
+            self._kept = present(job) if job.state == "running" else 0
         self._curve = Curve(1.0, 0.0) if probes else fit(job.rates)
-        self._present = present(job) if job.state == "running" else 0
         self._speedup = self._curve.speedup(count)
 
     def gain(self) -> float:
         """Return what the next core is worth."""
         gain = self._curve.speedup(self.count + 1) - self._speedup
-        return gain * _STICKY if self.count < self._present else gain
+        return gain * _STICKY if self.count < self._kept else gain
 
     def grow(self) -> None:
         self.count += 1
