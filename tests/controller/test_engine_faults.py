@@ -28,7 +28,7 @@ def test_a_restarted_controller_knows_every_job_and_its_grant(state):
             before.engine.set_cores(ME, first, 3)
             before.engine.pause(ME, second)
             grants = {job.id: job.granted for job in before.engine.jobs()}
-            before.engine._reactor._sampler.cancel()
+            before.engine._reactor._watch.stop()
             before.engine._store.close()
             async with host(state, policy=None) as after:
                 jobs = {job.id: job for job in after.engine.jobs()}
@@ -49,7 +49,7 @@ def test_jobs_that_ended_meanwhile_are_history_after_a_restart(state):
     async def scenario():
         async with host(state) as before:
             job = await before.job(name="gone")
-            before.engine._reactor._sampler.cancel()
+            before.engine._reactor._watch.stop()
             before.engine._store.close()
             asyncio.get_running_loop().remove_reader(before.engine._reactor.live[job].pidfd)
             before.programs[0].end()

@@ -13,7 +13,7 @@ import signal
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from tf_malleable.controller import accounts, metrics, processes
+from tf_malleable.controller import accounts, hands, metrics, processes
 from tf_malleable.controller.live import Live
 from tf_malleable.controller.messages import (
     Acknowledgement,
@@ -290,7 +290,7 @@ class Engine:
     def _disconnected(self, live: Live, pid: int) -> None:
         acknowledged = live.agents.pop(pid, None) == live.record.serial
         if not live.agents and not acknowledged:
-            self._reactor.enforce(live)
+            hands.enforce(live)
         self._reactor.note_actual(live)
         self._reactor.react_soon()
 

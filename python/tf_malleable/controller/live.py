@@ -117,17 +117,16 @@ class Live:
     @property
     def used_cpus(self) -> float | None:
         """CPUs kept busy of late; None while not known."""
-        return self._mean([sample.used for sample in self.samples])
+        if self.record.state != "running" or not self.samples:
+            return None
+        return sum(sample.used for sample in self.samples) / len(self.samples)
 
     @property
     def wanted_cpus(self) -> float | None:
         """CPUs kept busy or waited for of late; None while not known."""
-        return self._mean([sample.wanted for sample in self.samples])
-
-    def _mean(self, numbers: list[float]) -> float | None:
-        if self.record.state != "running" or not numbers:
+        if self.record.state != "running" or not self.samples:
             return None
-        return sum(numbers) / len(numbers)
+        return sum(sample.wanted for sample in self.samples) / len(self.samples)
 
     @property
     def level(self) -> int | None:

@@ -24,6 +24,8 @@ from tf_malleable.model import Cpuset
 from tf_malleable.runtime import affinity
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# Bytes. 52 numbers of at most 20 digits, and a name.
+_LONGEST_STAT = 4096
 
 # PIDFD_GET_INFO with PIDFD_INFO_EXIT, linux/pidfd.h; since Linux 6.15.
 _PIDFD_INFO = struct.Struct("QQ11Ii")
@@ -57,13 +59,9 @@ def read_stat(pid: int) -> Stat | None:
 
 
 def _stat(path: str) -> Stat | None:
-    try:
-        with open(path, "rb") as file:
-            text = file.read()
-    except OSError:
+    fields = _stat_fields(path)
+    if fields is None:
         return None
-    # The name in parentheses may hold anything, parentheses too.
-    fields = text[text.rindex(b")") + 2 :].split()
     return Stat(
         parent=int(fields[1]),
         state=fields[0].decode(),
@@ -71,6 +69,21 @@ def _stat(path: str) -> Stat | None:
         cpu_seconds=sum(map(int, fields[11:15])) / _TICKS_PER_SECOND,
         exit_status=int(fields[49]),
     )
+
+
+def _stat_fields(path: str) -> list[bytes] | None:
+    """Return what follows the process' name, None if there is no such process."""
+    # Thousands of these are read every minute, and file objects cost as much as the kernel.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = os.read(descriptor, _LONGEST_STAT)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    # The name in parentheses may hold anything, parentheses too.
+    return text[text.rindex(b")") + 2 :].split()
 
 
 @cache
@@ -109,9 +122,9 @@ def trees(roots: Iterable[int]) -> dict[int, list[int]]:
     children: defaultdict[int, list[int]] = defaultdict(list)
     for name in os.listdir("/proc"):
         if name.isdigit():
-            stat = read_stat(int(name))
-            if stat is not None:
-                children[stat.parent].append(int(name))
+            fields = _stat_fields(f"/proc/{name}/stat")
+            if fields is not None:
+                children[int(fields[1])].append(int(name))
     found = {}
     for root in roots:
         tree = [root]

@@ -12,31 +12,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import time
-from collections.abc import Iterable
 
-from tf_malleable.controller import accounts, metrics, processes
+from tf_malleable.controller import accounts, hands, metrics, processes
 from tf_malleable.controller.decision import Candidate, decide
 from tf_malleable.controller.live import Live
 from tf_malleable.controller.messages import Outcome
 from tf_malleable.controller.prometheus import Instruments
 from tf_malleable.controller.record import Record
 from tf_malleable.controller.store import CPUS, Store
+from tf_malleable.controller.watch import SAMPLE_SECONDS, Watch
 from tf_malleable.model import NO_GRANT, Allocation, Grant, Machine, format_cpuset
 from tf_malleable.policies import registry
 
 _POLICY = "policy"
 
-_SAMPLE_SECONDS = 0.1
 # Jobs are told first, and what a reaction has changed is saved so much later: now and
 # then a file system keeps whoever writes waiting.
 _SAVE_SECONDS = 0.02
-_SAMPLES_PER_SURVEY = 10
-# Jobs whose threads are looked at one by one in a sample: half a millisecond each.
-_LOOKS_PER_SAMPLE = 4
-# An agent that has not carried out its grant by then is helped from outside.
-_PATIENCE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +60,7 @@ class Reactor:
         self._reaction: asyncio.Handle | None = None
         self._review: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
-        self._sampler: asyncio.Task[None] | None = None
-        self._looks = 0
+        self._watch = Watch(self.live, self.now, self.react_soon)
         self.instruments.cpus.set(len(machine.cpus))
 
     def now(self) -> float:
@@ -81,25 +73,24 @@ class Reactor:
         self._store.set_setting(CPUS, format_cpuset(self.machine.cpuset))
         for record in self._store.load():
             self._adopt(record)
-        self._survey()
+        self._watch.survey()
         for live in self.live.values():
             if live.record.state == "running":
-                self.enforce(live)
+                hands.enforce(live)
                 self.note_actual(live)
-        self._sampler = asyncio.create_task(self._sample_for_ever())
+        self._watch.start()
         self.react()
 
     async def close(self) -> None:
         """Let go of all jobs: those that are paused go on, as without a controller."""
-        if self._sampler is not None:
-            self._sampler.cancel()
+        self._watch.stop()
         for handle in (self._reaction, self._review, self._saving):
             if handle is not None:
                 handle.cancel()
-        self._survey()
+        self._watch.survey()
         for live in self.live.values():
             if live.suspended:
-                processes.send(live.tree, signal.SIGCONT)
+                hands.resume(live)
             self._store.save(accounts.up_to(live.record, self.now()))
             self._forget(live)
         self.live.clear()
@@ -183,7 +174,7 @@ class Reactor:
             self._review.cancel()
             self._review = None
         if allocation.review_at is not None:
-            delay = max(_SAMPLE_SECONDS, allocation.review_at - now)
+            delay = max(SAMPLE_SECONDS, allocation.review_at - now)
             self._review = asyncio.get_running_loop().call_later(delay, self.react)
 
     async def _save_later(self) -> None:
@@ -207,7 +198,8 @@ class Reactor:
             for live in self.live.values()
         ]
         for live in self.live.values():
-            live.last_level = live.level
+            if live.record.state == "running":
+                live.last_level = live.level
         begin = time.perf_counter()
         try:
             allocation = decide(self._chosen, candidates, self.machine, now)
@@ -266,13 +258,12 @@ class Reactor:
         else:
             live.published = time.monotonic()
             if live.suspended or before.state == "paused":
-                self.enforce(live)
-                processes.send(live.tree, signal.SIGCONT)
-                live.suspended = False
+                hands.enforce(live)
+                hands.resume(live)
             elif not live.agents:
-                self.enforce(live)
+                hands.enforce(live)
             else:
-                self._confine_agentless(live, live.tree)
+                hands.confine_agentless(live, live.tree)
         self._store.save(live.record)
         live.wake_streams()
         self.note_actual(live)
@@ -299,99 +290,7 @@ class Reactor:
         if live.record.state != "paused" or self._is_silent(live):
             return
         self.instruments.pauses.inc()
-        live.suspended = True
-        processes.send(live.tree, signal.SIGSTOP)
-        # Children that were born before their parent stopped.
-        pid = live.record.process.pid
-        late = [child for child in processes.trees([pid])[pid] if child not in live.tree]
-        processes.send(late, signal.SIGSTOP)
-        live.tree += late
-
-    def enforce(self, live: Live) -> None:
-        """Carry a grant out from outside, by CPU affinity."""
-        if live.record.grant.cpus:
-            processes.confine(live.tree, live.record.grant.cpus)
-        live.enforced = True
-
-    def _confine_agentless(self, live: Live, pids: Iterable[int]) -> None:
-        """Confine those of a running job's processes that have no agent to do it."""
-        cpus = live.record.grant.cpus
-        if live.record.state == "running" and cpus:
-            processes.confine([pid for pid in pids if pid not in live.agents], cpus)
-
-    # What the kernel says.
-
-    async def _sample_for_ever(self) -> None:
-        count = 0
-        while True:
-            await asyncio.sleep(_SAMPLE_SECONDS)
-            count += 1
-            try:
-                if count % _SAMPLES_PER_SURVEY == 0:
-                    self._survey()
-                self._sample()
-            except Exception:
-                _log.exception("a look at the jobs' processes failed")
-
-    def _survey(self) -> None:
-        """Look at all processes: which belong to a job, and which are stopped."""
-        now = self.now()
-        observed = [live for live in self.live.values() if live.record.state != "waiting"]
-        trees = processes.trees(live.record.process.pid for live in observed)
-        changed = False
-        for live in observed:
-            tree = trees[live.record.process.pid]
-            if tree != live.tree:
-                # A child has its parent's CPUs of when it was born, perhaps not the present ones.
-                self._confine_agentless(live, set(tree) - set(live.tree))
-                live.tree = tree
-                live.forget_samples()
-            stat = processes.read_stat(live.record.process.pid)
-            asleep = stat is not None and stat.state == "T"
-            if live.suspended and not asleep:
-                processes.send(live.tree, signal.SIGSTOP)
-            stopped = asleep and not live.suspended
-            changed = changed or stopped != live.stopped
-            live.stopped = stopped
-            if stopped:
-                live.actual = frozenset()
-            if live.kill_at is not None and now >= live.kill_at:
-                processes.send(live.tree, signal.SIGKILL)
-        if changed or any(
-            live.record.state == "waiting" and live.expected_until < now and not live.agents
-            for live in self.live.values()
-        ):
-            self.react_soon()
-
-    def _sample(self) -> None:
-        """Look at the running jobs: what they use, and whether they obey."""
-        now, clock = self.now(), time.monotonic()
-        self._looks = 0
-        news = False
-        for live in self.live.values():
-            if live.record.state != "running":
-                continue
-            stats = [processes.read_stat(pid) for pid in live.tree]
-            cpu_seconds = sum(stat.cpu_seconds for stat in stats if stat is not None)
-            live.sample(cpu_seconds, self._runnable(live), now)
-            news = news or live.level != live.last_level
-            late = live.published is not None and clock - live.published > _PATIENCE_SECONDS
-            if late and not live.enforced:
-                self.enforce(live)
-        if news:
-            self.react_soon()
-
-    def _runnable(self, live: Live) -> int:
-        """Return how many threads want a CPU, if the job seems not to use what it has.
-
-        On a host that others use as well, a job can be short of CPU time without
-        being idle. To look at every thread costs too much to do it always.
-        """
-        used, cores = live.used_cpus, len(live.record.grant.cpus)
-        if live.record.grant.lent or used is None or used > cores - 0.5:
-            return 0
-        self._looks += 1
-        return processes.runnable(live.tree) if self._looks <= _LOOKS_PER_SAMPLE else cores
+        hands.suspend(live)
 
     def _process_ended(self, live: Live) -> None:
         self._end(live, processes.exit_code(live.record.process, live.pidfd))
@@ -433,4 +332,5 @@ class Reactor:
         self.instruments.granted.set(
             sum(len(live.record.grant.cpus) for live in self.live.values())
         )
-        self.instruments.used.set(sum(live.used_cpus or 0.0 for live in self.live.values()))
+        running = (live for live in self.live.values() if live.record.state == "running")
+        self.instruments.used.set(sum(live.used_cpus or 0.0 for live in running))

@@ -65,9 +65,14 @@ class _Service:
     def serve(self, jobs: Sequence[Job]) -> None:
         running = [job for job in jobs if job.id in self.counts]
         self._victims = self._order.victims(running, self._now)
-        for job in jobs:
-            if job.id not in self.counts and self._needs(job) <= self._cores:
-                self._queue.append(self._entry(job))
+        others = [
+            job for job in jobs if job.id not in self.counts and self._needs(job) <= self._cores
+        ]
+        if not (self.free or self._victims):
+            # As most of the time: a long queue need not be sorted for nothing.
+            self.waiting = others
+            return
+        self._queue = [self._entry(job) for job in others]
         heapq.heapify(self._queue)
         while self._queue and (self.free or self._victims):
             _, _, job = heapq.heappop(self._queue)
