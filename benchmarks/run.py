@@ -48,6 +48,7 @@ def _parse() -> argparse.Namespace:
         metavar="NAME",
         help=f"of the measures {', '.join(MEASURES)}; of the workloads {', '.join(WORKLOADS)}",
     )
+    parser.add_argument("--generations", type=_positive, help="how often to start all processes")
     parser.add_argument("--rounds", type=_positive, help="rounds for each generation of processes")
     arguments = parser.parse_args()
     try:
@@ -94,8 +95,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _stop)
     arguments = _parse()
     effort = QUICK if arguments.quick else FULL
-    if arguments.rounds is not None:
-        effort = replace(effort, rounds=arguments.rounds)
+    chosen = {"generations": arguments.generations, "rounds": arguments.rounds}
+    effort = replace(effort, **{name: number for name, number in chosen.items() if number})
     try:
         _run(arguments.only, effort, arguments.out)
     except KeyboardInterrupt:
