@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,8 @@ _SEED: Final = 12
 # On one core: TensorFlow's start, and the smallest job of 1 to 10.
 _START_SECONDS: Final = 3.6
 _SMALLEST_SECONDS: Final = 4.5
+# Jobs that arrive at once still come in this order to every configuration.
+_AT_ONCE_SECONDS: Final = 0.3
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,18 @@ def _at_random() -> tuple[Job, ...]:
     return tuple(jobs)
 
 
-_MIXED = (
+def _at_once(*jobs: Job) -> tuple[Job, ...]:
+    return tuple(replace(job, arrival=n * _AT_ONCE_SECONDS) for n, job in enumerate(jobs))
+
+
+_MIXED = _at_once(
     Job("cnn", 1600, 64),
     Job("dense", 900, 1536),
     Job("rnn", 1100, 32),
     Job("cnn", 480, 128),
     Job("dense", 1900, 1024),
 )
-_RAGGED = (Job("cnn", 1800, 128), *(Job("dense", 480, 1024) for _ in range(4)))
+_RAGGED = _at_once(Job("cnn", 1800, 128), *(Job("dense", 480, 1024) for _ in range(4)))
 # The first is alone for a while: long enough to see that both cores make it no faster.
 _NOT_SCALING = (
     Job("rnn", 2300, 32),
@@ -104,7 +110,7 @@ _NOT_SCALING = (
     Job("dense", 1300, 1536, arrival=9.0),
     Job("rnn", 3100, 32, arrival=10.0),
 )
-_FETCHING = (
+_FETCHING = _at_once(
     Job("reader", 1260, 1024, more=("--shards", "3", "--seconds", "6")),
     Job("reader", 1260, 1024, more=("--shards", "2", "--seconds", "8")),
     Job("reader", 1260, 1024, more=("--shards", "4", "--seconds", "4")),
