@@ -11,17 +11,27 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tf_malleable.controller import processes
 from tf_malleable.controller.engine import Engine
 from tf_malleable.controller.messages import Acknowledgement, GrantLine, JobStatus, Submission
 from tf_malleable.controller.peer import Peer
+from tf_malleable.controller.refusal import Refusal
 from tf_malleable.controller.store import Store
 from tf_malleable.model import Machine
 
 ME = Peer(os.getpid(), os.getuid(), os.getgid())
+BUSY = "while True: pass"
 # More CPUs than most test machines have: confining to those that are not there does nothing.
 CPUS = 4
+
+
+def refused(status: int, sentence: str) -> Any:
+    """Expect a refusal with this status, in whose sentence this occurs."""
+    return pytest.raises(Refusal, check=lambda e: e.status == status and sentence in e.sentence)
 
 
 class Program:

@@ -15,11 +15,6 @@ from tf_malleable.model import Allocation, Grant
 from tf_malleable.policies import registry
 
 
-@pytest.fixture
-def state(tmp_path):
-    return tmp_path / "state.db"
-
-
 def test_a_restarted_controller_knows_every_job_and_its_grant(state):
     async def scenario():
         async with host(state) as before:

@@ -7,6 +7,7 @@ import asyncio
 import operator
 import pwd
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -30,6 +31,10 @@ class Sample:
 
     used: float
     wanted: float
+
+
+_USED = operator.attrgetter("used")
+_WANTED = operator.attrgetter("wanted")
 
 
 @dataclass
@@ -117,16 +122,17 @@ class Live:
     @property
     def used_cpus(self) -> float | None:
         """CPUs kept busy of late; None while not known."""
-        if self.record.state != "running" or not self.samples:
-            return None
-        return sum(sample.used for sample in self.samples) / len(self.samples)
+        return self._mean(_USED)
 
     @property
     def wanted_cpus(self) -> float | None:
         """CPUs kept busy or waited for of late; None while not known."""
+        return self._mean(_WANTED)
+
+    def _mean(self, number: Callable[[Sample], float]) -> float | None:
         if self.record.state != "running" or not self.samples:
             return None
-        return sum(sample.wanted for sample in self.samples) / len(self.samples)
+        return sum(map(number, self.samples)) / len(self.samples)
 
     @property
     def level(self) -> int | None:

@@ -27,8 +27,8 @@ from tf_malleable.policies import registry
 
 _POLICY = "policy"
 
-# Jobs are told first, and what a reaction has changed is saved so much later: now and
-# then a file system keeps whoever writes waiting.
+# Jobs are told first, and what a reaction has changed is saved so much later: a file
+# system may keep whoever writes waiting.
 _SAVE_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
