@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import pairs
@@ -19,7 +19,7 @@ SETTLE_LOADS = ("none", "intra-op", "inter-op")
 
 @dataclass(frozen=True)
 class PairSample:
-    """One round of one pairing with one workload."""
+    """One turn of one pairing with one workload."""
 
     generation: int
     pairing: str
@@ -55,7 +55,7 @@ class CallSample:
 
 @dataclass(frozen=True)
 class TrainingSample:
-    """Seconds the fastest training took at 1, at 2, and enlarged at a third of its work."""
+    """Seconds the typical training took at 1, at 2, and enlarged at a third of its work."""
 
     generation: int
     at_one: float
@@ -111,12 +111,12 @@ def _measure_generation(
     for number in range(effort.rounds if selection.pairings else 0):
         say(f"  round {number + 1} of {effort.rounds}")
         for workload in selection.workloads:
-            taken = [
-                _pair(generation, number, pairing, workload, effort, started)
-                for pairing in selection.pairings
-            ]
-            samples.pairs += taken
-            say(f"    {workload:12}" + "  ".join(f"{s.pairing} {s.ratio:.3f}" for s in taken))
+            seen = []
+            for pairing in selection.pairings:
+                taken = _turns(generation, number, pairing, workload, effort, started)
+                samples.pairs += taken
+                seen.append(f"{pairing.name} {median(turn.ratio for turn in taken):.3f}")
+            say(f"    {workload:12}" + "  ".join(seen))
         for worker in started.values():
             worker.ask("collect")
     if CALLS in selection.measures:
@@ -125,30 +125,36 @@ def _measure_generation(
         _trainings(generation, effort, started[ALONE[ENLARGE]], samples, say)
 
 
-def _pair(
+def _turns(
     generation: int,
     number: int,
     pairing: Pairing,
     workload: str,
     effort: Effort,
     started: Mapping[Process, Worker],
-) -> PairSample:
+) -> list[PairSample]:
+    """Let both sides take many short turns, for this machine changes by the second."""
     ours, stock = started[pairing.ours], started[pairing.stock]
     if pairing.limit is not None:
         ours.ask("limit", threads=pairing.limit)
-    taken: dict[bool, list[pairs.Slice]] = {True: [], False: []}
-    for is_ours in pairs.order(generation + number):
-        answer = (ours if is_ours else stock).ask(
-            "slice", workload=workload, seconds=effort.slice_seconds
+    turns = []
+    for turn in range(effort.turns):
+        taken: dict[bool, list[pairs.Slice]] = {True: [], False: []}
+        for is_ours in pairs.order(generation + number + turn):
+            answer = (ours if is_ours else stock).ask(
+                "slice", workload=workload, seconds=effort.slice_seconds
+            )
+            taken[is_ours].append(pairs.Slice(**answer))
+        turns.append(
+            PairSample(
+                generation=generation,
+                pairing=pairing.name,
+                workload=workload,
+                stock=pairs.together(taken[False]),
+                ours=pairs.together(taken[True]),
+            )
         )
-        taken[is_ours].append(pairs.Slice(**answer))
-    return PairSample(
-        generation=generation,
-        pairing=pairing.name,
-        workload=workload,
-        stock=pairs.together(taken[False]),
-        ours=pairs.together(taken[True]),
-    )
+    return turns
 
 
 def _calls(generation: int, effort: Effort, worker: Worker, samples: Samples, say: Say) -> None:
@@ -176,22 +182,24 @@ def _calls(generation: int, effort: Effort, worker: Worker, samples: Samples, sa
 
 
 def _trainings(generation: int, effort: Effort, worker: Worker, samples: Samples, say: Say) -> None:
-    """Take the fastest of several trainings of each kind.
+    """Train several times in each way; compare the typical trainings.
 
-    For whole trainings the kernel may keep both threads on one CPU, whoever runs
-    them. The fastest is the one it left alone.
+    For whole trainings the kernel may keep both threads on one CPU, on stock
+    TensorFlow too: such a one must not count, and a slow first step at two must.
     """
     steps = effort.training_steps
     plans = {"at_one": (1, 1, 0), "enlarged": (1, 2, steps // 3), "at_two": (2, 2, 0)}
-    fastest = dict.fromkeys(plans, math.inf)
+    taken: dict[str, list[list[float]]] = {name: [] for name in plans}
     for number in range(effort.trainings):
         # There and back, as pairs.order() does for two.
         there = list(plans) if number % 2 == 0 else list(plans)[::-1]
         for name in there + there[::-1]:
             first, then, change_at = plans[name]
-            seconds = worker.ask("train", steps=steps, first=first, then=then, change_at=change_at)
-            fastest[name] = min(fastest[name], seconds)
-    sample = TrainingSample(generation, **fastest)
+            taken[name].append(
+                worker.ask("train", steps=steps, first=first, then=then, change_at=change_at)
+            )
+    typical = {name: pairs.typical_training(trainings) for name, trainings in taken.items()}
+    sample = TrainingSample(generation, **typical)
     samples.trainings.append(sample)
     worker.ask("collect")
     say(f"    enlarged training: {sample.share:.1%} of the ideal gain")

@@ -104,6 +104,7 @@ class Effort:
 
     generations: int
     rounds: int
+    turns: int
     slice_seconds: float
     changes: int
     settles: int
@@ -114,16 +115,18 @@ class Effort:
 FULL: Final = Effort(
     generations=5,
     rounds=2,
-    slice_seconds=0.25,
+    turns=6,
+    slice_seconds=0.1,
     changes=1000,
     settles=60,
     trainings=6,
-    training_steps=9,
+    training_steps=36,
 )
 QUICK: Final = Effort(
     generations=2,
     rounds=1,
-    slice_seconds=0.15,
+    turns=3,
+    slice_seconds=0.1,
     changes=300,
     settles=15,
     trainings=3,

@@ -52,9 +52,9 @@ def together(slices: Sequence[Slice]) -> Slice:
 
 
 def order(number: int) -> tuple[bool, bool, bool, bool]:
-    """Return who is measured when in a round, True for us.
+    """Return who is measured when in a turn, True for us.
 
-    ABBA cancels a drift within the round; every second round the other way
+    ABBA cancels a drift within the turn; every second turn the other way
     round cancels what coming first does.
     """
     ours_first = number % 2 == 1
@@ -150,6 +150,14 @@ def overshoot(lowered: Interval, tasks: Sequence[Interval]) -> float:
     """Return how much longer settling took than the longest task; below 0 if shorter."""
     start, held = lowered
     return (held - start) - longest_beside(lowered, tasks)
+
+
+def typical_training(trainings: Sequence[Sequence[float]]) -> float:
+    """Return the sum of every step's median, for trainings of as many steps each.
+
+    What slows down a step of most trainings counts, what slows down a few does not.
+    """
+    return float(np.median(np.asarray(trainings), axis=0).sum())
 
 
 def realised_share(at_one: float, at_two: float, enlarged: float) -> float:

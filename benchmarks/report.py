@@ -22,9 +22,9 @@ from names import (
 
 Unit = Literal["ratio", "CPUs", "seconds"]
 
-LEGEND = """Ratios are our throughput / stock TensorFlow's: median over rounds, pooled over
+LEGEND = """Ratios are our throughput / stock TensorFlow's: median over turns, pooled over
 generations of processes. In brackets: 95 % confidence interval, bootstrapped over
-generations and rounds. ~ after a verdict: the interval has the bar inside."""
+generations and turns. ~ after a verdict: the interval has the bar inside."""
 
 
 @dataclass(frozen=True)

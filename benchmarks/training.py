@@ -21,22 +21,19 @@ _LEAD_IN = 3
 
 
 class _Change(keras.callbacks.Callback):  # type: ignore[misc]
-    """Takes the time from one step on and changes the limits at another."""
+    """Takes the time of every step and changes the limits at one."""
 
     def __init__(self, change_at: int, then: int) -> None:
         super().__init__()
         self._change_at = change_at
         self._then = then
-        self._steps = 0
-        self.start = 0.0
+        self.starts: list[float] = []
 
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        """Count the step."""
-        if self._steps == _LEAD_IN:
-            self.start = time.perf_counter()
-        if self._steps == _LEAD_IN + self._change_at:
+        """Take the time; what the change takes belongs to the step it is made at."""
+        self.starts.append(time.perf_counter())
+        if len(self.starts) == _LEAD_IN + self._change_at + 1:
             tfm.set_threads(self._then)
-        self._steps += 1
 
 
 class Trainer:
@@ -65,13 +62,14 @@ class Trainer:
         self._labels = random.integers(0, 10, _BATCH)
         self._fit(_BATCHES, [])
 
-    def train(self, steps: int, first: int, then: int, change_at: int) -> float:
-        """Train so many steps, from `change_at` on with another limit; return the seconds."""
+    def train(self, steps: int, first: int, then: int, change_at: int) -> list[float]:
+        """Train, with another limit from the step `change_at` on; return the seconds of each."""
         tfm.set_threads(first)
         tfm.wait_settled(10)
         change = _Change(change_at, then)
-        self._fit(_LEAD_IN + steps, [change])
-        return time.perf_counter() - change.start
+        # One step more than are counted: what ends a fit() is not the last step's.
+        self._fit(_LEAD_IN + steps + 1, [change])
+        return np.diff(change.starts[_LEAD_IN:]).tolist()
 
     def _fit(self, steps: int, callbacks: list[keras.callbacks.Callback]) -> None:
         inputs = np.tile(self._inputs, (steps, 1))

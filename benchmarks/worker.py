@@ -19,6 +19,8 @@ from typing import Any, TextIO
 # back to the kernel. In CPU time, for all processes warm up at once.
 _WARM_UP_STEPS = 3
 _WARM_UP_CPU_SECONDS = 0.4
+# Caches and clock speed are those of whoever ran before.
+_LEAD_IN_SECONDS = 0.03
 
 
 def _private_stdout() -> TextIO:
@@ -76,8 +78,7 @@ class Worker:
     def slice(self, workload: str, seconds: float) -> dict[str, float]:
         """Repeat a step for some seconds and count."""
         step = self._steps[workload]
-        # Caches and clock speed are those of whoever ran before.
-        lead_in = time.perf_counter() + seconds / 8
+        lead_in = time.perf_counter() + _LEAD_IN_SECONDS
         while time.perf_counter() < lead_in:
             step()
         steps = 0
@@ -110,9 +111,10 @@ class Worker:
 
         self._trainer = training.Trainer()
 
-    def train(self, steps: int, first: int, then: int, change_at: int) -> float:
-        """Train with one limit, from a step on with another; return the seconds."""
-        return float(self._trainer.train(steps, first, then, change_at))
+    def train(self, steps: int, first: int, then: int, change_at: int) -> list[float]:
+        """Train with one limit, from a step on with another; return the seconds of each."""
+        trained: list[float] = self._trainer.train(steps, first, then, change_at)
+        return trained
 
 
 def main() -> int:
