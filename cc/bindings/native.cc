@@ -55,7 +55,7 @@ bool IsLoaded(const std::string& library) {
   return true;
 }
 
-// True if the library is in the process and exports the ABI.
+// True if the library is in the process already and exports the ABI.
 bool Exports(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return false;
@@ -64,9 +64,12 @@ bool Exports(const std::string& library) {
   return found;
 }
 
-void Load(const std::string& library) {
-  // Global, so that TensorFlow's libraries find its functions before their own.
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
+// `in_front` has the libraries loaded later find this one's functions before
+// their own: what the overlay is for, and what TensorFlow's framework, with its
+// BoringSSL, must not do to Python.
+void Load(const std::string& library, bool in_front) {
+  void* const handle =
+      dlopen(library.c_str(), RTLD_NOW | (in_front ? RTLD_GLOBAL : RTLD_LOCAL));
   if (handle == nullptr) throw py::import_error(dlerror());
   Abi abi;
   Find(handle, "tfm_abi_version", &abi.abi_version);
@@ -170,7 +173,7 @@ PYBIND11_MODULE(_native, m) {
 
   m.def("is_loaded", &IsLoaded, py::arg("library"));
   m.def("exports", &Exports, py::arg("library"));
-  m.def("load", &Load, py::arg("library"));
+  m.def("load", &Load, py::arg("library"), py::kw_only(), py::arg("in_front"));
   m.def("backend", [] { return Loaded().backend(); });
   m.def("tensorflow_version", [] { return Loaded().tensorflow_version(); });
   m.def(

@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <string>
 
+namespace Eigen {
+class ThreadPoolInterface;
+}
+
 namespace tf_malleable {
 
 enum class PoolKind {
@@ -48,6 +52,10 @@ class LimitedPool {
   virtual void SetLimit(int limit) = 0;
   // True if no worker above the limit is running a task.
   virtual bool Settled() const = 0;
+  // What the pool looks like with `limit`. REQUIRES: 1 <= limit <= capacity()
+  virtual Eigen::ThreadPoolInterface* View(int limit) const = 0;
+  // What it looks like to a library that plans ahead.
+  virtual Eigen::ThreadPoolInterface* PlannedView() = 0;
   // Fills all of PoolStats but the id.
   virtual PoolStats Stats() const = 0;
 };

@@ -14,6 +14,12 @@
 
 namespace tf_malleable {
 
+// How long an idle worker spins, in percent of Eigen's number of rounds: for a
+// build whose rounds take another time than those of TensorFlow's own.
+#ifndef TF_MALLEABLE_SPIN_PERCENT
+#define TF_MALLEABLE_SPIN_PERCENT 100
+#endif
+
 // A friend of Pool, which is an instance of Eigen's ThreadPoolTempl.
 //
 // Thread-safety: Run and Park are called by the worker they name; the rest may
@@ -33,6 +39,10 @@ class LimitedWorkers {
     if (limit < pool->active_limit_.Set(limit)) {
       pool->active_limit_.RequestSweep();
     }
+  }
+
+  static constexpr int SpinRounds(int rounds) {
+    return rounds * TF_MALLEABLE_SPIN_PERCENT / 100;
   }
 
   // Tasks waiting in the queues, approximately.

@@ -43,18 +43,16 @@ class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
     Workers::Drain(this);
   }
 
-  // What the pool looks like with `limit`. REQUIRES: 1 <= limit <= capacity()
-  LimitedPoolView* View(int limit) const { return views_[limit - 1].get(); }
-
-  // What the pool looks like to a library that plans ahead.
-  PlannedPoolView* PlannedView() { return &*planned_view_; }
-
   const std::string& name() const override { return name_; }
   PoolKind kind() const override { return kind_; }
   int capacity() const override { return this->NumThreads(); }
   int requested() const override { return requested_; }
   int limit() const override { return Workers::Limit(*this).limit(); }
   void SetLimit(int limit) override { Workers::SetLimit(this, limit); }
+  LimitedPoolView* View(int limit) const override {
+    return views_[limit - 1].get();
+  }
+  PlannedPoolView* PlannedView() override { return &*planned_view_; }
   bool Settled() const override { return Workers::Limit(*this).Settled(); }
 
   PoolStats Stats() const override {

@@ -12,14 +12,12 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <typeinfo>
 #include <utility>
 
 #if defined(__SSE3__) || defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
-#include "cc/limits/malleable_pool.h"
 #include "cc/overlay/tensorflow_functions.h"
 #include "tsl/platform/numa.h"
 #include "tsl/platform/tracing.h"
@@ -97,23 +95,5 @@ struct EigenEnvironment {
 };
 
 }  // namespace tsl::thread
-
-namespace tf_malleable {
-
-// What stands behind every tsl::thread::ThreadPool that owns its threads.
-using TensorFlowPool = MalleablePool<tsl::thread::EigenEnvironment>;
-
-// The pool of ours that AsEigenThreadPool() has given out, or null for a pool
-// of the user's.
-inline TensorFlowPool* OwnPool(Eigen::ThreadPoolInterface* pool) {
-  if (typeid(*pool) == typeid(PlannedPoolView)) {
-    pool = static_cast<PlannedPoolView*>(pool)->pool();
-  }
-  return typeid(*pool) == typeid(TensorFlowPool)
-             ? static_cast<TensorFlowPool*>(pool)
-             : nullptr;
-}
-
-}  // namespace tf_malleable
 
 #endif  // TF_MALLEABLE_CC_OVERLAY_EIGEN_ENVIRONMENT_H_

@@ -32,17 +32,15 @@ def test_the_installed_tensorflow_is_the_one_built_against():
     assert (found.directory / "include" / "Eigen").is_dir()
 
 
-def test_another_tensorflow_is_refused_with_the_remedy(monkeypatch):
+def test_another_tensorflow_is_refused_with_the_remedy():
     other = tensorflow_install.TensorFlow("2.99.0", Path("/"))
-    monkeypatch.setattr(library, "find_tensorflow", lambda: other)
     with pytest.raises(ImportError, match=r"against TensorFlow 2\.\d+\.\d+ but 2\.99\.0") as caught:
-        library._check_version()
+        library._check_version(other)
     assert library.REBUILD in str(caught.value)
 
 
-def test_no_tensorflow_is_no_mismatch(monkeypatch):
-    monkeypatch.setattr(library, "find_tensorflow", lambda: None)
-    library._check_version()
+def test_no_tensorflow_is_no_mismatch():
+    library._check_version(None)
 
 
 def test_importing_too_late_says_so_at_the_first_call_that_needs_it():

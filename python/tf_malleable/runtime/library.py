@@ -3,7 +3,7 @@
 
 The overlay works by being there first: the dynamic loader binds TensorFlow's
 libraries to its functions when they are loaded. Hence ``load()`` runs when
-tf_malleable is imported, and comes too late if TensorFlow is there already.
+tf_malleable is imported, and comes too late if a stock TensorFlow is there already.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Final, Literal
 from tf_malleable import _native
 from tf_malleable._build import TENSORFLOW_VERSION
 from tf_malleable.model import NotMalleableError
-from tf_malleable.runtime import environment
-from tf_malleable.runtime.tensorflow_install import find_tensorflow
+from tf_malleable.runtime import elf, environment
+from tf_malleable.runtime.tensorflow_install import TensorFlow, find_tensorflow
 
 Backend = Literal["overlay", "patched"]
 
 FRAMEWORK: Final = "libtensorflow_framework.so.2"
+# A framework library that has it was built with the patches.
+_ANY_FUNCTION: Final = "tfm_abi_version"
 OVERLAY: Final = Path(__file__).parent.parent / "libtf_malleable_overlay.so"
 REBUILD: Final = "pip install --force-reinstall --no-deps --no-cache-dir tf_malleable"
 
@@ -43,20 +45,22 @@ def load() -> None:
         return
     environment.max_threads()
     threads = environment.first_threads()
+    found = find_tensorflow()
     if _native.exports(FRAMEWORK):
-        _native.load(FRAMEWORK)
+        _native.load(FRAMEWORK, in_front=False)
     elif _native.is_loaded(FRAMEWORK) and not _native.is_loaded(str(OVERLAY)):
         return
+    elif found is not None and elf.exports(found.directory / FRAMEWORK, _ANY_FUNCTION):
+        _native.load(str(found.directory / FRAMEWORK), in_front=False)
     else:
-        _check_version()
-        _native.load(str(OVERLAY))
+        _check_version(found)
+        _native.load(str(OVERLAY), in_front=True)
     _backend = _native.backend()
     if threads is not None:
         _native.set_threads(threads, threads)
 
 
-def _check_version() -> None:
-    found = find_tensorflow()
+def _check_version(found: TensorFlow | None) -> None:
     if found is not None and found.version != TENSORFLOW_VERSION:
         raise ImportError(
             f"tf_malleable was built against TensorFlow {TENSORFLOW_VERSION} but"

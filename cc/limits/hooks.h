@@ -1,0 +1,83 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// What TensorFlow's functions do differently for a pool of ours. The overlay
+// and the patches to TensorFlow's sources call these from the same functions;
+// what belongs where is the table in patches/README.md.
+//
+// In the parameters, `own` is the pool that a tsl::thread::ThreadPool owns,
+// null if it wraps threads of the user's; `pool` is what it schedules to.
+
+#ifndef TF_MALLEABLE_CC_LIMITS_HOOKS_H_
+#define TF_MALLEABLE_CC_LIMITS_HOOKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <typeinfo>
+
+#include "cc/limits/limited_pool.h"
+#include "cc/limits/limited_pool_view.h"
+#include "cc/limits/malleable_pool.h"
+#include "cc/limits/parallel_for.h"
+#include "unsupported/Eigen/CXX11/ThreadPool"
+
+namespace tf_malleable {
+
+// The pool of ours behind `pool`, which may be a view of it; null for a user's.
+LimitedPool* LimitedPoolOf(Eigen::ThreadPoolInterface* pool);
+
+// tsl::thread::ThreadPool, all that split work: into how many parts.
+template <typename Environment>
+int LimitOf(const Eigen::ThreadPoolTempl<Environment>* own,
+            const Eigen::ThreadPoolInterface* pool) {
+  if (own == nullptr) return pool->NumThreads();
+  return static_cast<const MalleablePool<Environment>*>(own)->limit();
+}
+
+// ThreadPool::AsEigenThreadPool: what to hand out instead of `pool`.
+Eigen::ThreadPoolInterface* HandedOut(Eigen::ThreadPoolInterface* pool);
+
+// ThreadPool::ParallelForWithWorkerId: exactly one of `block_size` and
+// `cost_per_unit` has a value.
+void ParallelForWithWorkerId(
+    Eigen::ThreadPoolInterface* pool, int64_t total,
+    std::optional<int64_t> block_size, std::optional<int64_t> cost_per_unit,
+    const std::function<void(int64_t, int64_t, int)>& fn);
+
+// tensorflow::Shard: the parallelism it is to go on with. `deterministic` says
+// whether ops have to be.
+int ShardParallelism(int max_parallelism, Eigen::ThreadPoolInterface* workers,
+                     bool deterministic);
+
+// xla::cpu::SlinkyThreadPool::thread_count: the answer instead of `now`.
+int PlannedThreadCount(int now);
+
+// tensorflow::DeviceBase::set_eigen_cpu_device: appends a device for each
+// number of threads, the i-th for i + 1. The caller's list owns them.
+template <typename Device, typename Devices>
+void AddDevices(const Device& device, Devices* devices) {
+  LimitedPool* const pool = LimitedPoolOf(device.getPool());
+  const int most = pool == nullptr ? device.numThreads() : pool->capacity();
+  for (int n = 1; n <= most; ++n) {
+    Eigen::ThreadPoolInterface* const threads =
+        pool == nullptr ? device.getPool() : pool->View(n);
+    devices->push_back(
+        std::make_unique<Device>(threads, n, device.allocator()).release());
+  }
+}
+
+// tensorflow::DeviceBase::eigen_cpu_device: how many of the devices that
+// AddDevices() appended may be chosen from now.
+template <typename Devices>
+int DevicesInUse(const Devices& devices) {
+  const Eigen::ThreadPoolInterface& pool = *devices[0]->getPool();
+  if (typeid(pool) != typeid(LimitedPoolView)) {
+    return static_cast<int>(devices.size());
+  }
+  return static_cast<const PoolView&>(pool).limits().limit();
+}
+
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_LIMITS_HOOKS_H_

@@ -1,0 +1,86 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Looks into a shared library without loading it.
+
+Loading TensorFlow's framework library to ask it would be too late for the overlay,
+which has to be there first.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+from typing import Final
+
+_PT_LOAD: Final = 1
+_PT_DYNAMIC: Final = 2
+_DT_STRTAB: Final = 5
+_DT_SYMTAB: Final = 6
+_DT_GNU_HASH: Final = 0x6FFFFEF5
+_SYMBOL_SIZE: Final = 24
+
+
+def exports(library: Path, symbol: str) -> bool:
+    """Return whether a shared library defines a dynamic symbol.
+
+    False too for a file that is missing, is no 64-bit little-endian ELF file, or has
+    no GNU hash table, the one that linkers for Linux write; the lookup is that of
+    https://flapenguin.me/elf-dt-gnu-hash.
+    """
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
+            return _Image(image).defines(symbol.encode())
+    except (OSError, ValueError, KeyError, struct.error):
+        return False
+
+
+class _Image:
+    def __init__(self, image: mmap.mmap) -> None:
+        if image[:6] != b"\x7fELF\x02\x01":
+            raise ValueError("not a 64-bit little-endian ELF file")
+        self._image = image
+        headers, entry_size, count = self._read("<Q14xHH", 32)
+        self._segments = []
+        dynamic = None
+        for number in range(count):
+            kind, offset, address, size = self._read("<I4xQQ8xQ", headers + number * entry_size)
+            if kind == _PT_LOAD:
+                self._segments.append((address, offset, size))
+            elif kind == _PT_DYNAMIC:
+                dynamic = range(offset, offset + size, 16)
+        if dynamic is None:
+            raise ValueError("not dynamic")
+        self._tables = dict(self._read("<QQ", entry) for entry in dynamic)
+
+    def _read(self, form: str, offset: int) -> tuple[int, ...]:
+        return struct.unpack_from(form, self._image, offset)
+
+    def _table(self, tag: int) -> int:
+        """Return where in the file a table of the dynamic section begins."""
+        wanted = self._tables[tag]
+        for address, offset, size in self._segments:
+            if address <= wanted < address + size:
+                return wanted - address + offset
+        raise ValueError("a table outside the file")
+
+    def defines(self, symbol: bytes) -> bool:
+        table = self._table(_DT_GNU_HASH)
+        names, symbols = self._table(_DT_STRTAB), self._table(_DT_SYMTAB)
+        buckets, first, bloom_words, _ = self._read("<IIII", table)
+        bucket_table = table + 16 + 8 * bloom_words
+        wanted = 5381
+        for byte in symbol:
+            wanted = (wanted * 33 + byte) & 0xFFFFFFFF
+        (index,) = self._read("<I", bucket_table + 4 * (wanted % buckets))
+        chains = bucket_table + 4 * buckets
+        while index >= first:
+            (found,) = self._read("<I", chains + 4 * (index - first))
+            if found | 1 == wanted | 1:
+                (name,) = self._read("<I", symbols + _SYMBOL_SIZE * index)
+                start = names + name
+                if self._image[start : start + len(symbol) + 1] == symbol + b"\0":
+                    return True
+            if found & 1:
+                break
+            index += 1
+        return False
