@@ -8,12 +8,13 @@ COMPAT_VERSIONS = 2.20.0 2.19.1
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test bench bench-many compat lint cc-test python-test clean
+.PHONY: demo test bench bench-many compat lint cc-test python-test bazel-test conformance \
+  tensorflow-wheel clean
 
 demo: .venv/installed-demo
 	.venv/bin/python examples/demo.py
 
-test: lint cc-test python-test $(if $(filter true,$(CI)),compat)
+test: lint cc-test python-test bazel-test $(if $(filter true,$(CI)),compat)
 
 # One process against stock TensorFlow (12 minutes); many processes (5 minutes and 40 a round).
 bench: .venv/installed-test
@@ -40,7 +41,21 @@ cc-test-%: .venv/installed-test
 	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure
 
 python-test: .venv/installed-test
-	.venv/bin/python -m pytest --ignore=tests/compat
+	.venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
+
+# Our own targets, built by Bazel against the installed TensorFlow.
+bazel-test: .venv/installed-test
+	tools/bazel_test.sh .venv/bin/python
+	.venv/bin/python -m pytest tests/bazel
+
+# LIB=… is held to cc/capi/tfm.h, in TF_PYTHON=…, a Python with its TensorFlow and pytest.
+TF_PYTHON ?= .venv/bin/python
+conformance: $(if $(filter .venv/bin/python,$(TF_PYTHON)),.venv/installed-test)
+	$(TF_PYTHON) -m pytest tests/conformance $(if $(LIB),--lib $(abspath $(LIB)))
+
+# TensorFlow itself with the patches: hours, and the network. See docs/build-tensorflow.md.
+tensorflow-wheel:
+	tools/build_tensorflow.sh build/tensorflow
 
 # The other TensorFlow versions, each in an environment of its own.
 compat: $(COMPAT_VERSIONS:%=compat-%)
@@ -72,4 +87,4 @@ compat-%: .venv-%/installed
 .PRECIOUS: .venv-%/installed
 
 clean:
-	rm -rf build dist out .venv .venv-*
+	rm -rf build dist out bazel-out .venv .venv-*

@@ -4,6 +4,11 @@
 
 #include <dlfcn.h>
 
+// Another one for the tests' stand-in only, which bears this name itself.
+#ifndef TF_MALLEABLE_FRAMEWORK
+#define TF_MALLEABLE_FRAMEWORK "libtensorflow_framework.so.2"
+#endif
+
 namespace tf_malleable {
 namespace {
 
@@ -16,8 +21,7 @@ void Find(void* library, const char* symbol, Pointer* pointer) {
 
 TensorFlowFunctions Load() {
   // By its soname, and only if it is loaded: its functions are what called us.
-  void* const lib =
-      dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  void* const lib = dlopen(TF_MALLEABLE_FRAMEWORK, RTLD_LAZY | RTLD_NOLOAD);
   TensorFlowFunctions tf;
   Find(lib,
        "_ZN10tensorflow5ShardEiPN3tsl6thread10ThreadPoolEllSt8functionIFvllEE",

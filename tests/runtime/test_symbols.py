@@ -16,8 +16,8 @@ HEADER = Path(__file__).parents[2] / "cc" / "capi" / "tfm.h"
 
 
 def nm(path: Path, *options: str) -> list[str]:
-    """Return demangled names, without versions."""
-    command = ["nm", "--dynamic", "--demangle", *options, str(path)]
+    """Return demangled names, without versions; not the local ones that gold lists too."""
+    command = ["nm", "--dynamic", "--extern-only", "--demangle", *options, str(path)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [re.sub(r"@.*", "", line.split(maxsplit=2)[-1]) for line in output.splitlines()]
 

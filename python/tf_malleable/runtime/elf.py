@@ -40,7 +40,7 @@ class _Image:
             raise ValueError("not a 64-bit little-endian ELF file")
         self._image = image
         headers, entry_size, count = self._read("<Q14xHH", 32)
-        self._segments = []
+        self._segments: list[tuple[int, int, int]] = []
         dynamic = None
         for number in range(count):
             kind, offset, address, size = self._read("<I4xQQ8xQ", headers + number * entry_size)
@@ -50,7 +50,10 @@ class _Image:
                 dynamic = range(offset, offset + size, 16)
         if dynamic is None:
             raise ValueError("not dynamic")
-        self._tables = dict(self._read("<QQ", entry) for entry in dynamic)
+        self._tables: dict[int, int] = {}
+        for entry in dynamic:
+            tag, value = self._read("<QQ", entry)
+            self._tables[tag] = value
 
     def _read(self, form: str, offset: int) -> tuple[int, ...]:
         return struct.unpack_from(form, self._image, offset)

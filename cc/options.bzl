@@ -1,0 +1,7 @@
+"""How our C++ is compiled."""
+
+COPTS = [
+    "-Wall",
+    "-Wextra",
+    "-fvisibility=hidden",
+]

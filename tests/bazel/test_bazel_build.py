@@ -1,0 +1,141 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What Bazel builds is what CMake builds. `make bazel-test` runs this after the build."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import tf_malleable
+
+ROOT = Path(__file__).parents[2]
+WITH_BAZEL = ROOT / "build" / "bazel-bin" / "python" / "tf_malleable"
+WITH_CMAKE = Path(tf_malleable.__file__).parent
+sys.path.insert(0, str(ROOT / "tests" / "patches"))
+from trees import PACKAGE, THREAD_POOL, make_tree  # noqa: E402
+
+
+def exported(library: Path) -> set[str]:
+    """Return the names a library defines, with their kinds."""
+    command = ["nm", "--dynamic", "--defined-only", "--extern-only", "--format=posix", str(library)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {" ".join(line.split()[:2]) for line in output.splitlines()}
+
+
+def test_the_overlay_exports_the_same_symbols():
+    overlay = "libtf_malleable_overlay.so"
+    found = exported(WITH_BAZEL / overlay)
+    assert "tfm_set_threads T" in found
+    assert found == exported(WITH_CMAKE / overlay)
+
+
+def test_the_python_module_exports_the_same_symbols():
+    (cmake,) = WITH_CMAKE.glob("_native.*.so")
+    assert exported(WITH_BAZEL / "_native.so") == exported(cmake) == {"PyInit__native T"}
+
+
+def test_the_package_says_the_same_tensorflow():
+    assert (WITH_BAZEL / "_build.py").read_text() == (WITH_CMAKE / "_build.py").read_text()
+
+
+def bazel(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bazel", "--batch", f"--output_user_root={folder}/cache", *arguments],
+        cwd=folder / "workspace",
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def workspace(folder: Path, version: str) -> Path:
+    """Write a workspace that fetches a stand-in for TensorFlow's sources."""
+    name = f"tensorflow-{version}"
+    archive = folder / "v.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(make_tree(folder / name, version), name)
+    (folder / "workspace").mkdir()
+    (folder / "workspace" / "WORKSPACE").write_text(
+        f"""
+local_repository(name = "tf_malleable", path = "{ROOT}")
+load("@tf_malleable//third_party/tensorflow:source.bzl", "tensorflow_source")
+tensorflow_source(
+    name = "tensorflow_source",
+    sha256 = "{hashlib.sha256(archive.read_bytes()).hexdigest()}",
+    strip_prefix = "{name}",
+    urls = ["file://{archive}"],
+)
+"""
+    )
+    return folder
+
+
+def test_the_sources_are_fetched_with_the_patches(tmp_path):
+    done = bazel(workspace(tmp_path, "2.21.0"), "sync", "--only=tensorflow_source")
+    assert done.returncode == 0, done.stderr
+    (fetched,) = (tmp_path / "cache").glob("*/external/tensorflow_source")
+    assert "tf_malleable::HandedOut" in (fetched / THREAD_POOL).read_text()
+    assert (fetched / PACKAGE / "cc/limits/hooks.cc").is_file()
+
+
+def test_sources_of_another_version_are_refused(tmp_path):
+    done = bazel(workspace(tmp_path, "2.30.0"), "sync", "--only=tensorflow_source")
+    assert done.returncode != 0
+    assert "this is TensorFlow 2.30.0, and there are patches for 2.21.0 only" in done.stderr
+
+
+def fake_bazel(folder: Path, says: str) -> str:
+    """Write a Bazel that only says its version; return a PATH with it in front."""
+    folder.mkdir()
+    (folder / "bazel").write_text(f"#!/bin/sh\necho {says}\n")
+    (folder / "bazel").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("version", ["3.7.2", "8.1.0"])
+def test_a_wrong_bazel_is_refused(tmp_path, version):
+    path = fake_bazel(tmp_path / "bin", f"bazel {version}")
+    done = subprocess.run(
+        [str(ROOT / "tools/bazel_test.sh"), sys.executable],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"bazel {version} cannot build this: install 4.2 (Debian's bazel-bootstrap) or 7\n"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes an ordinary user")
+def test_without_bazel_an_ordinary_user_is_told_what_to_install():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for program in ("sh", "realpath", "id"):
+            (folder / program).symlink_to(str(shutil.which(program)))
+        tool = folder / "bazel_test.sh"
+        shutil.copy2(ROOT / "tools/bazel_test.sh", tool)
+        done = subprocess.run(
+            [str(tool), "/usr/bin/python3"],
+            env={"PATH": str(folder)},
+            user=65534,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert "sudo apt-get install --no-install-recommends bazel-bootstrap" in done.stderr

@@ -1,0 +1,82 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The patches: small, exact where they can be checked, and the overlay's own bodies."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from trees import ROOT, SERIES, VERSION, patches
+
+EIGEN = ROOT / "patches" / "eigen"
+MOST_CHANGED_LINES = 150
+
+
+def changed_lines(patch: Path, sign: str = "+-") -> list[str]:
+    lines = patch.read_text().splitlines()
+    return [line[1:] for line in lines if re.match(rf"[{sign}](?![+-]{{2}} )", line)]
+
+
+def hooks(text: str) -> set[str]:
+    """Return the calls of tf_malleable's functions, with their arguments, in C++ text."""
+    found = set()
+    for call in re.finditer(r"tf_malleable::([A-Z]\w+)\(", text):
+        depth, end = 1, call.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        found.add(re.sub(r"\s+", "", text[call.start() : end]))
+    return found
+
+
+def test_every_patch_is_in_the_series_and_says_what_it_does():
+    assert sorted(SERIES.glob("*.patch")) == sorted(patches())
+    for patch in patches():
+        head, _, _ = patch.read_text().partition("--- a/")
+        title, blank, *why = head.splitlines()
+        assert title.endswith(".")
+        assert blank == ""
+        assert any(why)
+
+
+def test_little_is_changed():
+    files = [*patches(), EIGEN / "tensorflow-2.20.patch"]
+    assert sum(len(changed_lines(patch)) for patch in files) <= MOST_CHANGED_LINES
+
+
+def test_no_layout_that_others_were_compiled_with_is_changed():
+    """No header but Eigen's pool, which nothing outside of TensorFlow's build derives from."""
+    changed = {
+        name
+        for patch in patches()
+        for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
+    }
+    assert changed
+    assert {name for name in changed if name.endswith(".h")} == set()
+    for patch in patches():
+        assert not [line for line in changed_lines(patch, "+") if "virtual" in line]
+
+
+def test_the_hooks_have_the_bodies_of_the_overlays():
+    overlay = hooks("".join(p.read_text() for p in (ROOT / "cc/overlay").glob("*.cc")))
+    patched = hooks("\n".join("\n".join(changed_lines(p, "+")) for p in patches()))
+    # The overlay asks functions it has to look up; TensorFlow's own code just calls them.
+    different = {
+        "tf_malleable::TensorFlowFunctions::Get()",
+        "tf_malleable::ShardParallelism(max_parallelism,workers->AsEigenThreadPool(),deterministic)",
+    }
+    by_name = {call.partition("(")[0] for call in overlay}
+    assert {call.partition("(")[0] for call in patched} - {"tf_malleable::LimitedPoolOf"} == {
+        name for name in by_name if "TensorFlowFunctions" not in name
+    } | {"tf_malleable::PlannedThreadCount"}
+    assert overlay - patched <= different
+
+
+def test_the_table_of_hooks_has_them_all():
+    table = (ROOT / "patches" / "README.md").read_text()
+    exports = (ROOT / "cc/overlay/exports.lds").read_text()
+    for function in re.findall(r'"(?:\w+::)+(~?\w+)\(', exports):
+        assert function in table, function
+    for patch in patches():
+        assert patch.name in table
+    assert VERSION in table

@@ -1,0 +1,383 @@
+#!/usr/bin/env python3
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Apply tf_malleable's patches to TensorFlow's sources, or take them out again.
+
+SOURCES is a checkout, or an archive that is first unpacked beside itself. All of the
+patches apply or none does; a second time nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+PATCHES = ROOT / "patches"
+
+# In TensorFlow's tree. XLA is a Bazel repository of its own, and has the thread pools.
+XLA = Path("third_party/xla")
+PACKAGE = XLA / "third_party/tf_malleable"
+EIGEN_PATCH = XLA / "third_party/eigen3/tf_malleable.patch"
+VERSION_FILE = Path("tensorflow/tf_version.bzl")
+# Last of all written and first removed: says which series is in the tree.
+STAMP = PACKAGE / "SERIES"
+
+EIGEN_THREAD_POOL = "Eigen/src/ThreadPool"
+EIGEN_HEADERS = ("active_limit.h", "limited_workers.h")
+
+
+class SourcesError(Exception):
+    """What is wrong and what to do, in one sentence; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The patches for one version of TensorFlow."""
+
+    version: str
+    patches: tuple[Path, ...]
+    build_file: Path
+    eigen_patch: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """TensorFlow's own files that the patches change."""
+        return tuple(
+            Path(name)
+            for patch in self.patches
+            for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
+        )
+
+
+def find_series(version: str) -> Series:
+    """Return the patches for a version of TensorFlow.
+
+    Raises:
+        SourcesError: There are none.
+    """
+    folder = PATCHES / f"tensorflow-{version}"
+    listed = folder / "series"
+    if not listed.is_file():
+        known = sorted(path.parent.name.partition("-")[2] for path in PATCHES.glob("*/series"))
+        raise SourcesError(
+            f"this is TensorFlow {version}, and there are patches for {', '.join(known)} only"
+        )
+    names = [line.split("#")[0].strip() for line in listed.read_text().splitlines()]
+    eigen = "tensorflow-2.19" if version.startswith("2.19.") else "tensorflow-2.20"
+    return Series(
+        version=version,
+        patches=tuple(folder / name for name in names if name),
+        build_file=folder / "tf_malleable.BUILD",
+        eigen_patch=PATCHES / "eigen" / f"{eigen}.patch",
+    )
+
+
+def read_version(tree: Path) -> str:
+    """Return the version of the TensorFlow sources in a folder, ``"2.21.0"`` say.
+
+    Raises:
+        SourcesError: They are none, or say no version.
+    """
+    try:
+        text = (tree / VERSION_FILE).read_text()
+    except OSError:
+        raise SourcesError(
+            f"{tree} is no TensorFlow source tree that these patches know: it has no {VERSION_FILE}"
+        ) from None
+    found = re.search(r'^TF_VERSION = "([^"]+)"', text, re.MULTILINE)
+    if found is None:
+        raise SourcesError(f"{tree / VERSION_FILE} names no TF_VERSION")
+    return found.group(1)
+
+
+def added_files(series: Series) -> dict[Path, str]:
+    """Return the files that are put into the tree, and what is in them."""
+    sources = [
+        path
+        for folder in ("limits", "capi")
+        for path in sorted((ROOT / "cc" / folder).iterdir())
+        if path.suffix in (".h", ".cc")
+    ]
+    files = {PACKAGE / path.relative_to(ROOT): path.read_text() for path in sources}
+    files[PACKAGE / "BUILD.bazel"] = series.build_file.read_text()
+    files[EIGEN_PATCH] = series.eigen_patch.read_text() + "".join(
+        _new_file(f"{EIGEN_THREAD_POOL}/{name}", (ROOT / "cc/limits" / name).read_text())
+        for name in EIGEN_HEADERS
+    )
+    return files
+
+
+def _new_file(name: str, text: str) -> str:
+    lines = text.splitlines()
+    body = "".join(f"+{line}\n" for line in lines)
+    return f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,{len(lines)} @@\n{body}"
+
+
+def digest(series: Series) -> str:
+    """Return what tells one state of the series from another."""
+    state = hashlib.sha256()
+    for patch in series.patches:
+        state.update(patch.read_bytes())
+    for name, text in added_files(series).items():
+        state.update(f"{name}\0{text}\0".encode())
+    return state.hexdigest()
+
+
+@contextmanager
+def patched_copies(tree: Path, series: Series, *, reverse: bool) -> Iterator[Path]:
+    """Give a folder with the changed files as they are to become.
+
+    Raises:
+        SourcesError: A patch does not apply exactly.
+    """
+    with tempfile.TemporaryDirectory(prefix="tf_malleable-") as name:
+        copies = Path(name)
+        for file in dict.fromkeys(series.files):
+            if not (tree / file).is_file():
+                raise SourcesError(f"{tree} has no {file}; is it all of TensorFlow?")
+            (copies / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(tree / file, copies / file)
+        order = series.patches[::-1] if reverse else series.patches
+        for patch in order:
+            done = _patch(copies, patch, reverse=reverse)
+            if done.returncode != 0:
+                hunks = " ".join(x.strip() for x in done.stdout.splitlines() if "FAILED" in x)
+                raise SourcesError(
+                    f"{patch.name} does not fit {tree} exactly ({hunks}); it is for the"
+                    f" unchanged sources of TensorFlow {series.version}"
+                )
+        yield copies
+
+
+def _patch(folder: Path, patch: Path, *, reverse: bool) -> subprocess.CompletedProcess[str]:
+    direction = "--reverse" if reverse else "--forward"
+    command = ["patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch", "--reject-file=-"]
+    try:
+        return subprocess.run(
+            [*command, direction, f"--input={patch}"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise SourcesError("the program 'patch' is missing: apt-get install patch") from None
+
+
+def check_untouched(tree: Path, series: Series) -> None:
+    """Refuse a tree in which somebody stopped half-way, or did it by hand.
+
+    Raises:
+        SourcesError: Some of the files have patches in them.
+    """
+    files = (tree / file for file in dict.fromkeys(series.files))
+    there = [file.name for file in files if file.is_file() and "tf_malleable" in file.read_text()]
+    if there:
+        raise SourcesError(
+            f"{tree} is half patched ({', '.join(there)}); restore TensorFlow's own files"
+            " (git checkout, or unpack them anew), then try again"
+        )
+
+
+def check_unchanged(tree: Path, series: Series) -> None:
+    """Refuse a checkout with changes of the user's in the files concerned.
+
+    Raises:
+        SourcesError: There are some.
+    """
+    if not (tree / ".git").exists():
+        return
+    names = [str(file) for file in series.files]
+    status = subprocess.run(
+        ["git", "status", "--porcelain", "--", *names],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if status.returncode != 0:
+        raise SourcesError(f"git cannot read {tree}: {status.stderr.strip()}")
+    changed = [line[3:] for line in status.stdout.splitlines()]
+    if changed:
+        raise SourcesError(
+            f"{tree} has uncommitted changes in {', '.join(changed)}; commit or stash them first"
+        )
+
+
+def _install(tree: Path, copies: Path, series: Series, added: dict[Path, str]) -> None:
+    """Put everything into the tree; on any failure put back what was there."""
+    ready = {tree / file: _beside(tree / file) for file in series.files}
+    originals = {file: file.read_bytes() for file in ready}
+    replaced = []
+    try:
+        # All that takes room on the disk comes before the first change.
+        for name, text in added.items():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_text(text)
+        for file, new in ready.items():
+            shutil.copy2(copies / file.relative_to(tree), new)
+        for file, new in ready.items():
+            new.replace(file)
+            replaced.append(file)
+    except BaseException:
+        for file in replaced:
+            file.write_bytes(originals[file])
+        for new in ready.values():
+            new.unlink(missing_ok=True)
+        if added:
+            _remove_added(tree)
+        raise
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(f"{file.name}.tf_malleable")
+
+
+def _remove_added(tree: Path) -> None:
+    (tree / STAMP).unlink(missing_ok=True)
+    shutil.rmtree(tree / PACKAGE, ignore_errors=True)
+    (tree / EIGEN_PATCH).unlink(missing_ok=True)
+
+
+def is_patched(tree: Path, series: Series) -> bool:
+    """Return whether the tree has the series.
+
+    Raises:
+        SourcesError: It has another state of it.
+    """
+    try:
+        found = (tree / STAMP).read_text().strip()
+    except FileNotFoundError:
+        return False
+    if found == digest(series):
+        return True
+    raise SourcesError(
+        f"{tree} has another state of these patches; take that out first, with --reverse of the"
+        " tf_malleable that put it there"
+    )
+
+
+def apply(tree: Path, series: Series, *, dry_run: bool) -> bool:
+    """Apply the series; return False if it was there already.
+
+    Raises:
+        SourcesError: The tree is not what the patches are for. It is as it was.
+    """
+    if is_patched(tree, series):
+        return False
+    check_untouched(tree, series)
+    check_unchanged(tree, series)
+    with patched_copies(tree, series, reverse=False) as copies:
+        if not dry_run:
+            added = added_files(series)
+            added[STAMP] = digest(series) + "\n"
+            _install(tree, copies, series, added)
+    return True
+
+
+def reverse(tree: Path, series: Series, *, dry_run: bool) -> bool:
+    """Take the series out; return False if it was not there.
+
+    Raises:
+        SourcesError: The tree has it, but changed. It is as it was.
+    """
+    if not is_patched(tree, series):
+        return False
+    with patched_copies(tree, series, reverse=True) as copies:
+        if not dry_run:
+            _install(tree, copies, series, {})
+            _remove_added(tree)
+    return True
+
+
+@contextmanager
+def source_tree(sources: Path) -> Iterator[Path]:
+    """Give the folder of these sources; one unpacked for it goes if it cannot be used."""
+    if sources.is_dir():
+        yield sources
+        return
+    if not sources.is_file():
+        raise SourcesError(f"there is no {sources}")
+    tree = unpack(sources)
+    try:
+        yield tree
+    except BaseException:
+        shutil.rmtree(tree, ignore_errors=True)
+        raise
+
+
+def unpack(archive: Path) -> Path:
+    """Unpack an archive of TensorFlow's beside itself; return the folder.
+
+    Raises:
+        SourcesError: It is none, or its folder is there already.
+    """
+    try:
+        with tarfile.open(archive) as tar:
+            names = {Path(member.name).parts[0] for member in tar if Path(member.name).parts}
+            if len(names) != 1:
+                raise SourcesError(f"{archive} is no archive of TensorFlow's sources")
+            folder = archive.absolute().parent / names.pop()
+            if folder.exists():
+                raise SourcesError(f"{folder} exists; name it, or remove it")
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpack-") as room:
+                tar.extractall(room, filter="data")
+                (Path(room) / folder.name).rename(folder)
+            return folder
+    except (tarfile.TarError, EOFError, zlib.error):
+        raise SourcesError(f"{archive} is no tar archive, or not all of one") from None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def main() -> int:
+    """Do what the command line says."""
+    parser = _Parser(description=__doc__)
+    parser.add_argument("sources", type=Path, metavar="SOURCES")
+    parser.add_argument("--reverse", action="store_true", help="take the patches out")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
+    parser.add_argument("--json", action="store_true", help="say it in JSON")
+    arguments = parser.parse_args()
+    act = reverse if arguments.reverse else apply
+    try:
+        with source_tree(arguments.sources) as tree:
+            series = find_series(read_version(tree))
+            changed = act(tree, series, dry_run=arguments.dry_run)
+    except (SourcesError, OSError) as error:
+        print(f"apply_patches: {error}", file=sys.stderr)
+        return 2 if isinstance(error, SourcesError) else 1
+    except KeyboardInterrupt:
+        print("apply_patches: interrupted", file=sys.stderr)
+        return 130
+    if arguments.json:
+        files = [str(file) for file in dict.fromkeys(series.files)] if changed else []
+        result = {"tree": str(tree), "version": series.version, "changed": changed, "files": files}
+        print(json.dumps({**result, "dry_run": arguments.dry_run}))
+        return 0
+    what = "patched" if not arguments.reverse else "as TensorFlow's authors made it"
+    if arguments.dry_run and changed:
+        print(f"{tree}: would be {what}")
+    else:
+        print(f"{tree}: {what}" if changed else f"{tree}: {what} already")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Builds and tests our own targets with Bazel, which it installs if it is missing and
+# it may. Usage: bazel_test.sh PYTHON, which has TensorFlow, pybind11 and pytest.
+set -eu
+PYTHON_BIN_PATH=$(realpath -s "$1")
+export PYTHON_BIN_PATH
+
+# Debian's `bazel` wants the very version of .bazelversion, and does not know its own.
+find_bazel() {
+  version=$(bazel --version 2>/dev/null) && bazel=bazel && return
+  version="bazel 4.2" && bazel=$(command -v bazel-4)
+}
+
+if ! find_bazel; then
+  if [ "$(id -u)" != 0 ]; then
+    echo "Bazel is missing. Please run:" \
+      "sudo apt-get install --no-install-recommends bazel-bootstrap" >&2
+    exit 2
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  apt-get install -q -y --no-install-recommends bazel-bootstrap
+  find_bazel
+fi
+
+case $version in
+  "bazel 4.2"*) flags= ;;
+  "bazel 7."*) flags=--noenable_bzlmod ;;
+  *)
+    echo "$version cannot build this: install 4.2 (Debian's bazel-bootstrap) or 7" >&2
+    exit 2
+    ;;
+esac
+
+# --batch: no server stays behind.
+# shellcheck disable=SC2086 # No flag is no word.
+exec "$bazel" --batch test $flags //cc/... //python/... //tests/...
