@@ -6,11 +6,12 @@ cd "$(dirname "$0")/.."
 tree=$1
 
 bazel=$(command -v bazelisk || command -v bazel || true)
-version=$("${bazel:-false}" --version 2>/dev/null || true)
+# Debian's says nothing if it is not the one .bazelversion asks for.
+version=$("${bazel:-false}" --version 2>/dev/null) || version=${bazel:-none}
 case $version in
   "bazel 7."*) ;;
   *)
-    echo "TensorFlow needs Bazel 7, not ${version:-none}: install bazelisk, as \`bazel\`" >&2
+    echo "TensorFlow needs Bazel 7, not $version: install bazelisk, as \`bazel\`" >&2
     exit 2
     ;;
 esac
