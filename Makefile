@@ -16,7 +16,7 @@ demo: .venv/installed-demo
 
 test: lint cc-test python-test bazel-test $(if $(filter true,$(CI)),compat)
 
-# One process against stock TensorFlow (12 minutes); many processes (5 minutes and 40 a round).
+# One process against stock TensorFlow (35 minutes); many processes (5 minutes and 40 a round).
 bench: .venv/installed-test
 	.venv/bin/python benchmarks/run.py --out out/bench
 bench-many: .venv/installed-test

@@ -40,7 +40,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, default=Path("out/bench"), help="folder for results.json and .png"
     )
-    parser.add_argument("--quick", action="store_true", help="minutes instead of a quarter hour")
+    parser.add_argument("--quick", action="store_true", help="minutes instead of half an hour")
     parser.add_argument(
         "--only",
         nargs="+",
