@@ -32,7 +32,7 @@ XLA = Path("third_party/xla")
 PACKAGE = XLA / "third_party/tf_malleable"
 EIGEN_PATCH = XLA / "third_party/eigen3/tf_malleable.patch"
 VERSION_FILE = Path("tensorflow/tf_version.bzl")
-# Last of all written and first removed: says which series is in the tree.
+# Last of all written and first removed, so where it is, all the rest is.
 STAMP = PACKAGE / "SERIES"
 
 EIGEN_THREAD_POOL = "Eigen/src/ThreadPool"
@@ -219,10 +219,10 @@ def check_unchanged(tree: Path, series: Series) -> None:
 
 
 def _install(tree: Path, copies: Path, series: Series, added: dict[Path, str]) -> None:
-    """Put everything into the tree; on any failure put back what was there."""
+    """Change the files, with the stamp absent meanwhile; on failure put all back."""
+    stamp = tree / STAMP
     ready = {tree / file: _beside(tree / file) for file in series.files}
-    originals = {file: file.read_bytes() for file in ready}
-    replaced = []
+    before = {path: path.read_bytes() for path in (*ready, stamp) if path.exists()}
     try:
         # All that takes room on the disk comes before the first change.
         for name, text in added.items():
@@ -230,16 +230,19 @@ def _install(tree: Path, copies: Path, series: Series, added: dict[Path, str]) -
             (tree / name).write_text(text)
         for file, new in ready.items():
             shutil.copy2(copies / file.relative_to(tree), new)
+        if added:
+            _beside(stamp).write_text(digest(series) + "\n")
+        stamp.unlink(missing_ok=True)
         for file, new in ready.items():
             new.replace(file)
-            replaced.append(file)
-    except BaseException:
-        for file in replaced:
-            file.write_bytes(originals[file])
-        for new in ready.values():
-            new.unlink(missing_ok=True)
         if added:
-            _remove_added(tree)
+            _beside(stamp).replace(stamp)
+    except BaseException:
+        for path, content in before.items():
+            if not path.exists() or path.read_bytes() != content:
+                path.write_bytes(content)
+        if added:
+            _remove_added(tree, series)
         raise
 
 
@@ -247,10 +250,12 @@ def _beside(file: Path) -> Path:
     return file.with_name(f"{file.name}.tf_malleable")
 
 
-def _remove_added(tree: Path) -> None:
-    (tree / STAMP).unlink(missing_ok=True)
-    shutil.rmtree(tree / PACKAGE, ignore_errors=True)
+def _remove_added(tree: Path, series: Series) -> None:
     (tree / EIGEN_PATCH).unlink(missing_ok=True)
+    for file in series.files:
+        _beside(tree / file).unlink(missing_ok=True)
+    # Last: by it reverse() knows that there is something left.
+    shutil.rmtree(tree / PACKAGE, ignore_errors=True)
 
 
 def is_patched(tree: Path, series: Series) -> bool:
@@ -283,9 +288,7 @@ def apply(tree: Path, series: Series, *, dry_run: bool) -> bool:
     check_unchanged(tree, series)
     with patched_copies(tree, series, reverse=False) as copies:
         if not dry_run:
-            added = added_files(series)
-            added[STAMP] = digest(series) + "\n"
-            _install(tree, copies, series, added)
+            _install(tree, copies, series, added_files(series))
     return True
 
 
@@ -295,18 +298,26 @@ def reverse(tree: Path, series: Series, *, dry_run: bool) -> bool:
     Raises:
         SourcesError: The tree has it, but changed. It is as it was.
     """
-    if not is_patched(tree, series):
-        return False
-    with patched_copies(tree, series, reverse=True) as copies:
-        if not dry_run:
-            _install(tree, copies, series, {})
-            _remove_added(tree)
+    if is_patched(tree, series):
+        with patched_copies(tree, series, reverse=True) as copies:
+            if not dry_run:
+                _install(tree, copies, series, {})
+    else:
+        check_untouched(tree, series)
+        # Without a stamp these are left of one that was killed.
+        if not (tree / PACKAGE).exists():
+            return False
+    if not dry_run:
+        _remove_added(tree, series)
     return True
 
 
 @contextmanager
-def source_tree(sources: Path) -> Iterator[Path]:
-    """Give the folder of these sources; one unpacked for it goes if it cannot be used."""
+def source_tree(sources: Path, *, keep: bool) -> Iterator[Path]:
+    """Give the folder of these sources.
+
+    One that is unpacked for it stays if it is to be kept and could be used.
+    """
     if sources.is_dir():
         yield sources
         return
@@ -316,8 +327,11 @@ def source_tree(sources: Path) -> Iterator[Path]:
     try:
         yield tree
     except BaseException:
-        shutil.rmtree(tree, ignore_errors=True)
+        keep = False
         raise
+    finally:
+        if not keep:
+            shutil.rmtree(tree, ignore_errors=True)
 
 
 def unpack(archive: Path) -> Path:
@@ -357,7 +371,7 @@ def main() -> int:
     arguments = parser.parse_args()
     act = reverse if arguments.reverse else apply
     try:
-        with source_tree(arguments.sources) as tree:
+        with source_tree(arguments.sources, keep=not arguments.dry_run) as tree:
             series = find_series(read_version(tree))
             changed = act(tree, series, dry_run=arguments.dry_run)
     except (SourcesError, OSError) as error:

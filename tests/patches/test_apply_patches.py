@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from trees import (
     PACKAGE,
     ROOT,
     THREAD_POOL,
+    TOOL,
     contents,
     make_tree,
     old_sides,
@@ -107,6 +109,8 @@ def test_an_archive_is_unpacked_first(tree, tmp_path):
         tar.add(tree, "tensorflow-2.21.0")
     refused(tool(archive), "exists")
     tree.rename(tmp_path / "away")
+    assert tool(archive, "--dry-run").stdout == f"{tree}: would be patched\n"
+    assert not tree.exists()
     done = tool(archive)
     assert (done.returncode, done.stderr) == (0, "")
     assert "tf_malleable" in (tree / THREAD_POOL).read_text()
@@ -218,23 +222,54 @@ def test_a_full_disk_leaves_the_tree_as_it_was(tree):
     assert tool(tree).returncode == 0
 
 
-def test_one_that_is_killed_can_be_started_again(tree):
-    """At any moment: what it leaves is refused with the remedy, or taken further."""
-    before = contents(tree)
-    for delay in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4):
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / "tools/apply_patches.py"), str(tree)],
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            process.wait(delay)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        done = tool(tree)
-        assert done.returncode in (0, 2), done.stderr
-        if done.returncode == 2:
-            assert "half patched" in done.stderr
-        for name, content in before.items():
+# Kills the tool at the nth change it makes to the tree.
+KILLED = """
+import os, pathlib, runpy, signal, sys
+left = int(sys.argv.pop(1))
+def counted(function):
+    def change(*arguments, **options):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **options)
+    return change
+for name in ("write_text", "replace", "unlink"):
+    setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
+sys.argv[0] = sys.argv[1]
+del sys.argv[1]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def killed(changes: int, *arguments: object) -> bool:
+    """Run the tool until it has made so many changes; False if it makes no more."""
+    command = [sys.executable, "-c", KILLED, str(changes), str(TOOL), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode != 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--reverse",)])
+def test_one_that_is_killed_is_finished_or_found_out(tree, arguments):
+    original = contents(tree)
+    tool(tree)
+    patched = contents(tree)
+    start, aim = (patched, original) if arguments else (original, patched)
+    changes, found_out = 0, 0
+    while True:
+        shutil.rmtree(tree)
+        for name, content in start.items():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_bytes(content)
-        (tree / PACKAGE / "SERIES").unlink(missing_ok=True)
+        if not killed(changes, tree, *arguments):
+            break
+        done = tool(tree, *arguments)
+        if done.returncode == 0:
+            assert contents(tree) == aim, changes
+        else:
+            refused(done, "half patched")
+            found_out += 1
+        changes += 1
+    assert changes > 8
+    assert found_out >= 4
