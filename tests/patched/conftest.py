@@ -25,20 +25,27 @@ BUILD = ROOT / "build" / "stand-in"
 STOCK = "libtensorflow_framework_stock.so.2"
 
 
+def cmake(*arguments: object, **environment: str) -> str:
+    """Run CMake, that of this Python's environment if it has one."""
+    program = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert program is not None
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def build() -> Path:
     """Build the library, with what CMake finds of an earlier time."""
-    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    assert cmake is not None
     options = ("OVERLAY=OFF", "TESTS=OFF", "STAND_IN=ON")
-    configure = [f"-DTF_MALLEABLE_BUILD_{option}" for option in options]
-    for command in (
-        [cmake, "-S", ROOT, "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}", *configure],
-        [cmake, "--build", BUILD, "--target", "stand_in"],
-    ):
-        done = subprocess.run(
-            [str(word) for word in command], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    options = tuple(f"-DTF_MALLEABLE_BUILD_{option}" for option in options)
+    cmake("-S", ROOT, "-B", BUILD, f"-DPython_EXECUTABLE={sys.executable}", *options)
+    cmake("--build", BUILD, "--target", "stand_in")
     return BUILD / FRAMEWORK
 
 
@@ -51,7 +58,28 @@ def patched_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(found.directory, folder / "tensorflow", copy_function=os.symlink)
     for metadata in found.directory.parent.glob("tensorflow*.dist-info"):
         shutil.copytree(metadata, folder / metadata.name, copy_function=os.symlink)
+    # Its headers have Eigen's patch as well.
+    pool = folder / "tensorflow" / "include" / "Eigen" / "src" / "ThreadPool"
     library = folder / "tensorflow" / FRAMEWORK
     library.rename(library.with_name(STOCK))
     shutil.copy2(build(), library)
+    (patched,) = BUILD.glob("eigen-*/Eigen/src/ThreadPool")
+    for header in ("NonBlockingThreadPool.h", "active_limit.h", "limited_workers.h"):
+        (pool / header).unlink(missing_ok=True)
+        shutil.copy2(patched / header, pool)
     return folder
+
+
+@pytest.fixture
+def installed(patched_tensorflow: Path, tmp_path: Path) -> Path:
+    """Give a folder with what `pip install .` compiles beside such a TensorFlow."""
+    pybind11 = subprocess.run(
+        [sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    options = (f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11}")
+    path = {"PYTHONPATH": str(patched_tensorflow)}
+    said = cmake("-S", ROOT, "-B", tmp_path / "build", *options, **path)
+    assert "It was built with the patches: no overlay is needed" in said
+    cmake("--build", tmp_path / "build")
+    cmake("--install", tmp_path / "build", "--prefix", tmp_path / "installed")
+    return tmp_path / "installed" / "tf_malleable"

@@ -13,6 +13,7 @@ import pytest
 
 from tf_malleable.runtime.library import FRAMEWORK
 
+SOURCES = Path(__file__).parents[2] / "python" / "tf_malleable"
 CONFORMANCE = Path(__file__).parents[1] / "conformance"
 
 
@@ -97,7 +98,6 @@ def test_same_api_same_results(patched_tensorflow):
 
 def test_pythons_own_openssl_stays(patched_tensorflow):
     script = """
-import tf_malleable
 import hashlib, ssl
 print(hashlib.new("sha256", b"x").hexdigest()[:8], ssl.create_default_context().cert_store_stats())
 """
@@ -132,6 +132,23 @@ def test_another_version_of_the_abi_is_refused_in_one_sentence(tmp_path):
     said = python(script, tmp_path)
     assert "has ABI version 99, not 1" in said
     assert len(said.splitlines()) == 1
+
+
+def test_it_installs_without_an_overlay(patched_tensorflow, installed):
+    names = sorted(path.name.split(".")[0] for path in installed.iterdir())
+    assert names == ["_build", "_native"]
+    shutil.copytree(
+        SOURCES, installed, ignore=shutil.ignore_patterns("*.bazel"), dirs_exist_ok=True
+    )
+    path = Path(f"{patched_tensorflow}:{installed.parent}")
+    script = """
+import tf_malleable as tfm
+import tensorflow as tf
+tf.ones(1).numpy()
+tfm.set_threads(1)
+print(tfm.__file__, tfm.backend(), {pool.limit for pool in tfm.pools()})
+"""
+    assert python(script, path) == f"{installed}/__init__.py patched {{1}}\n"
 
 
 @pytest.mark.timeout(1200)

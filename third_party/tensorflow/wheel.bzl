@@ -39,9 +39,13 @@ def _tensorflow_wheel_impl(ctx):
     include = directory + "/include/"
     _run(ctx, ["mkdir", "eigen"])
     _run(ctx, ["cp", "-rL", include + "Eigen", include + "unsupported", "eigen"])
-    patch = patches["2.19" if release == "2.19" else "2.20"]
-    _run(ctx, ["patch", "-p1", "--fuzz=0", "--quiet", "-d", "eigen", "-i", patch])
-    _run(ctx, ["cp"] + headers + ["eigen/Eigen/src/ThreadPool"])
+    pool = "eigen/Eigen/src/ThreadPool"
+
+    # A TensorFlow built with the patches has them in its headers, too.
+    if "limited_workers.h" not in ctx.read(pool + "/NonBlockingThreadPool.h"):
+        patch = patches["2.19" if release == "2.19" else "2.20"]
+        _run(ctx, ["patch", "-p1", "--fuzz=0", "--quiet", "-d", "eigen", "-i", patch])
+    _run(ctx, ["cp"] + headers + [pool])
     for entry in ctx.path(include).readdir():
         if entry.basename not in ["Eigen", "unsupported"]:
             ctx.symlink(entry, "tensorflow/" + entry.basename)
