@@ -209,8 +209,7 @@ class _Runner:
             if (process := processes.identify(pid)) is not None
         ]
         with suppress(KeyboardInterrupt, SystemExit):  # Somebody has no patience.
-            for running in self._running.values():
-                self._cancel(running)
+            self._cancel_all()
             _send(roots, victims, signal.SIGTERM)
             _send(roots, victims, signal.SIGCONT)
             _wait_for_end(victims, _GRACE_SECONDS)
@@ -220,12 +219,17 @@ class _Runner:
             os.close(pidfd)
             running.process.wait()
 
-    def _cancel(self, running: _Running) -> None:
-        """Let the controller's history say that the job did not end by itself."""
-        job = _id(running)
-        if self._controller is not None and job is not None:
-            with suppress(CommandFailed, ValueError):
-                self._controller.ask("POST", f"/v1/jobs/{job}/cancel", JobStatus)
+    def _cancel_all(self) -> None:
+        """Let the controller's history say that the jobs did not end by themselves."""
+        if self._controller is None:
+            return
+        ours = {_id(running) for running in self._running.values()}
+        with suppress(CommandFailed, ValueError):
+            live = [job for job in self._controller.jobs() if job.id in ours]
+            # Those without cores first, or they would start on the others'.
+            for job in sorted(live, key=lambda job: job.state == "running"):
+                with suppress(CommandFailed, ValueError):
+                    self._controller.ask("POST", f"/v1/jobs/{job.id}/cancel", JobStatus)
 
 
 def _send(roots: Iterable[int], victims: Iterable[ProcessId], number: signal.Signals) -> None:
