@@ -143,6 +143,8 @@ class _Runner:
         name = re.sub(r"[^\w.+-]", "_", job.name).lstrip(".") or "job"
         log = self._out / (f"{name}.log" if count == 1 else f"{name}-{count}.log")
         id_file = self._ids / str(sum(self._names.values()))
+        # Before it can have begun, or it would seem to take less time than it does.
+        submitted = time.time()
         with log.open("wb") as output:
             process = subprocess.Popen(
                 self._command(job, id_file),
@@ -152,7 +154,7 @@ class _Runner:
                 # Ctrl-C is for us: we end the jobs. And each is a group, to end as one.
                 start_new_session=True,
             )
-        running = _Running(job, process, time.time(), id_file)
+        running = _Running(job, process, submitted, id_file)
         pidfd = os.pidfd_open(process.pid)
         self._running[pidfd] = running
         self._poll.register(pidfd, select.POLLIN)
