@@ -6,6 +6,9 @@
 //
 // In the parameters, `own` is the pool that a tsl::thread::ThreadPool owns,
 // null if it wraps threads of the user's; `pool` is what it schedules to.
+//
+// Thread-safety: all may be called from any thread while the pool exists, but
+// AddDevices only by whoever owns the list.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_HOOKS_H_
 #define TF_MALLEABLE_CC_LIMITS_HOOKS_H_

@@ -26,12 +26,12 @@ def cases(module: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tensorflows_lib(lib: Path) -> Path:
-    """Give the library if the TensorFlow that this Python imports is the one it serves."""
+    """Give the library; fail unless this Python's TensorFlow is the one it serves."""
     if Library(lib).c.tfm_backend() == b"overlay":
         return lib
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None or not Path(spec.origin).parent.samefile(lib.parent):
-        pytest.skip(f"this Python's tensorflow is not the one of {lib}")
+        pytest.fail(f"this Python's tensorflow is not the one of {lib}: name its own, TF_PYTHON=…")
     return lib
 
 
