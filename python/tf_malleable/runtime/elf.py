@@ -30,7 +30,7 @@ def exports(library: Path, symbol: str) -> bool:
     try:
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
             return _Image(image).defines(symbol.encode())
-    except (OSError, ValueError, KeyError, struct.error):
+    except (OSError, ValueError, KeyError, ArithmeticError, struct.error):
         return False
 
 

@@ -1,0 +1,46 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a library exports, asked of the file: as the linker says, and never a crash."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tf_malleable.runtime import library
+from tf_malleable.runtime.elf import exports
+from tf_malleable.runtime.tensorflow_install import find_tensorflow
+
+
+@pytest.mark.parametrize("name", ["tfm_abi_version", "tfm_set_threads", "tfm_wait_settled"])
+def test_what_the_overlay_exports_is_found(name):
+    assert exports(library.OVERLAY, name)
+
+
+@pytest.mark.parametrize("name", ["tfm_abi", "tfm_abi_versions", "dlopen", ""])
+def test_a_part_of_a_name_or_what_it_only_uses_is_not(name):
+    assert not exports(library.OVERLAY, name)
+
+
+def test_stock_tensorflow_has_no_hook():
+    found = find_tensorflow()
+    assert found is not None
+    framework = found.directory / library.FRAMEWORK
+    assert exports(framework, "SSL_CTX_new")
+    assert not exports(framework, "tfm_abi_version")
+
+
+def test_what_is_no_whole_library_exports_nothing_or_is_as_good(tmp_path):
+    whole = library.OVERLAY.read_bytes()
+    file = tmp_path / "lib.so"
+    assert not exports(file, "tfm_abi_version")
+    for text in (b"", b"\x7fELF", b"#!/bin/sh\n", whole[:64], whole[:4000]):
+        file.write_bytes(text)
+        assert not exports(file, "tfm_abi_version")
+    generator = random.Random(1)
+    for _ in range(300):
+        broken = bytearray(whole)
+        for _ in range(20):
+            broken[generator.randrange(4096)] = generator.randrange(256)
+        file.write_bytes(broken)
+        assert exports(file, "tfm_abi_version") in (True, False)
