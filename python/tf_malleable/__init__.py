@@ -19,10 +19,13 @@ import importlib.util as _util
 import sys as _sys
 
 from tf_malleable.agent import address as _address
+from tf_malleable.agent import following as _following
 from tf_malleable.agent import joining as _joining
+from tf_malleable.agent.following import follow_cgroup
 from tf_malleable.agent.joining import join
 from tf_malleable.agent.steps import progress
 from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
+from tf_malleable.runtime import environment as _environment
 from tf_malleable.runtime import library as _library
 from tf_malleable.runtime.cpuset import set_cpuset
 from tf_malleable.runtime.library import backend
@@ -43,6 +46,7 @@ __all__ = [
     "Pool",
     "Threads",
     "backend",
+    "follow_cgroup",
     "get_threads",
     "join",
     "pools",
@@ -55,8 +59,12 @@ __all__ = [
 ]
 
 # The tfm command is no part of the job it is called in.
-_job = None if "tf_malleable_cli" in _sys.modules else _address.join_asked_for()
+_is_command = "tf_malleable_cli" in _sys.modules
+_job = None if _is_command else _address.join_asked_for()
+_follow = _environment.follow_cgroup()
 _library.load()
+if _follow and not _is_command and backend() is not None:
+    _following.follow_from_the_start()
 
 if _util.find_spec("threadpoolctl") is not None:
     from tf_malleable.runtime import threadpools as _threadpools

@@ -171,10 +171,13 @@ class FakeController:
         for lines in streams:
             lines.put(None)
 
-    def grant(self, cpus: set[int] | list[int], state: str = "running", lent: Any = ()) -> int:
-        """Grant these CPUs and return the grant's serial number."""
+    def grant(
+        self, cpus: set[int] | list[int], state: str = "running", lent: Any = (), **more: Any
+    ) -> int:
+        """Grant these CPUs, the line saying more if told so; return its serial number."""
         self.serial += 1
         line = {"serial": self.serial, "state": state, "cpus": sorted(cpus), "lent": sorted(lent)}
+        line |= more
         self.send(json.dumps(line).encode() + b"\n", keep=True)
         return self.serial
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 from jobs import ALL, FIRST, LAST, Job
 
+from tf_malleable.agent.grants import Grant
+
 # Three threads of its own; answers with TensorFlow's limits.
 PROGRAM = """
 import sys, threading
@@ -60,6 +62,31 @@ def test_a_job_that_has_lent_all_stays_as_it_is(fake, job):
     fake.wait_for_acknowledgement(fake.grant(FIRST))
     fake.wait_for_acknowledgement(fake.grant([], lent=FIRST))
     assert job.is_on(FIRST)
+
+
+def test_a_job_that_the_controller_confines_keeps_its_affinity(fake):
+    with Job(PROGRAM, fake.path, TF_MALLEABLE_MAX_THREADS="16") as job:
+        fake.wait_for_acknowledgement(fake.grant(FIRST, confined=False))
+        assert job.is_on(FIRST)
+        for count in (5, 2, 7):
+            # CPUs that this process could not be moved to.
+            fake.wait_for_acknowledgement(
+                fake.grant(list(range(4000, 4000 + count)), confined=True)
+            )
+            assert job.ask() == f"{count} {count}"
+            assert job.is_on(FIRST)
+        fake.wait_for_acknowledgement(fake.grant([], lent=ALL, confined=True))
+        assert job.ask() == "7 7"
+        fake.wait_for_acknowledgement(fake.grant(LAST))
+        assert job.is_on(LAST)
+
+
+def test_a_confinement_that_is_neither_is_no_grant():
+    line = {"serial": 1, "state": "running", "cpus": [0], "lent": []}
+    assert not Grant.read(line).confined
+    assert Grant.read({**line, "confined": True}).confined
+    with pytest.raises(ValueError, match="a line that is no grant"):
+        Grant.read({**line, "confined": 1})
 
 
 def test_a_grant_that_cannot_be_carried_out_is_not_acknowledged(fake, job):

@@ -73,3 +73,19 @@ def test_the_library_takes_both():
         check=True,
     )
     assert result.stdout.split() == ["5", "7"]
+
+
+@pytest.mark.parametrize(("text", "meaning"), [("", None), ("0", False), ("1", True)])
+def test_following_is_asked_for_declined_or_left_open(text, meaning, monkeypatch):
+    monkeypatch.setenv(environment.FOLLOW_CGROUP, text)
+    assert environment.follow_cgroup() is meaning
+
+
+@pytest.mark.parametrize("text", ["2", "yes", " 1", "-1", "１"])
+def test_following_is_nothing_else(text, monkeypatch):
+    monkeypatch.setenv(environment.FOLLOW_CGROUP, text)
+    with pytest.raises(
+        ValueError, match="TF_MALLEABLE_FOLLOW_CGROUP must be 0 or 1, not "
+    ) as error:
+        environment.follow_cgroup()
+    assert repr(text) in str(error.value)

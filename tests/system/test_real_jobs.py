@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import signal
@@ -89,7 +90,7 @@ class System:
     def until(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := condition()):
-            assert time.monotonic() < deadline, self.ask("GET", "/v1/jobs")
+            assert time.monotonic() < deadline, json.dumps(self.ask("GET", "/v1/jobs"))
             time.sleep(0.02)
         return found
 

@@ -20,12 +20,15 @@ class Grant:
         state: Of the job.
         cpus: The CPUs it may use.
         lent: CPUs of its own that others may use now.
+        confined: The controller confines the job itself, as a container; what is left
+            to do here are the limits.
     """
 
     serial: int
     state: JobState
     cpus: Cpuset
     lent: Cpuset
+    confined: bool = False
 
     @classmethod
     def read(cls, line: Mapping[str, Any]) -> Grant:
@@ -35,9 +38,10 @@ class Grant:
             ValueError: It says none.
         """
         serial, state = line.get("serial"), line.get("state")
-        if not _is_number(serial) or not _is_state(state):
+        confined = line.get("confined", False)
+        if not _is_number(serial) or not _is_state(state) or not isinstance(confined, bool):
             raise ValueError(f"a line that is no grant: {line!r}")
-        return cls(serial, state, _cpus(line, "cpus"), _cpus(line, "lent"))
+        return cls(serial, state, _cpus(line, "cpus"), _cpus(line, "lent"), confined)
 
 
 def _cpus(line: Mapping[str, Any], name: str) -> Cpuset:
@@ -64,13 +68,16 @@ def make_room(grant: Grant) -> None:
 def carry_out(grant: Grant) -> bool:
     """Confine the process, but for this thread, to what it is granted.
 
-    A job that has lent all its CPUs keeps what it has: it is asleep.
+    One that the controller confines has its limits set to the number of CPUs. A job
+    that has lent all its CPUs keeps what it has: it is asleep.
 
     Returns:
         False if that cannot be: the process may use none of these CPUs.
     """
     try:
-        if grant.cpus:
+        if grant.cpus and grant.confined:
+            cpuset.limit_to(len(grant.cpus))
+        elif grant.cpus:
             cpuset.confine_others(grant.cpus)
     except OSError:
         return False
@@ -79,7 +86,7 @@ def carry_out(grant: Grant) -> bool:
 
 def follow(grant: Grant) -> None:
     """Confine this thread as well, once that has been told."""
-    if grant.cpus:
+    if grant.cpus and not grant.confined:
         cpuset.confine_caller(grant.cpus)
 
 

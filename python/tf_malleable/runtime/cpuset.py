@@ -104,9 +104,13 @@ def confine_others(cpus: Iterable[int]) -> None:
     """
     wanted = _checked(cpus)
     _move_other_threads(wanted)
+    limit_to(len(wanted))
+
+
+def limit_to(threads: int) -> None:
+    """Set the limits as far as they can be set, for a controller, and no affinity."""
     if library.backend() is not None:
-        most = _native.get_threads()
-        _native.set_threads(min(len(wanted), most.intra_max), min(len(wanted), most.inter_max))
+        limits.set_by_grant(threads)
 
 
 def confine_caller(cpus: Iterable[int]) -> None:

@@ -7,6 +7,7 @@ import os
 
 MAX_THREADS = "TF_MALLEABLE_MAX_THREADS"
 THREADS = "TF_MALLEABLE_THREADS"
+FOLLOW_CGROUP = "TF_MALLEABLE_FOLLOW_CGROUP"
 
 # PoolRegistry::kMaxThreadsCeiling in cc/limits.
 CEILING = 1024
@@ -38,3 +39,15 @@ def first_threads() -> int | None:
         ValueError: TF_MALLEABLE_THREADS is not an integer from 1 to max_threads().
     """
     return _read_count(THREADS, max_threads())
+
+
+def follow_cgroup() -> bool | None:
+    """Return whether limits shall follow the cgroup, or None if nothing is said.
+
+    Raises:
+        ValueError: TF_MALLEABLE_FOLLOW_CGROUP is neither 0 nor 1.
+    """
+    text = os.environ.get(FOLLOW_CGROUP, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{FOLLOW_CGROUP} must be 0 or 1, not {text!r}")
+    return text == "1" if text else None

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import operator
+import os
+import threading
 from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Final
@@ -13,6 +15,30 @@ from tf_malleable.model import Pool, PoolKind, Threads
 from tf_malleable.runtime import library
 
 _KINDS: Final[tuple[PoolKind, ...]] = ("intra_op", "inter_op", "other")
+
+
+class _Decided:
+    """Who has decided about the limits. By hand is by the program itself.
+
+    Attributes:
+        lock: Guards the others. A signal handler may set limits, too.
+        by_hand: How often limits were set by hand, for good.
+        by_grants: How often they were set as a controller grants.
+        for_a_while: How many with Override() are open.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.by_hand = 0
+        self.by_grants = 0
+        self.for_a_while = 0
+        os.register_at_fork(after_in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        self.lock = threading.RLock()
+
+
+_decided = _Decided()
 
 
 def _integer(name: str, value: object, highest: int) -> int:
@@ -67,7 +93,82 @@ def set_threads(
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()
-    _native.set_threads(*_arguments(threads, intra, inter))
+    limits = _arguments(threads, intra, inter)
+    with _decided.lock:
+        _decided.by_hand += 1
+        _native.set_threads(*limits)
+
+
+def times_set_by_hand() -> int:
+    """Return how often limits of the process were set by hand, for good."""
+    return _decided.by_hand
+
+
+def times_set_by_grants() -> int:
+    """Return how often limits were set as a controller grants."""
+    return _decided.by_grants
+
+
+def set_by_grant(threads: int) -> None:
+    """Limit TensorFlow as a controller grants, as far as possible."""
+    with _decided.lock:
+        _decided.by_grants += 1
+        _set_as_far_as_possible(threads)
+
+
+def _set_as_far_as_possible(threads: int) -> None:
+    """Limit TensorFlow to this number, or to the capacity where that is less."""
+    most = _native.get_threads()
+    _native.set_threads(min(threads, most.intra_max), min(threads, most.inter_max))
+
+
+def set_unless_by_hand(threads: int, times: int) -> bool:
+    """Limit TensorFlow as far as possible, unless the program has limits of its own.
+
+    Args:
+        threads: The limit.
+        times: What times_set_by_hand() was when the program left it to others.
+
+    Returns:
+        False if nothing was set: limits have been set by hand since then, or are for
+        a while.
+    """
+    with _decided.lock:
+        free = _decided.by_hand == times and not _decided.for_a_while
+        if free:
+            _set_as_far_as_possible(threads)
+        return free
+
+
+def are_within(threads: int) -> bool:
+    """Return whether limits are set, and none above this number."""
+    now = _native.get_threads()
+    return bool(1 <= now.intra_set <= threads and 1 <= now.inter_set <= threads)
+
+
+class Override:
+    """Limits of the program's own for a while.
+
+    Meanwhile nobody follows the cgroup; afterwards limits are as before, and are
+    followed again if they were.
+    """
+
+    def __init__(self, intra: int, inter: int) -> None:
+        """Set the limits, as _native.set_threads takes them."""
+        with _decided.lock:
+            _decided.for_a_while += 1
+            before = _native.get_threads()
+            self._before = (
+                _native.KEEP if intra == _native.KEEP else before.intra_set,
+                _native.KEEP if inter == _native.KEEP else before.inter_set,
+            )
+            _native.set_threads(intra, inter)
+
+    def end(self) -> None:
+        """Restore the limits."""
+        with _decided.lock:
+            _native.set_threads(*self._before)
+            _decided.for_a_while -= 1
 
 
 def set_pool_threads(pool: int, threads: int) -> None:
@@ -107,7 +208,8 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
     """Limit TensorFlow's threads for a while: a context manager and a decorator.
 
     ``with threads(1): …`` and ``@threads(1)`` set the limits on entry, as
-    :func:`set_threads` does, and restore on exit those that were set before.
+    :func:`set_threads` does, and restore on exit those that were set before. Limits
+    that follow the cgroup pause meanwhile.
     They are limits of the whole process all the same: other Python threads see
     them too, and overlapping uses from several threads restore in any order.
 
@@ -119,18 +221,10 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
     ) -> None:
         library.require()
         self._limits = _arguments(threads, intra, inter)
-        self._before: list[tuple[int, int]] = []
+        self._open: list[Override] = []
 
     def __enter__(self) -> Threads:
-        before = _native.get_threads()
-        intra, inter = self._limits
-        self._before.append(
-            (
-                _native.KEEP if intra == _native.KEEP else before.intra_set,
-                _native.KEEP if inter == _native.KEEP else before.inter_set,
-            )
-        )
-        _native.set_threads(intra, inter)
+        self._open.append(Override(*self._limits))
         return get_threads()
 
     def __exit__(
@@ -139,7 +233,7 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _native.set_threads(*self._before.pop())
+        self._open.pop().end()
 
 
 def pools() -> list[Pool]:

@@ -8,7 +8,7 @@ from typing import Final
 from threadpoolctl import LibController
 
 from tf_malleable import _native
-from tf_malleable.runtime import library
+from tf_malleable.runtime import library, limits
 
 
 class TensorFlowController(LibController):  # type: ignore[misc]
@@ -24,24 +24,33 @@ class TensorFlowController(LibController):  # type: ignore[misc]
     check_symbols: Final = ("tfm_set_threads",)
 
     def set_additional_attributes(self) -> None:
-        """Remember what to go back to, which can be two different numbers."""
-        before = _native.get_threads()
-        self._at_start = self.get_num_threads()
-        self._set_at_start = (before.intra_set, before.inter_set)
+        """Begin with no limit of threadpoolctl's."""
+        self._told = self._before = 0
+        self._override: limits.Override | None = None
 
     def get_num_threads(self) -> int:
         """Return the intra-op limit; before TensorFlow has a pool, the capacity."""
         now = _native.get_threads()
-        return int(now.intra or now.intra_max)
+        self._told = int(now.intra or now.intra_max)
+        return self._told
 
     def set_num_threads(self, num_threads: int) -> None:
-        """Limit TensorFlow, or undo that if it is the number we started from."""
-        if num_threads == self._at_start:
-            _native.set_threads(*self._set_at_start)
-            return
+        """Limit TensorFlow, or undo that if it is the number from before.
+
+        threadpoolctl sets that number back also where it has limited other libraries
+        only.
+        """
         most = _native.get_threads()
         wanted = max(1, num_threads)
-        _native.set_threads(min(wanted, most.intra_max), min(wanted, most.inter_max))
+        intra, inter = min(wanted, most.intra_max), min(wanted, most.inter_max)
+        if self._override is not None and num_threads == self._before:
+            self._override.end()
+            self._override = None
+        elif self._override is not None:
+            _native.set_threads(intra, inter)
+        elif num_threads != self._told:
+            self._before = self._told
+            self._override = limits.Override(intra, inter)
 
     def get_version(self) -> str:
         """Return the TensorFlow version the limits were built for."""
