@@ -1,4 +1,5 @@
-# make demo, make test: all set-up included, on Debian or Ubuntu with Python and g++.
+# make demo, make demo-containers, make test: all set-up included, on Debian or Ubuntu with Python
+# and g++.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CLANG_FORMAT_FILES = $(shell git ls-files 'cc/*.h' 'cc/*.cc')
@@ -8,19 +9,28 @@ COMPAT_VERSIONS = 2.20.0 2.19.1
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test bench bench-many compat lint cc-test python-test bazel-test conformance \
-  tensorflow-wheel clean
+.PHONY: demo demo-containers test bench bench-many bench-containers compat lint cc-test \
+  python-test bazel-test conformance tensorflow-wheel clean
 
 demo: .venv/installed-demo
 	.venv/bin/python examples/demo.py
 
+# In containers, of a Docker engine that is there or is started for it.
+demo-containers: .venv/installed-demo
+	.venv/bin/python tools/docker_engine.py --install -- \
+	  .venv/bin/python examples/demo_containers.py
+
 test: lint cc-test python-test bazel-test $(if $(filter true,$(CI)),compat)
 
-# One process against stock TensorFlow (35 minutes); many processes (5 minutes and 40 a round).
+# One process against stock TensorFlow (35 minutes); many processes (5 minutes and 40 a
+# round); containers (15 minutes and 10 a round).
 bench: .venv/installed-test
 	.venv/bin/python benchmarks/run.py --out out/bench
 bench-many: .venv/installed-test
 	.venv/bin/python benchmarks/many.py --out out/many
+bench-containers: .venv/installed-test
+	.venv/bin/python tools/docker_engine.py --install -- \
+	  .venv/bin/python benchmarks/elastic.py --out out/elastic
 
 lint: .venv/installed-test
 	.venv/bin/ruff check .
@@ -40,8 +50,10 @@ cc-test-%: .venv/installed-test
 	# ThreadSanitizer cannot place its shadow memory under a fully random layout.
 	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure
 
+# The tests of containers need a Docker engine.
 python-test: .venv/installed-test
-	.venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
+	.venv/bin/python tools/docker_engine.py --install -- \
+	  .venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
 
 # Our own targets, built by Bazel against the installed TensorFlow.
 bazel-test: .venv/installed-test

@@ -14,7 +14,7 @@ import tf_malleable_cli
 
 COMMANDS = [
     *("run", "controller", "jobs", "top", "set", "pause", "resume", "cancel", "policy"),
-    *("history", "workload"),
+    *("history", "workload", "container"),
 ]
 
 

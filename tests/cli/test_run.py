@@ -37,7 +37,7 @@ def test_an_unchanged_script_is_malleable(script):
 
 def test_without_threads_tensorflow_starts_as_it_would(script):
     env = {**os.environ, "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
-    result = tfm("run", "--", sys.executable, script, env=env)
+    result = tfm("run", "--no-follow-cgroup", "--", sys.executable, script, env=env)
     assert result.stdout == "overlay 1 2\n"
 
 
@@ -97,10 +97,32 @@ def test_without_a_controller_it_says_so_and_leaves_word_for_the_agent(socket):
 
 def test_by_hand_nobody_is_asked_and_no_agent_joins(monkeypatch):
     monkeypatch.setenv("TF_MALLEABLE_JOIN", '{"socket": "/nowhere", "name": "outer"}')
+    monkeypatch.setenv("TF_MALLEABLE_FOLLOW_CGROUP", "1")
     program = "import os; print(sorted(v for v in os.environ if v.startswith('TF_MALLEABLE_')))"
     result = tfm("run", "--threads", "1", "--", sys.executable, "-c", program)
     assert result.stdout == "['TF_MALLEABLE_SOCKET', 'TF_MALLEABLE_THREADS']\n"
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "said"),
+    [
+        (["--follow-cgroup"], {}, "1"),
+        (["--no-follow-cgroup"], {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "0"),
+        ([], {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "1"),
+        ([], {"container": "podman"}, "1"),
+        # A tfm run around this one has decided, or has set the limit by hand.
+        ([], {"container": "podman", "TF_MALLEABLE_FOLLOW_CGROUP": "0"}, "0"),
+        ([], {"container": "podman", "TF_MALLEABLE_THREADS": "1"}, "0"),
+        (["--follow-cgroup"], {"TF_MALLEABLE_FOLLOW_CGROUP": "0"}, "1"),
+        (["--follow-cgroup"], {"TF_MALLEABLE_THREADS": "1"}, "1"),
+        (["--no-follow-cgroup", "--threads", "1"], {"container": "podman"}, "None"),
+    ],
+)
+def test_it_follows_the_cgroup_when_asked_to_and_in_a_container(options, env, said):
+    program = "import os; print(os.environ.get('TF_MALLEABLE_FOLLOW_CGROUP'))"
+    result = tfm("run", *options, "--", sys.executable, "-c", program, env={**os.environ, **env})
+    assert result.stdout == f"{said}\n"
 
 
 def test_a_socket_that_nobody_listens_at_is_no_controller(socket):
@@ -194,6 +216,7 @@ def test_a_python_without_us_runs_on_stock_and_says_so(tmp_path):
         (["run", "--name", "x" * 201, "--", "true"], 2, "a text of 1 to 200 characters"),
         (["run", "--threads", "1", "--min", "1", "--", "true"], 2, "--threads sets the cores by"),
         (["run", "--threads", "1", "--no-queue", "--", "true"], 2, "give one or the other"),
+        (["run", "--threads", "1", "--follow-cgroup", "--", "true"], 2, "leaves them to the cgro"),
         (["jog"], 2, "No such command 'jog'"),
         (["run", "--", "no-such-program-here"], 127, "there is no program 'no-such-program-here'"),
         (["run", "--", "/"], 126, "cannot run '/': "),
@@ -214,6 +237,13 @@ def test_a_garbage_variable_is_one_line(name):
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"tfm: {name} must be an integer from 1 to ")
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_following_is_0_or_1():
+    env = {**os.environ, "TF_MALLEABLE_FOLLOW_CGROUP": "on"}
+    result = tfm("run", "--", "true", env=env)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "tfm: TF_MALLEABLE_FOLLOW_CGROUP must be 0 or 1, not 'on'\n"
 
 
 def test_help_names_the_option():

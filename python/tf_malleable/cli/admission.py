@@ -124,6 +124,8 @@ def _say(sentence: str) -> None:
 def _granted(connection: Connection, job: dict[str, Any], notices: _Notices) -> Cpuset | None:
     """Wait for CPUs, confine this process to them and return them.
 
+    A process that the controller confines itself is left where it is.
+
     None if the stream of grants has ended as it should: with the controller.
     """
     try:
@@ -141,7 +143,8 @@ def _granted(connection: Connection, job: dict[str, Any], notices: _Notices) -> 
     except (EOFError, ControllerError):
         return None
     try:
-        os.sched_setaffinity(0, cpus)
+        if not grant.confined:
+            os.sched_setaffinity(0, cpus)
     except OSError as error:
         raise CommandFailed(
             f"cannot use CPUs {format_cpuset(cpus)}, granted to job {job['id']}: {error.strerror}"

@@ -4,9 +4,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from tf_malleable.controller.container import Containers
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -58,6 +63,15 @@ def controller(
     options = daemon.Options(
         policy=policy, cpus=cpus, socket=socket, state=state, metrics=metrics, verbosity=verbose
     )
-    code = daemon.run(options)
+    code = daemon.run(options, _containers())
     if code:
         sys.exit(code)
+
+
+def _containers() -> Callable[[str], Containers] | None:
+    """Return how to reach the containers of this host; None without the engine's SDK."""
+    try:
+        from tf_malleable.containers.engine_containers import EngineContainers
+    except ImportError:
+        return None
+    return EngineContainers

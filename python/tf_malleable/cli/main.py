@@ -26,6 +26,7 @@ _MODULES = {
     "policy": "policy",
     "history": "history",
     "workload": "workload",
+    "container": "container",
 }
 """Module of tf_malleable.cli in which each subcommand is a click command."""
 

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from tf_malleable.agent.address import JOIN, Join, command_for_people, default_socket
+from tf_malleable.agent.cgroup import in_container
 from tf_malleable.cli.naming import default_name
 from tf_malleable.runtime import environment
 
@@ -24,6 +25,11 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     type=int,
     metavar="N",
     help="Start with this limit, intra-op and inter-op alike, and ask no controller.",
+)
+@click.option(
+    "--follow-cgroup/--no-follow-cgroup",
+    default=None,
+    help="Keep the limits at the CPUs that its cgroup gives it.  [default: in a container]",
 )
 @click.option("--min", type=int, metavar="N", default=1, help="With fewer cores it does not run.")
 @click.option("--preferred", type=int, metavar="N", help="The cores it asks for.  [default: max]")
@@ -58,6 +64,7 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     threads: int | None,
+    follow_cgroup: bool | None,
     min: int,  # noqa: A002 - as its option is called
     preferred: int | None,
     max: int | None,  # noqa: A002
@@ -75,13 +82,16 @@ def run(
 
     Where a controller runs, the program starts when it is granted cores, and has them
     changed as others come and go. Without one it starts at once, alone; so it does
-    with --threads, which leaves its cores to you.
+    with --threads, which leaves its cores to you. In a container the limits follow what
+    the container is given.
 
     Every Python that the program starts loads tf_malleable before tensorflow. The
     program takes the place of tfm: exit code, signals, input and output are its own.
     """
     most = environment.max_threads()
+    following = _is_to_follow(follow_cgroup)
     if threads is None:
+        os.environ[environment.FOLLOW_CGROUP] = str(int(following))
         join = Join(
             socket=os.path.abspath(socket or default_socket()),
             name=name or default_name(command),
@@ -99,17 +109,33 @@ def run(
         _check_by_hand(threads, most)
         os.environ[environment.THREADS] = str(threads)
         os.environ.pop(JOIN, None)
+        os.environ.pop(environment.FOLLOW_CGROUP, None)
     inherited = os.environ.get("PYTHONPATH", "")
     paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     _become(command)
 
 
+def _is_to_follow(asked_for: bool | None) -> bool:
+    """Decide whether limits follow the cgroup: as asked for, or else in a container."""
+    inherited = environment.follow_cgroup()
+    if asked_for is not None:
+        return asked_for
+    if inherited is not None:
+        return inherited
+    return not os.environ.get(environment.THREADS) and in_container()
+
+
 def _check_by_hand(threads: int, most: int) -> None:
     if not 1 <= threads <= most:
         raise ValueError(f"--threads must be an integer from 1 to {most}, not {threads}")
     context = click.get_current_context()
-    for option in sorted(context.params.keys() - {"threads", "command"}):
+    if context.params["follow_cgroup"]:
+        raise ValueError(
+            "--threads sets the cores by hand and --follow-cgroup leaves them to the cgroup:"
+            " give one or the other"
+        )
+    for option in sorted(context.params.keys() - {"threads", "follow_cgroup", "command"}):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             raise ValueError(
                 f"--threads sets the cores by hand and --{option.replace('_', '-')} is for a"

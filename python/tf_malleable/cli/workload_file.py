@@ -28,7 +28,7 @@ from tf_malleable.agent.address import Join
 from tf_malleable.cli.naming import default_name
 from tf_malleable.cli.run import run
 
-_NOT_HERE = ("threads", "socket", "id_file")
+_NOT_HERE = ("threads", "follow_cgroup", "socket", "id_file")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from pathlib import Path
 import tf_malleable
 from tf_malleable.agent.address import default_socket
 from tf_malleable.controller import host, serving
+from tf_malleable.controller.container import Containers
 from tf_malleable.controller.engine import Engine
 from tf_malleable.controller.listener import Listener, ListenError
 from tf_malleable.controller.notify import notify
@@ -55,8 +57,13 @@ class Options:
     verbosity: int = 0
 
 
-def run(options: Options) -> int:
+def run(options: Options, containers: Callable[[str], Containers] | None = None) -> int:
     """Run a controller until SIGTERM, SIGINT or SIGHUP.
+
+    Args:
+        options: How.
+        containers: Returns those of an engine, for a controller at this socket; None
+            to do without.
 
     Returns:
         Its exit code: 0 after such a signal; 1 if it could not start, with the reason
@@ -84,7 +91,7 @@ def run(options: Options) -> int:
             print(f"tfm controller: {error}", file=sys.stderr)
             return 1
         be_prompt()
-        asyncio.run(_serve(machine, options.policy, store, listener, metrics))
+        asyncio.run(_serve(machine, options.policy, store, listener, metrics, containers))
     return 0
 
 
@@ -94,10 +101,17 @@ async def _serve(
     store: Store,
     listener: Listener,
     metrics: socket.socket | None,
+    containers: Callable[[str], Containers] | None,
 ) -> None:
     stop = asyncio.Event()
     _on_signal(stop)
-    engine = Engine(machine, policy, store, tf_malleable.__version__)
+    engine = Engine(
+        machine,
+        policy,
+        store,
+        tf_malleable.__version__,
+        containers and containers(os.path.abspath(listener.path)),
+    )
     await engine.start()
     servers = []
     try:

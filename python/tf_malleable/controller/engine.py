@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from tf_malleable.controller import accounts, hands, metrics, processes
+from tf_malleable.controller.container import Containers
+from tf_malleable.controller.container_jobs import ContainerJobs
 from tf_malleable.controller.live import Live
 from tf_malleable.controller.messages import (
     Acknowledgement,
@@ -27,12 +28,13 @@ from tf_malleable.controller.messages import (
     Progress,
     Submission,
 )
+from tf_malleable.controller.newcomers import Newcomers
 from tf_malleable.controller.peer import Peer
 from tf_malleable.controller.reactor import Reactor
 from tf_malleable.controller.record import Record
 from tf_malleable.controller.refusal import Refusal
 from tf_malleable.controller.store import Store, StoreError
-from tf_malleable.model import Machine, Shape
+from tf_malleable.model import Machine
 from tf_malleable.policies import registry
 
 _PROTOCOL = 1
@@ -48,7 +50,14 @@ class Engine:
         instruments: Counters for a monitoring system.
     """
 
-    def __init__(self, machine: Machine, policy: str | None, store: Store, version: str) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        policy: str | None,
+        store: Store,
+        version: str,
+        containers: Containers | None = None,
+    ) -> None:
         """Prepare an engine; start() sets it going.
 
         Args:
@@ -56,11 +65,18 @@ class Engine:
             policy: Its name and options; None for the last one used, or else the default.
             store: What is kept from one controller to the next.
             version: Of tf_malleable, for clients to see.
+            containers: Those of an engine; None to do without.
 
         Raises:
             ValueError: There is no such policy.
         """
-        self._reactor = Reactor(machine, policy, store)
+        self._reactor = Reactor(machine, policy, store, containers)
+        self._newcomers = Newcomers(len(machine.cpus), store)
+        self._containers = (
+            None
+            if containers is None
+            else ContainerJobs(self._reactor, self._newcomers, containers)
+        )
         self._machine = machine
         self._store = store
         self._version = version
@@ -70,10 +86,14 @@ class Engine:
     async def start(self) -> None:
         """Take up the jobs of an earlier controller that still run, and begin."""
         await self._reactor.start()
+        if self._containers is not None:
+            await self._containers.start()
 
     async def close(self) -> None:
         """Let go of all jobs: those that are paused go on, as without a controller."""
         await self._reactor.close()
+        if self._containers is not None:
+            await self._containers.close()
 
     async def saved(self) -> None:
         """Return once what was asked so far would survive the controller's death.
@@ -130,7 +150,7 @@ class Engine:
         return live.status(self._reactor.now()), True
 
     def _new(self, peer: Peer, submission: Submission, now: float) -> Live:
-        shape = self._shape(submission)
+        self._newcomers.shape(submission)
         process = processes.identify(peer.pid)
         if process is None:
             raise Refusal(
@@ -143,47 +163,38 @@ class Engine:
         if pidfd is None:
             raise Refusal(409, "the calling process has ended")
         try:
-            number = self._store.next_id()
-        except StoreError as error:
+            record = self._newcomers.record(submission, peer.uid, now, process)
+        except Refusal:
             os.close(pidfd)
-            raise Refusal(503, f"no more jobs can be taken: {error}") from None
-        record = Record(
-            id=number,
-            name=submission.name,
-            command=tuple(submission.command),
-            process=process,
-            uid=peer.uid,
-            shape=shape,
-            priority=submission.priority,
-            weight=submission.weight,
-            submitted=now,
-            entered=now,
-            since=now,
-        )
-        if submission.running:
-            # It has the CPUs it was started with, until it is told others or to pause.
-            record = replace(record, state="paused", started=now)
+            raise
         live = self._reactor.add(record, pidfd)
         live.expect(now)
         return live
 
-    def _shape(self, submission: Submission) -> Shape:
-        cpus = len(self._machine.cpus)
-        for name in ("min", "preferred", "max"):
-            cores = getattr(submission, name)
-            if cores is not None and cores > cpus:
-                raise Refusal(
-                    400, f"{name} must be at most {cpus}, the CPUs shared out here, not {cores}"
-                )
-        most = submission.max if submission.max is not None else cpus
-        try:
-            return Shape(submission.min, submission.preferred or most, most)
-        except ValueError as error:
-            raise Refusal(400, str(error)) from None
+    async def take(self, peer: Peer, container: str) -> tuple[JobStatus, bool]:
+        """Make a container a job, or find the job it is.
+
+        Returns:
+            The job, and whether it is new.
+        """
+        self._check_outside(peer)
+        if self._containers is None:
+            raise Refusal(
+                409,
+                "this controller does without containers:"
+                " for them it needs: pip install 'tf_malleable[containers]'",
+            )
+        live, new = await self._containers.take(container)
+        self._check_owner(peer, live)
+        return live.status(self._reactor.now()), new
 
     def _job_of(self, peer: Peer) -> Live | None:
         live = self._reactor.job_of(peer.pid)
-        return live if live is not None and peer.uid in (0, live.record.uid) else None
+        if live is None:
+            return None
+        # Whoever a container's processes run as: that they are in it says enough.
+        inside = live.container is not None
+        return live if inside or peer.uid in (0, live.record.uid) else None
 
     def _find(self, job: str) -> Live:
         live = self._reactor.live.get(job)
@@ -193,9 +204,26 @@ class Engine:
 
     def _find_own(self, peer: Peer, job: str) -> Live:
         live = self._find(job)
-        if peer.uid not in (0, live.record.uid):
-            raise Refusal(403, f"job {job} is another user's")
+        self._check_owner(peer, live)
         return live
+
+    def _check_owner(self, peer: Peer, live: Live) -> None:
+        if self._check_outside(peer, but=live):
+            return
+        if peer.uid not in (0, live.record.uid):
+            raise Refusal(403, f"job {live.record.id} is another user's")
+
+    def _check_outside(self, peer: Peer, but: Live | None = None) -> bool:
+        """Refuse what a container asks for but its own job; return whether that asks.
+
+        Its root may be nobody outside, and is root in the kernel's eyes.
+        """
+        own = self._reactor.job_of(peer.pid)
+        if own is None or own.container is None:
+            return False
+        if own is not but:
+            raise Refusal(403, f"what runs in job {own.record.id} may speak of that job only")
+        return True
 
     def _find_from_inside(self, peer: Peer, job: str) -> Live:
         live = self._find(job)
@@ -234,10 +262,7 @@ class Engine:
         if not live.cancelled:
             live.cancelled = True
             live.kill_at = self._reactor.now() + _CANCEL_SECONDS
-            live.tree = processes.trees([live.record.process.pid])[live.record.process.pid]
-            processes.send(live.tree, signal.SIGTERM)
-            processes.send(live.tree, signal.SIGCONT)
-            live.suspended = False
+            hands.terminate(live)
         return live.status(self._reactor.now())
 
     def _amended(self, live: Live, record: Record) -> JobStatus:
@@ -302,6 +327,7 @@ class Engine:
 
     def set_policy(self, peer: Peer, spec: str) -> Policies:
         """Use another policy from now on."""
+        self._check_outside(peer)
         if peer.uid not in (0, os.getuid()):
             raise Refusal(403, "only root or the controller's user may change the policy")
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tf_malleable.controller import accounts
+from tf_malleable.controller.container import Container
 from tf_malleable.controller.messages import GrantLine, JobStatus, Speed
 from tf_malleable.controller.record import Record
 from tf_malleable.controller.speeds import Speedometer, with_learned
@@ -43,7 +44,7 @@ class Live:
 
     Attributes:
         record: What is kept on disk too.
-        pidfd: Readable once the main process has ended.
+        pidfd: Readable once the main process has ended; None as long as there is none.
         learned: Speeds of earlier jobs of the same name.
         tree: Its processes, when last looked.
         expected_until: A program that waits has to be connected from then on.
@@ -64,10 +65,12 @@ class Live:
         last_level: Its level when last decided on.
         streams: One event for each open stream, set when there is a new line.
         over: It has ended.
+        container: What carries out its grants; None for processes of the host.
+        astray: The container is not as it was told to be.
     """
 
     record: Record
-    pidfd: int
+    pidfd: int | None
     learned: tuple[Rate, ...]
     tree: list[int]
     expected_until: float = 0.0
@@ -87,6 +90,8 @@ class Live:
     last_level: int | None = None
     streams: set[asyncio.Event] = field(default_factory=set)
     over: bool = False
+    container: Container | None = None
+    astray: bool = False
     _idle: tuple[tuple[object, ...], Job] | None = None
 
     def expect(self, now: float) -> None:
@@ -104,8 +109,12 @@ class Live:
 
     def is_held(self, now: float) -> bool:
         """Return whether it must have no cores, whatever a policy says."""
-        absent = self.record.state == "waiting" and not (self.agents or now < self.expected_until)
-        return self.record.held or self.stopped or self.cancelled or absent
+        return self.record.held or self.stopped or self.cancelled or self.is_absent(now)
+
+    def is_absent(self, now: float) -> bool:
+        """Return whether it waits for cores but nobody is there who would start it."""
+        here = self.container is not None or bool(self.agents) or now < self.expected_until
+        return self.record.state == "waiting" and not here
 
     def sample(self, cpu_seconds: float, runnable: int, now: float) -> None:
         """Take note of the CPU time used so far and the threads that want a CPU now."""
@@ -183,7 +192,11 @@ class Live:
         """Return its grant as its agents get to see it."""
         grant = self.record.grant
         return GrantLine(
-            self.record.serial, self.record.state, sorted(grant.cpus), sorted(grant.lent)
+            self.record.serial,
+            self.record.state,
+            sorted(grant.cpus),
+            sorted(grant.lent),
+            confined=self.container is not None,
         )
 
     def status(self, now: float) -> JobStatus:
@@ -194,7 +207,8 @@ class Live:
             name=record.name,
             command=list(record.command),
             user=user_name(record.uid),
-            pid=record.process.pid,
+            pid=None if record.process is None else record.process.pid,
+            container=record.container,
             state=record.state,
             min=record.shape.min,
             preferred=record.shape.preferred,

@@ -102,6 +102,16 @@ class PolicyChange(Request, frozen=True):
     policy: Name
 
 
+class ContainerTaken(Request, frozen=True):
+    """A container that is to be a job.
+
+    Attributes:
+        container: Its id, or its name.
+    """
+
+    container: Name
+
+
 class GrantLine(msgspec.Struct, frozen=True):
     """One line of the stream of grants.
 
@@ -110,12 +120,32 @@ class GrantLine(msgspec.Struct, frozen=True):
         state: Of the job.
         cpus: The CPUs it may use.
         lent: CPUs of its own that others may use now.
+        confined: The job is a container, which is confined to these CPUs already or
+            will be: its processes set their limits and leave their affinity alone.
     """
 
     serial: int
     state: State
     cpus: list[int]
     lent: list[int]
+    confined: bool = False
+
+
+class ContainerInfo(msgspec.Struct, frozen=True):
+    """A container that is a job.
+
+    Attributes:
+        id: As its engine has it, whole.
+        name: As its engine has it.
+        image: What it was made from.
+        resize: What is changed of it: ``"cpuset"``, the CPUs it may use, or
+            ``"quota"``, how much CPU time.
+    """
+
+    id: str
+    name: str
+    image: str
+    resize: Literal["cpuset", "quota"] = "cpuset"
 
 
 class Speed(msgspec.Struct, frozen=True):
@@ -133,7 +163,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         name: As submitted.
         command: As submitted.
         user: Whose it is, by name or else by number.
-        pid: Its main process.
+        pid: Its main process; null for a container that was not started yet.
+        container: What it is in; null for processes of the host.
         state: ``"running"`` from the grant on, acknowledged or not.
         min: Of its shape.
         preferred: Of its shape.
@@ -146,7 +177,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         actual: CPUs it has acknowledged.
         by_hand: Cores set by hand; null while the policy decides.
         held: Paused by a person, not by the policy.
-        stopped: Somebody else has stopped its process (SIGSTOP, Ctrl-Z).
+        stopped: Somebody else has stopped its process (SIGSTOP, Ctrl-Z) or its container.
         malleable: An agent in it carries out grants; otherwise CPU affinity does.
         submitted: When it arrived.
         started: When it first had cores.
@@ -165,7 +196,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     command: list[str]
     user: str
-    pid: int
+    pid: int | None
+    container: ContainerInfo | None = None
     state: State
     min: int
     preferred: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import struct
 from collections import defaultdict
@@ -31,6 +32,8 @@ _LONGEST_STAT = 4096
 _PIDFD_INFO = struct.Struct("QQ11Ii")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 _PIDFD_INFO_EXIT = 1 << 3
+
+_CONTAINER_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,19 @@ def ancestors(pid: int) -> Iterator[int]:
         yield pid
         stat = read_stat(pid)
         pid = 0 if stat is None else stat.parent
+
+
+def cgroup_names(pid: int) -> list[str]:
+    """Return what may be ids of containers in the names of a process' cgroups.
+
+    Engines and drivers put them differently: `/docker/ID`, `docker-ID.scope`,
+    `libpod-ID.scope`.
+    """
+    try:
+        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
+    except OSError:
+        return []
+    return list(dict.fromkeys(_CONTAINER_ID.findall(text)))
 
 
 def trees(roots: Iterable[int]) -> dict[int, list[int]]:

@@ -13,13 +13,15 @@ import asyncio
 import logging
 import os
 import time
+from dataclasses import replace
 
 from tf_malleable.controller import accounts, hands, metrics, processes
+from tf_malleable.controller.container import Containers
 from tf_malleable.controller.decision import Candidate, decide
 from tf_malleable.controller.live import Live
 from tf_malleable.controller.messages import Outcome
 from tf_malleable.controller.prometheus import Instruments
-from tf_malleable.controller.record import Record
+from tf_malleable.controller.record import ProcessId, Record
 from tf_malleable.controller.store import CPUS, Store
 from tf_malleable.controller.watch import SAMPLE_SECONDS, Watch
 from tf_malleable.model import NO_GRANT, Allocation, Grant, Machine, format_cpuset
@@ -30,6 +32,9 @@ _POLICY = "policy"
 # Jobs are told first, and what a reaction has changed is saved so much later: a file
 # system may keep whoever writes waiting.
 _SAVE_SECONDS = 0.02
+
+# An engine says so much later at most how a container has ended.
+_ENGINE_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +50,13 @@ class Reactor:
         problem: Why another policy had to decide in its place, last time.
     """
 
-    def __init__(self, machine: Machine, policy: str | None, store: Store) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        policy: str | None,
+        store: Store,
+        containers: Containers | None = None,
+    ) -> None:
         self.instruments = Instruments()
         self.machine = machine
         self.live: dict[str, Live] = {}
@@ -54,13 +65,15 @@ class Reactor:
         self._chosen = registry.create(self.policy)
         self._fallback = registry.create(registry.DEFAULT)
         self._store = store
+        self._containers = containers
         self._by_pid: dict[int, Live] = {}
+        self._by_container: dict[str, Live] = {}
         # Unix time that never jumps.
         self._epoch = time.time() - time.monotonic()
         self._reaction: asyncio.Handle | None = None
         self._review: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
-        self._watch = Watch(self.live, self.now, self.react_soon)
+        self._watch = Watch(self.live, self.now, self.react_soon, self.note_actual)
         self.instruments.cpus.set(len(machine.cpus))
 
     def now(self) -> float:
@@ -95,42 +108,91 @@ class Reactor:
             self._forget(live)
         self.live.clear()
         self._by_pid.clear()
+        self._by_container.clear()
         self._store.flush()
 
     def _adopt(self, record: Record) -> None:
-        pidfd = processes.open_pidfd(record.process)
-        if pidfd is None:
-            at = self.now()
-            self._record_end(accounts.up_to(record, at), at, "unknown", None, None, None)
+        pidfd = None if record.process is None else processes.open_pidfd(record.process)
+        is_waiting = record.container is not None and record.process is None
+        out_of_reach = record.container is not None and self._containers is None
+        if out_of_reach or (pidfd is None and not is_waiting):
+            if pidfd is not None:
+                os.close(pidfd)
+            self.end_unseen(record)
             return
         live = self.add(record, pidfd)
-        stat = processes.read_stat(record.process.pid)
-        live.suspended = record.state == "paused" and stat is not None and stat.state == "T"
+        if record.state != "paused":
+            return
+        if live.container is not None:
+            hands.suspend(live)
+        elif record.process is not None:
+            stat = processes.read_stat(record.process.pid)
+            live.suspended = stat is not None and stat.state == "T"
 
-    def add(self, record: Record, pidfd: int) -> Live:
+    def end_unseen(self, record: Record) -> None:
+        """Take note that a job has ended, when and how nobody saw."""
+        at = self.now()
+        self._record_end(accounts.up_to(record, at), at, "unknown", None, None, None)
+
+    def add(self, record: Record, pidfd: int | None) -> Live:
         """Take up a job; its pidfd is the reactor's from now on."""
-        pid = record.process.pid
-        live = Live(record, pidfd, self._store.speeds(record.name), [pid])
-        self.live[record.id] = self._by_pid[pid] = live
-        asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
+        live = Live(record, None, self._store.speeds(record.name), [])
+        self.live[record.id] = live
+        if record.container is not None:
+            self._by_container[record.container.id] = live
+            assert self._containers is not None
+            live.container = self._containers.container(
+                record.container, lambda: self._has_changed(live)
+            )
+        if record.process is not None and pidfd is not None:
+            self.has_process(live, record.process, pidfd)
         return live
+
+    def has_process(self, live: Live, process: ProcessId, pidfd: int) -> None:
+        """Take note of a job's main process; the pidfd is the reactor's from now on."""
+        live.record = replace(live.record, process=process)
+        self._store.save(live.record)
+        live.pidfd, live.tree = pidfd, [process.pid]
+        self._by_pid[process.pid] = live
+        asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
+        # One that somebody has frozen is not to be woken up by a grant.
+        self._watch.look_at(live)
+
+    def _has_changed(self, live: Live) -> None:
+        if not live.over:
+            self._watch.look_at(live)
 
     def drop(self, live: Live) -> None:
         """Forget a job, as if it had never been there."""
-        del self.live[live.record.id], self._by_pid[live.record.process.pid]
+        del self.live[live.record.id]
+        if live.record.process is not None:
+            del self._by_pid[live.record.process.pid]
+        if live.record.container is not None:
+            del self._by_container[live.record.container.id]
         self._forget(live)
 
     def _forget(self, live: Live) -> None:
-        asyncio.get_running_loop().remove_reader(live.pidfd)
-        os.close(live.pidfd)
+        if live.pidfd is not None:
+            asyncio.get_running_loop().remove_reader(live.pidfd)
+            os.close(live.pidfd)
+        if live.container is not None:
+            live.container.let_go()
         live.over = True
         live.wake_streams()
+
+    def in_container(self, container: str) -> Live | None:
+        """Return the job that is the container with this id."""
+        return self._by_container.get(container)
 
     def job_of(self, pid: int) -> Live | None:
         """Return the job a process is part of, as main process or descendant."""
         for ancestor in processes.ancestors(pid):
             live = self._by_pid.get(ancestor)
-            if live is not None and processes.is_alive(live.record.process):
+            if live is not None and live.record.process and processes.is_alive(live.record.process):
+                return live
+        # One that a container has just started with, or `docker exec` has brought in.
+        for name in processes.cgroup_names(pid) if self._by_container else ():
+            if live := self._by_container.get(name):
                 return live
         return None
 
@@ -233,9 +295,14 @@ class Reactor:
         if stopping:
             # None of its processes may be missed. Else the last survey will do: to
             # look at all processes of a host takes milliseconds.
-            trees = processes.trees(live.record.process.pid for live in stopping)
-            for live in stopping:
-                live.tree = trees[live.record.process.pid]
+            roots = {
+                live.record.id: live.record.process.pid
+                for live in stopping
+                if live.container is None and live.record.process
+            }
+            trees = processes.trees(roots.values())
+            for job, root in roots.items():
+                self.live[job].tree = trees[root]
         for live, grant in changes:
             self._change(live, grant, now)
 
@@ -260,7 +327,7 @@ class Reactor:
             if live.suspended or before.state == "paused":
                 hands.enforce(live)
                 hands.resume(live)
-            elif not live.agents:
+            elif not live.agents or live.container is not None:
                 hands.enforce(live)
             else:
                 hands.confine_agentless(live, live.tree)
@@ -269,12 +336,15 @@ class Reactor:
         self.note_actual(live)
 
     def note_actual(self, live: Live) -> None:
-        """Count a grant as actual once every agent has acknowledged it."""
+        """Count a grant as actual once every agent has acknowledged it.
+
+        And, of a container, once the kernel says so too.
+        """
         if live.record.state != "running" or live.stopped:
             return
         if any(serial != live.record.serial for serial in live.agents.values()):
             return
-        if not live.agents and not live.enforced:
+        if not live.enforced and (not live.agents or live.container is not None):
             return
         if live.published is not None:
             if live.agents:
@@ -293,9 +363,23 @@ class Reactor:
         hands.suspend(live)
 
     def _process_ended(self, live: Live) -> None:
-        self._end(live, processes.exit_code(live.record.process, live.pidfd))
+        assert live.record.process is not None
+        assert live.pidfd is not None
+        code = processes.exit_code(live.record.process, live.pidfd)
+        if code is not None or live.container is None:
+            self.end(live, code)
+            return
+        # The kernel is too old to say, but the engine does in a moment.
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(live.pidfd)
+        loop.call_later(_ENGINE_SECONDS, self._end_after_all, live)
 
-    def _end(self, live: Live, code: int | None) -> None:
+    def _end_after_all(self, live: Live) -> None:
+        if not live.over:
+            self.end(live, None)
+
+    def end(self, live: Live, code: int | None) -> None:
+        """Take note that a job has ended, and how: exit code as a shell has it."""
         now = self.now()
         self._store.add_span(accounts.span(live.record, now))
         outcome: Outcome = "unknown"

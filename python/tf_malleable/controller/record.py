@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_malleable.controller.messages import ContainerInfo
 from tf_malleable.model import NO_GRANT, Grant, JobState, Shape
 
 
@@ -31,7 +32,7 @@ class Record:
         id: Counts up from "1" in a state file.
         name: As submitted.
         command: As submitted.
-        process: Its main process.
+        process: Its main process; None for a container that was not started yet.
         uid: Whose process it is.
         shape: The cores it asks for.
         priority: Higher goes first.
@@ -50,12 +51,13 @@ class Record:
         paused_seconds: In state paused, before `since`.
         core_seconds: Cores granted times seconds, before `since`.
         resizes: Changes of the number of its cores while running.
+        container: What it is in; None for processes of the host.
     """
 
     id: str
     name: str
     command: tuple[str, ...]
-    process: ProcessId
+    process: ProcessId | None
     uid: int
     shape: Shape
     priority: int
@@ -74,3 +76,4 @@ class Record:
     paused_seconds: float = 0.0
     core_seconds: float = 0.0
     resizes: int = 0
+    container: ContainerInfo | None = None

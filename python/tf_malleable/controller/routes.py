@@ -93,6 +93,16 @@ ROUTES = (
         refusals=(403, 409),
         body=messages.Submission,
     ),
+    Route(
+        "take",
+        "POST",
+        "/v1/containers",
+        "Make a container a job (201), or find the job it is (200).",
+        {200: messages.JobStatus, 201: messages.JobStatus},
+        refusals=(403, 404, 409),
+        body=messages.ContainerTaken,
+        kept=True,
+    ),
     Route("status", "GET", _JOB, "One live job.", {200: messages.JobStatus}, refusals=(404,)),
     Route(
         "grants",

@@ -62,9 +62,13 @@ def application(
     caller = peer or _peer
     app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_explained])
     operations = _operations(engine)
-    streams = {"grants": _grants(engine, caller), "metrics": _metrics(engine)}
+    special = {
+        "grants": _grants(engine, caller),
+        "metrics": _metrics(engine),
+        "take": _take(engine, caller),
+    }
     for route in ROUTES:
-        handler = streams.get(route.name) or _answering(
+        handler = special.get(route.name) or _answering(
             route, operations[route.name], caller, engine
         )
         app.router.add_route(route.method, route.path, handler)
@@ -138,6 +142,20 @@ def _answering(
         if message is None:
             return web.Response(status=status)
         return web.Response(status=status, body=msgspec.json.encode(message), content_type=JSON)
+
+    return handle
+
+
+def _take(engine: Engine, caller: Callable[[web.Request], Peer]) -> _Handler:
+    (route,) = (route for route in ROUTES if route.name == "take")
+
+    async def handle(request: web.Request) -> web.Response:
+        _query(request, route)
+        body: Any = await _body(request, route)
+        job, new = await engine.take(caller(request), body.container)
+        await engine.saved()
+        status = 201 if new else 200
+        return web.Response(status=status, body=msgspec.json.encode(job), content_type=JSON)
 
     return handle
 

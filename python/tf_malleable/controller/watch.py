@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from tf_malleable.controller import hands, processes
+from tf_malleable.controller.container import Look
 from tf_malleable.controller.live import Live
 
 SAMPLE_SECONDS = 0.1
@@ -26,7 +27,11 @@ class Watch:
     """Looks at the jobs every tenth of a second. Not thread-safe: one asyncio loop."""
 
     def __init__(
-        self, jobs: Mapping[str, Live], now: Callable[[], float], has_news: Callable[[], None]
+        self,
+        jobs: Mapping[str, Live],
+        now: Callable[[], float],
+        has_news: Callable[[], None],
+        note_actual: Callable[[Live], None],
     ) -> None:
         """Prepare to watch.
 
@@ -34,10 +39,12 @@ class Watch:
             jobs: Those that are live at any time, by id.
             now: Returns the time of all records, in seconds.
             has_news: Is called when something was seen that is worth a decision.
+            note_actual: Is called when a container was seen to have what it is granted.
         """
         self._jobs = jobs
         self._now = now
         self._has_news = has_news
+        self._note_actual = note_actual
         self._looks = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -65,19 +72,31 @@ class Watch:
     def survey(self) -> None:
         """Look at all processes: which belong to a job, and which are stopped."""
         now = self._now()
-        observed = [live for live in self._jobs.values() if live.record.state != "waiting"]
-        trees = processes.trees(live.record.process.pid for live in observed)
-        changed = False
-        for live in observed:
-            self._note_tree(live, trees[live.record.process.pid])
-            changed = self._note_stop(live) or changed
-            if live.kill_at is not None and now >= live.kill_at:
-                processes.send(live.tree, signal.SIGKILL)
-        if changed or any(
-            live.record.state == "waiting" and live.expected_until < now and not live.agents
+        roots = {
+            live.record.id: live.record.process.pid
             for live in self._jobs.values()
-        ):
+            if live.record.state != "waiting" and live.container is None and live.record.process
+        }
+        trees = processes.trees(roots.values())
+        changed = False
+        for job, root in roots.items():
+            self._note_tree(self._jobs[job], trees[root])
+            changed = self._note_stop(self._jobs[job], root) or changed
+        for live in self._jobs.values():
+            if live.kill_at is not None and now >= live.kill_at:
+                hands.kill(live)
+            if live.container is not None and live.astray:
+                self._put_right(live)
+        if changed or any(live.is_absent(now) for live in self._jobs.values()):
             self._has_news()
+
+    @staticmethod
+    def _put_right(live: Live) -> None:
+        """Tell a container again what it was told, but somebody else has changed since."""
+        if live.suspended:
+            hands.suspend(live)
+        elif live.record.state == "running":
+            hands.enforce(live)
 
     @staticmethod
     def _note_tree(live: Live, tree: list[int]) -> None:
@@ -89,9 +108,9 @@ class Watch:
         live.forget_samples()
 
     @staticmethod
-    def _note_stop(live: Live) -> bool:
+    def _note_stop(live: Live, root: int) -> bool:
         """Note whether somebody else has stopped a job; return whether that is new."""
-        stat = processes.read_stat(live.record.process.pid)
+        stat = processes.read_stat(root)
         asleep = stat is not None and stat.state == "T"
         if live.suspended and not asleep:
             processes.send(live.tree, signal.SIGSTOP)
@@ -106,17 +125,50 @@ class Watch:
         self._looks = 0
         news = False
         for live in self._jobs.values():
+            seen, changed = self.look_at(live)
+            news = news or changed
             if live.record.state != "running":
                 continue
-            stats = [processes.read_stat(pid) for pid in live.tree]
-            cpu_seconds = sum(stat.cpu_seconds for stat in stats if stat is not None)
+            cpu_seconds = self._cpu_seconds(live, seen)
+            if cpu_seconds is None:
+                continue
             live.sample(cpu_seconds, self._runnable(live), now)
             news = news or live.level != live.last_level
             late = live.published is not None and clock - live.published > _PATIENCE_SECONDS
-            if late and not live.enforced:
+            if late and not live.enforced and live.container is None:
                 hands.enforce(live)
         if news:
             self._has_news()
+
+    def look_at(self, live: Live) -> tuple[Look | None, bool]:
+        """Look at a job if it is a container.
+
+        Returns:
+            What was seen, and whether that is worth a decision.
+        """
+        process = live.record.process
+        look = live.container.look(process.pid) if live.container and process else None
+        if look is None:
+            return None, False
+        live.tree = list(look.pids)
+        live.astray = not look.in_force and not look.stopped
+        before, live.stopped = live.stopped, look.stopped
+        if live.stopped:
+            live.actual = frozenset()
+        elif look.in_force and not live.enforced and live.record.state == "running":
+            live.enforced = True
+            self._note_actual(live)
+        return look, live.stopped != before
+
+    @staticmethod
+    def _cpu_seconds(live: Live, look: Look | None) -> float | None:
+        """Return the CPU time a job has used, None if that cannot be said."""
+        if look is not None:
+            return look.cpu_seconds
+        if live.container is not None:
+            return None
+        stats = [processes.read_stat(pid) for pid in live.tree]
+        return sum(stat.cpu_seconds for stat in stats if stat is not None)
 
     def _runnable(self, live: Live) -> int:
         """Return how many threads want a CPU, if the job seems not to use what it has.

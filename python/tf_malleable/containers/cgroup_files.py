@@ -1,0 +1,170 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A container's cgroup files, seen from the host: whether what was told is in force."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tf_malleable.agent import cgroup
+from tf_malleable.model import Cpuset, parse_cpuset
+
+# Of a quota; what engines use as well.
+PERIOD_US: Final = 100_000
+# Bytes; the ids of more processes than any container has.
+_LONGEST: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class State:
+    """What the files of a container say.
+
+    Attributes:
+        cpus: The CPUs it may use; None if that cannot be read.
+        quota_cpus: So much CPU time it may use; None without a quota.
+        frozen: Whether it is frozen.
+        cpu_seconds: CPU time used.
+        pids: Its processes.
+    """
+
+    cpus: Cpuset | None
+    quota_cpus: float | None
+    frozen: bool
+    cpu_seconds: float
+    pids: tuple[int, ...]
+
+
+class CgroupFiles:
+    """The files of one container, kept open: they are read ten times a second.
+
+    Raises:
+        OSError: The process has ended.
+    """
+
+    def __init__(self, pid: int) -> None:
+        """Find and open the files of the container that a process is in."""
+        self._descriptors: dict[str, int] = {}
+        try:
+            for name, path in _paths(pid).items():
+                # A controller that is not there, or not enabled, limits nothing.
+                with suppress(FileNotFoundError):
+                    self._descriptors[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> State:
+        """Return what they say now.
+
+        Raises:
+            OSError: The container is gone.
+        """
+        cpus = quota = None
+        with suppress(ValueError):
+            cpus = parse_cpuset(self._text("cpuset")) or None
+        with suppress(ValueError):
+            quota = self._quota()
+        return State(
+            cpus,
+            quota,
+            _is_frozen(self._text("frozen")),
+            _cpu_seconds(self._text("usage")),
+            tuple(map(int, self._text("processes").split())),
+        )
+
+    def close(self) -> None:
+        """Close them. They cannot be read any more."""
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def _text(self, name: str) -> str:
+        descriptor = self._descriptors.get(name)
+        return "" if descriptor is None else os.pread(descriptor, _LONGEST, 0).decode()
+
+    def _quota(self) -> float | None:
+        if "quota" in self._descriptors:
+            return cgroup.parse_cpu_max(self._text("quota"))
+        return cgroup.parse_cfs(self._text("cfs_quota"), self._text("cfs_period"))
+
+
+def write(pid: int, *, cpuset: str | None = None, quota_cpus: int | None = None) -> None:
+    """Change what the container that a process is in may use, without its engine.
+
+    Args:
+        pid: The process.
+        cpuset: CPUs, as the kernel writes them; None leaves them.
+        quota_cpus: So much CPU time; None leaves it.
+
+    Raises:
+        OSError: The container is gone, or the kernel refuses.
+    """
+    paths = _paths(pid)
+    if cpuset is not None and "cpuset" in paths:
+        (paths["cpuset"].parent / "cpuset.cpus").write_text(cpuset)
+    if quota_cpus is None:
+        return
+    if "quota" in paths:
+        paths["quota"].write_text(f"{quota_cpus * PERIOD_US} {PERIOD_US}")
+    elif "cfs_quota" in paths:
+        paths["cfs_period"].write_text(str(PERIOD_US))
+        paths["cfs_quota"].write_text(str(quota_cpus * PERIOD_US))
+
+
+def _paths(pid: int) -> dict[str, Path]:
+    mountinfo = Path("/proc/self/mountinfo").read_text(errors="replace")
+    return paths(mountinfo, Path(f"/proc/{pid}/cgroup").read_text(errors="replace"))
+
+
+def paths(mountinfo: str, membership: str) -> dict[str, Path]:
+    """Return where each file is, by what it is for.
+
+    Args:
+        mountinfo: The text of our own /proc/self/mountinfo.
+        membership: The text of a process' /proc/PID/cgroup.
+    """
+    mounts = cgroup.parse_mounts(mountinfo)
+    memberships = cgroup.parse_memberships(membership)
+
+    def folder(controller: str) -> Path | None:
+        for mount in mounts:
+            here = controller in mount.controllers if controller else mount.unified
+            if here and controller in memberships:
+                return cgroup.folders(mount, memberships[controller])[0]
+        return None
+
+    v1 = {
+        "cpuset": ("cpuset", "cpuset.effective_cpus"),
+        "cfs_quota": ("cpu", "cpu.cfs_quota_us"),
+        "cfs_period": ("cpu", "cpu.cfs_period_us"),
+        "frozen": ("freezer", "freezer.state"),
+        "usage": ("cpuacct", "cpuacct.usage"),
+        "processes": ("cpu", "cgroup.procs"),
+    }
+    v2 = {
+        "cpuset": ("", "cpuset.cpus.effective"),
+        "quota": ("", "cpu.max"),
+        "frozen": ("", "cgroup.events"),
+        "usage": ("", "cpu.stat"),
+        "processes": ("", "cgroup.procs"),
+    }
+    wanted = v1 if folder("cpu") is not None else v2
+    return {
+        name: found / file
+        for name, (controller, file) in wanted.items()
+        if (found := folder(controller)) is not None
+    }
+
+
+def _is_frozen(text: str) -> bool:
+    """Return what v1's freezer.state or v2's cgroup.events says."""
+    return text.strip() == "FROZEN" or "frozen 1" in text.splitlines()
+
+
+def _cpu_seconds(text: str) -> float:
+    """Return what v1's cpuacct.usage, in nanoseconds, or v2's cpu.stat says."""
+    first, *rest = text.split() or ["0"]
+    return int(rest[0]) / 1e6 if rest else int(first) / 1e9

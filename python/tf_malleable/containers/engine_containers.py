@@ -1,0 +1,186 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The containers of one engine, as the controller wants them.
+
+The controller's loop never waits for the engine: calls are made in threads, and one
+thread more hears of what happens. Whoever made a container, or changed it, the
+engine tells; after it was gone, everything is asked anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+from weakref import WeakSet
+
+from tf_malleable.containers import engine, labels
+from tf_malleable.containers.driver import Driver
+from tf_malleable.containers.engine import (
+    Engine,
+    EngineGoneError,
+    EngineRefusedError,
+    EventStream,
+    NoSuchContainerError,
+)
+from tf_malleable.controller.container import Container, Found, Listener
+from tf_malleable.controller.messages import ContainerInfo
+from tf_malleable.controller.refusal import Refusal
+
+# An engine carries out several updates at a time.
+_THREADS: Final = 8
+_RETRY_SECONDS: Final = 0.5
+_FIRST_LOOK_SECONDS: Final = 2.0
+_CLOSING_SECONDS: Final = 3.0
+# Not "create": whoever makes one says so to the controller, or starts it.
+# "remove" is Podman's "destroy".
+_HEARD: Final = frozenset({"start", "die", "destroy", "remove", "pause", "unpause", "oom"})
+
+_T = TypeVar("_T")
+
+_log = logging.getLogger(__name__)
+
+
+class EngineContainers:
+    """Those of an engine that are jobs of one controller. One asyncio loop."""
+
+    def __init__(self, socket: str, engine: Engine | None = None) -> None:
+        """Prepare; nothing is asked of the engine yet.
+
+        Args:
+            socket: The controller's, which its containers name.
+            engine: By default that of DOCKER_HOST, or the usual one.
+        """
+        self._socket = socket
+        self._engine = engine or Engine()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tfm-engine")
+        self._drivers: WeakSet[Driver] = WeakSet()
+        self._listener: Listener | None = None
+        self._ear: threading.Thread | None = None
+        self._events: EventStream | None = None
+        self._over = threading.Event()
+        self._has_looked = asyncio.Event()
+
+    async def start(self, listener: Listener) -> None:
+        """Tell a listener about them from now on; first about all there are, if any answers."""
+        self._listener = listener
+        loop = asyncio.get_running_loop()
+        self._ear = threading.Thread(
+            target=self._hear, args=(loop,), name="tfm-engine-events", daemon=True
+        )
+        self._ear.start()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._has_looked.wait(), _FIRST_LOOK_SECONDS)
+
+    async def find(self, container: str) -> Found:
+        """Return a container.
+
+        Args:
+            container: Its name, or its id or the beginning of that.
+
+        Raises:
+            Refusal: There is none, it is none of ours, its labels cannot be, or no
+                engine answers.
+        """
+        try:
+            attributes = await self._in_thread(partial(self._engine.inspect, container))
+        except NoSuchContainerError:
+            raise Refusal(404, f"there is no container {container!r}") from None
+        except EngineRefusedError as error:
+            raise Refusal(409, f"the container engine refuses: {error}") from None
+        except EngineGoneError as error:
+            raise Refusal(503, str(error)) from None
+        if not labels.is_ours(attributes["Config"].get("Labels") or {}, self._socket):
+            raise engine.refusal(container)
+        return engine.found(attributes)
+
+    def container(self, info: ContainerInfo, changed: Callable[[], None]) -> Container:
+        """Return what drives a container.
+
+        Args:
+            info: Which.
+            changed: Is called when it may have become as it was told to be.
+        """
+        loop = asyncio.get_running_loop()
+        refused = partial(self._tell, loop, info.id)
+        driver = Driver(self._engine, info, self._in_thread, changed, refused)
+        self._drivers.add(driver)
+        return driver
+
+    async def close(self) -> None:
+        """Finish what was told to the containers so far, as far as it goes, and stop."""
+        self._over.set()
+        busy = [driver.done() for driver in self._drivers if driver.is_busy]
+        if busy:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*busy), _CLOSING_SECONDS)
+        self._hang_up()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_thread(self, function: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    # In a thread: that which hears, or one for calls.
+
+    def _hear(self, loop: asyncio.AbstractEventLoop) -> None:
+        complained = False
+        while not self._over.is_set():
+            try:
+                self._events = self._engine.events()
+                # Only now: what happens from here on is in the stream.
+                self._look(loop)
+                self._post(loop, self._has_looked.set)
+                complained = False
+                for event in self._events:
+                    if self._over.is_set():
+                        return
+                    actor = event["Actor"]
+                    if event["Action"] in _HEARD and labels.JOB in actor["Attributes"]:
+                        self._tell(loop, actor["ID"])
+            except (EngineGoneError, EngineRefusedError) as error:
+                if not complained and self._has_looked.is_set():
+                    _log.warning("%s", error)
+                    complained = True
+            except Exception:
+                # A stream that was cut, whatever the SDK makes of that.
+                _log.debug("the engine's events have ended", exc_info=True)
+            self._post(loop, self._has_looked.set)
+            self._hang_up()
+            self._over.wait(_RETRY_SECONDS)
+
+    def _hang_up(self) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            with suppress(Exception):
+                events.close()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        ids = self._engine.list_ids()
+        for container in ids:
+            self._tell(loop, container)
+        assert self._listener is not None
+        self._post(loop, partial(self._listener.all_seen, frozenset(ids)))
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, container: str) -> None:
+        assert self._listener is not None
+        try:
+            attributes = self._engine.inspect(container)
+        except NoSuchContainerError:
+            self._post(loop, partial(self._listener.gone, container))
+            return
+        if not labels.is_ours(attributes["Config"].get("Labels") or {}, self._socket):
+            return
+        try:
+            self._post(loop, partial(self._listener.seen, engine.found(attributes)))
+        except Refusal as refusal:
+            if attributes["State"]["Status"] in ("created", "running"):
+                _log.warning("%s", refusal.sentence)
+
+    @staticmethod
+    def _post(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # The loop is closed.
+            loop.call_soon_threadsafe(call)
