@@ -10,7 +10,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import tensorflow as tf
@@ -102,6 +102,11 @@ def _functions(tasks: list[Interval]) -> Callable[[], object]:
 
     zero = tf.zeros(())
     return lambda: run(zero)
+
+
+def under_matmuls() -> AbstractContextManager[None]:
+    """Run one matmul after the other meanwhile."""
+    return _running(_one_matmul())
 
 
 @contextmanager

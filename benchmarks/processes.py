@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,23 @@ class WorkerError(Exception):
 class Worker:
     """One worker process. Not thread-safe."""
 
-    def __init__(self, process: Process, workloads: tuple[str, ...]) -> None:
+    def __init__(
+        self, process: Process, workloads: tuple[str, ...], prefix: Sequence[str] = ()
+    ) -> None:
+        """Start it.
+
+        Args:
+            process: How.
+            workloads: What it is to prepare.
+            prefix: What its command begins with: that runs it in a container, say.
+        """
         self.name = process.name
         self._expects_ours = process.ours
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in stop().
         options = {"ours": process.ours, "workloads": workloads}
         self._process = subprocess.Popen(
             # Not this folder's parent, nor the current one: only what is installed.
-            [sys.executable, str(_WORKER), json.dumps(options)],
+            [*prefix, sys.executable, str(_WORKER), json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -21,9 +21,9 @@ _LEAD_IN = 3
 
 
 class _Change(keras.callbacks.Callback):  # type: ignore[misc]
-    """Takes the time of every step and changes the limits at one."""
+    """Takes the time of every step and, if it is to, changes the limits at one."""
 
-    def __init__(self, change_at: int, then: int) -> None:
+    def __init__(self, change_at: int | None = None, then: int = 0) -> None:
         super().__init__()
         self._change_at = change_at
         self._then = then
@@ -32,7 +32,7 @@ class _Change(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
         """Take the time; what the change takes belongs to the step it is made at."""
         self.starts.append(time.perf_counter())
-        if len(self.starts) == _LEAD_IN + self._change_at + 1:
+        if self._change_at is not None and len(self.starts) == _LEAD_IN + self._change_at + 1:
             tfm.set_threads(self._then)
 
 
@@ -70,6 +70,15 @@ class Trainer:
         # One step more than are counted: what ends a fit() is not the last step's.
         self._fit(_LEAD_IN + steps + 1, [change])
         return np.diff(change.starts[_LEAD_IN:]).tolist()
+
+    def starts(self, steps: int) -> list[float]:
+        """Train with what limits there are; return when each step started and the last ended.
+
+        All by the monotonic clock, in seconds.
+        """
+        change = _Change()
+        self._fit(_LEAD_IN + steps + 1, [change])
+        return change.starts[_LEAD_IN:]
 
     def _fit(self, steps: int, callbacks: list[keras.callbacks.Callback]) -> None:
         inputs = np.tile(self._inputs, (steps, 1))

@@ -41,6 +41,7 @@ class Worker:
         self._steps = {name: steps.build(name) for name in workloads}
         self.warm_up()
         self._trainer: Any = None
+        self._watch: Any = None
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -115,6 +116,28 @@ class Worker:
         """Train with one limit, from a step on with another; return the seconds of each."""
         trained: list[float] = self._trainer.train(steps, first, then, change_at)
         return trained
+
+    def starts(self, steps: int) -> list[float]:
+        """Train; return when each step started."""
+        found: list[float] = self._trainer.starts(steps)
+        return found
+
+    def watch(self, loaded: bool) -> None:
+        """Note from now on when limits change, and when that has settled."""
+        import following
+
+        self._watch = following.Watch(loaded)
+
+    def changes(self) -> list[dict[str, float]]:
+        """Watch no longer; return what was noted."""
+        found: list[dict[str, float]] = self._watch.stop()
+        return found
+
+    def follower_seconds(self, seconds: float) -> float:
+        """Return the CPU time of the thread that follows the cgroup, in so many seconds."""
+        import following
+
+        return following.cpu_seconds(seconds)
 
 
 def main() -> int:

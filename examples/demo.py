@@ -39,12 +39,13 @@ START_SECONDS = 30.0
 
 
 @contextmanager
-def controller(log: Path) -> Iterator[Client]:
+def controller(log: Path, *options: str) -> Iterator[Client]:
     """Have a controller for a while, on a socket of its own."""
     with tempfile.TemporaryDirectory(prefix="tfm-demo-") as folder, log.open("wb") as output:
         client = Client(Path(folder, "controller.sock"))
+        places = ("--socket", client.socket, "--state", f"{folder}/state")
         process = subprocess.Popen(
-            [BIN / "tfm", "controller", "--socket", client.socket, "--state", f"{folder}/state"],
+            [BIN / "tfm", "controller", *places, *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -73,6 +73,7 @@ class Runner:
         folder: Path,
         socket: Path | None = None,
         say: Callable[[str], None] = lambda text: None,
+        command: Callable[[Job, Slot, Configuration], list[str]] = command,
     ) -> None:
         """Prepare.
 
@@ -81,7 +82,9 @@ class Runner:
             folder: Where their output goes.
             socket: The controller's, if there is one.
             say: Is told of every start and end.
+            command: Returns what to start for a job.
         """
+        self._command = command
         self._configuration = configuration
         self._folder = folder
         self._socket = socket
@@ -120,7 +123,7 @@ class Runner:
         at = self._now()
         with output.open("wb") as file:
             process = subprocess.Popen(
-                command(job, slot, self._configuration),
+                self._command(job, slot, self._configuration),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,169 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Real trainings in real containers, whose CPUs change while they train.
+
+First one by itself, its CPUs changed by hand; then two under a controller. The
+trainings are an ordinary Keras program, and the image is of this machine's own Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from container_picture import Cores, draw
+from container_stage import Containers, DemoError, Show, containers
+from demo import BIN, controller, stop
+from make_test_image import ImageError
+
+from tf_malleable.cli.failure import CommandFailed
+from tf_malleable.cli.tables import console, table
+from tf_malleable.cli.words import number
+from tf_malleable.containers.engine import EngineGoneError, EngineRefusedError, Update
+from tf_malleable.model import format_cpuset
+
+# A phase is to be long enough for a few lines of a training.
+SHORTEST, LONGEST = 2.0, 60.0
+SUFFIXES = (".png", ".svg")
+
+
+def by_hand(ours: Containers, show: Show, seconds: float) -> float:
+    """Change the CPUs of one container; return its highest speed, in steps a second."""
+    cpus = sorted(os.sched_getaffinity(0))
+    most, everything = len(cpus), format_cpuset(cpus)
+    show.say(f"docker run -d --name demo-by-hand --cpus 1 --cpuset-cpus {everything} …")
+    ours.start("demo-by-hand", cpus)
+    changes = (
+        ("--cpus 1", 1, None),
+        (f"--cpus {most}", most, Update(quota_cpus=most)),
+        (f"--cpuset-cpus {cpus[0]}", 1, Update(cpuset=str(cpus[0]))),
+        (f"--cpuset-cpus {everything}", most, Update(cpuset=everything)),
+    )
+    training = show.enter("demo-by-hand")
+    training.cores.append(Cores(0.0, 1, 1))
+    rows = []
+    for option, given, update in changes:
+        if update is not None:
+            show.say(f"docker update {option} demo-by-hand")
+            ours.engine.update(training.name, update)
+            training.cores.append(Cores(show.now(), given, given))
+        phase = show.phase(option, seconds)
+        threads = training.seen_in(phase)[-1].threads
+        rows.append((option, str(given), str(threads), number(training.speed(phase))))
+    print()
+    console().print(table(("docker update", ">CPUs", ">threads", ">steps/s"), rows))
+    print(flush=True)
+    return max(training.speed(phase) or 0.0 for phase in show.phases)
+
+
+def shared(ours: Containers, show: Show, seconds: float, speed: float) -> None:
+    """Let two containers share the machine under a controller.
+
+    Args:
+        ours: Makes them.
+        show: The scene, with its controller.
+        seconds: How long a phase is.
+        speed: The highest speed of a training here, in steps a second.
+    """
+    ours.submit(show, "demo-first")
+    first = show.enter("demo-first")
+    show.phase("the first alone", seconds)
+    # Enough for the three phases that it is in.
+    ours.submit(show, "demo-second", math.ceil(3 * seconds * speed))
+    second = show.enter("demo-second")
+    show.phase("both", seconds)
+    show.table()
+    show.command("container", "pause", first.name)
+    show.phase("the first paused", seconds)
+    show.table()
+    show.command("container", "resume", first.name)
+    show.phase("both again", seconds)
+    show.wait_for_end(second)
+    show.phase("the first alone again", seconds)
+    show.table()
+    rows = [
+        (phase.name, *(number(training.speed(phase)) for training in (first, second)))
+        for phase in show.phases
+    ]
+    console().print(table(("steps/s", ">demo-first", ">demo-second"), rows))
+
+
+def demonstrate(seconds: float, out: Path) -> None:
+    """Run both scenes, print and draw.
+
+    Raises:
+        DemoError, CommandFailed, EngineGoneError, EngineRefusedError, ImageError,
+        OSError: It cannot be done.
+    """
+    logs = out.with_suffix("")
+    logs.mkdir(parents=True, exist_ok=True)
+    with containers(logs) as ours:
+        print("One container without a controller, its CPUs changed by hand:")
+        alone = Show(logs)
+        speed = by_hand(ours, alone, seconds)
+        upper = alone.scene("One container, its CPUs changed by hand")
+        ours.remove()
+        print("\nTwo containers under a controller, which gives everybody the same:")
+        with controller(logs / "controller.log", "--policy", "equal") as client:
+            show = Show(logs, client)
+            try:
+                shared(ours, show, seconds, speed)
+            finally:
+                ours.remove()
+            lower = show.scene("Two containers under a controller")
+    draw(upper, lower, out)
+    print(f"\nPicture: {out}")
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it, and exit."""
+        self.exit(2, f"demo-containers: {message}\n")
+
+
+def arguments() -> tuple[float, Path]:
+    """Return the length of a phase, and where the picture goes."""
+    parser = Parser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of a phase")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/demo-containers.png"), help="the picture"
+    )
+    found = parser.parse_args()
+    if not SHORTEST <= found.seconds <= LONGEST:
+        parser.error(
+            f"--seconds must be a number from {SHORTEST:g} to {LONGEST:g}, not {found.seconds:g}"
+        )
+    if found.out.suffix not in SUFFIXES:
+        parser.error(f"--out must be a file .png or .svg, not {found.out.name!r}")
+    if len(os.sched_getaffinity(0)) < 2:
+        parser.error("there must be two CPUs to share out, and there is one")
+    return found.seconds, found.out.absolute()
+
+
+def main() -> int:
+    """Run the demo."""
+    seconds, out = arguments()
+    signal.signal(signal.SIGTERM, stop)
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    try:
+        demonstrate(seconds, out)
+    except KeyboardInterrupt:
+        print("\ndemo-containers: interrupted", file=sys.stderr)
+        return 130
+    except (
+        *(DemoError, CommandFailed, ImageError, OSError),
+        *(EngineGoneError, EngineRefusedError),
+    ) as error:
+        print(f"demo-containers: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
