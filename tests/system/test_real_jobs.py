@@ -36,6 +36,9 @@ model.fit(images, images[:, :4], batch_size=64, epochs=int(sys.argv[1]), verbose
 print("trained", int(model.optimizer.iterations))
 """
 FOR_EVER = "1000000"
+# By default a training that was seen to be faster with one core is left with one, as this
+# small one is on some machines.
+POLICY = ("--policy", "equal")
 
 
 class System:
@@ -53,7 +56,7 @@ class System:
     def start_controller(self) -> subprocess.Popen[str]:
         state = self.directory / "state.db"
         self.controller = subprocess.Popen(
-            [TFM, "controller", "--socket", str(self.socket), "--state", str(state)],
+            [TFM, "controller", "--socket", str(self.socket), "--state", str(state), *POLICY],
             stderr=subprocess.PIPE,
             text=True,
         )

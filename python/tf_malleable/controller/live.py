@@ -156,8 +156,8 @@ class Live:
 
     @property
     def rates(self) -> tuple[Rate, ...]:
-        """Speeds measured, and learned from earlier jobs."""
-        return with_learned(self.speed.rates, self.learned)
+        """Speeds measured lately, and learned from earlier jobs."""
+        return with_learned(self.speed.lately, self.learned)
 
     def as_job(self, now: float) -> Job:
         """Return what a policy may know of it."""

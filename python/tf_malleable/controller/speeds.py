@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tf_malleable.model import Rate
@@ -12,16 +13,20 @@ _SETTLING_SECONDS = 1.0
 # Old measurements fade: a job's phases differ.
 _MEMORY_SECONDS = 60.0
 _RECENT_SECONDS = 3.0
+# After so long a number of cores may be tried again: for a job that one bad measurement
+# kept from a core that is idle. Trying takes seconds.
+_TRUSTED_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class _Sum:
     steps: float = 0.0
     seconds: float = 0.0
+    at: float = 0.0
 
-    def add(self, steps: float, seconds: float) -> _Sum:
+    def add(self, steps: float, seconds: float, now: float) -> _Sum:
         fade = min(1.0, _MEMORY_SECONDS / (self.seconds + seconds))
-        return _Sum((self.steps + steps) * fade, (self.seconds + seconds) * fade)
+        return _Sum((self.steps + steps) * fade, (self.seconds + seconds) * fade, now)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Speedometer:
         recent = rate if self.recent is None else self.recent + weight * (rate - self.recent)
         sums = dict(self._sums)
         if self._cores and self._at >= self._since + _SETTLING_SECONDS:
-            sums[self._cores] = sums.get(self._cores, _Sum()).add(done, seconds)
+            sums[self._cores] = sums.get(self._cores, _Sum()).add(done, seconds, now)
         return replace(
             self,
             steps=steps,
@@ -71,9 +76,19 @@ class Speedometer:
     @property
     def rates(self) -> tuple[Rate, ...]:
         """Measured speeds, fewest cores first; none for counts never tried."""
+        return self._measured(self._sums)
+
+    @property
+    def lately(self) -> tuple[Rate, ...]:
+        """The same without counts that were last tried more than ten minutes ago."""
+        trusted = self._at - _TRUSTED_SECONDS
+        return self._measured([each for each in self._sums if each[1].at >= trusted])
+
+    @staticmethod
+    def _measured(sums: Iterable[tuple[int, _Sum]]) -> tuple[Rate, ...]:
         return tuple(
             Rate(cores, total.steps / total.seconds)
-            for cores, total in self._sums
+            for cores, total in sums
             if total.steps > 0 and total.seconds > 0
         )
 

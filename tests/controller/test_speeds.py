@@ -1,0 +1,69 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How fast a job trains with how many cores, as its progress reports tell."""
+
+from __future__ import annotations
+
+from tf_malleable.controller.speeds import Speedometer
+from tf_malleable.model import Grant, Job, Rate, Shape
+from tf_malleable.policies import registry
+
+
+def reported(speed: Speedometer, rate: float, begin: int, end: int) -> Speedometer:
+    """Return it after a report each second, from one second to another."""
+    for second in range(begin, end + 1):
+        speed = speed.report((speed.steps or 0) + rate, None, float(second))
+    return speed
+
+
+def slow_with_two() -> Speedometer:
+    """Return what is known after ten seconds with two cores and ten with one."""
+    speed = reported(Speedometer().change(2, 0.0), 5, 0, 10)
+    return reported(speed.change(1, 10.0), 8, 11, 20)
+
+
+def granted(speed: Speedometer, now: float) -> int:
+    """Return the cores that a job alone on two is granted."""
+    job = Job(
+        id="1",
+        submitted=0.0,
+        shape=Shape(1, 2, 2),
+        state="running",
+        started=0.0,
+        grant=Grant(frozenset({0})),
+        steps_done=speed.steps,
+        rates=speed.lately,
+    )
+    return registry.create("efficient").decide([job], 2, now).cores["1"]
+
+
+def test_speeds_are_those_of_each_number_of_cores():
+    assert slow_with_two().rates == (Rate(1, 8), Rate(2, 5))
+
+
+def test_the_first_second_after_a_change_does_not_count():
+    speed = reported(Speedometer().change(2, 0.0), 5, 0, 10).change(1, 10.0)
+    assert [rate.cores for rate in reported(speed, 8, 11, 11).rates] == [2]
+
+
+def test_a_number_of_cores_that_was_slow_is_tried_again_after_ten_minutes():
+    speed = slow_with_two()
+    assert granted(speed, 20.0) == 1
+    speed = reported(speed, 8, 21, 609)
+    assert granted(speed, 609.0) == 1
+    speed = reported(speed, 8, 610, 612)
+    assert speed.lately == (Rate(1, 8),)
+    assert granted(speed, 612.0) == 2
+    assert [rate.cores for rate in speed.rates] == [1, 2]
+
+
+def test_a_number_of_cores_tried_again_is_trusted_again():
+    speed = reported(slow_with_two(), 8, 21, 700).change(2, 700.0)
+    speed = reported(speed, 16, 701, 760)
+    assert [rate.cores for rate in speed.lately] == [1, 2]
+    assert granted(speed, 760.0) == 2
+
+
+def test_a_job_that_says_nothing_for_long_is_known_as_before():
+    speed = slow_with_two()
+    assert reported(speed, 8, 5000, 5000).rates[1] == Rate(2, 5)
+    assert speed.lately == speed.rates
