@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any
 
-import machine
+from command_line import Parser, Say, context, finish, positive, sayer
 from container import arrivals, enlarge, figure, quota, resize
 from container.place import EngineError, ImageError, Place, place
 from container.verdicts import Verdict, as_text
@@ -22,37 +18,18 @@ from controller.results import Table
 from controller.results import as_text as table_text
 from processes import WorkerError
 
-_INTERRUPTED = 130
 _MEASURES = (quota.NAME, resize.NAME, enlarge.NAME, arrivals.NAME)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text!r}")
-    return number
-
-
 def _parse() -> argparse.Namespace:
-    parser = _Parser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out/elastic"), help="folder for results")
+    parser = Parser(__doc__, out="out/elastic")
     parser.add_argument("--only", nargs="+", choices=_MEASURES, default=_MEASURES)
-    parser.add_argument("--rounds", type=_positive, default=2, help=f"of {arrivals.NAME}")
-    arguments = parser.parse_args()
-    try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        parser.error(f"--out: {error.strerror}: {arguments.out}")
-    return arguments
+    parser.add_argument("--rounds", type=positive, default=2, help=f"of {arrivals.NAME}")
+    return parser.parse()
 
 
 def _measures(
-    there: Place, arguments: argparse.Namespace, say: Callable[[str], None]
+    there: Place, arguments: argparse.Namespace, say: Say
 ) -> Iterator[tuple[str, Any, list[Verdict]]]:
     """Yield each measure's name, all that was measured, and how that is against its bars."""
     if quota.NAME in arguments.only:
@@ -71,13 +48,7 @@ def _measures(
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    results: dict[str, Any] = machine.describe()
-    results["date"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    start = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - start:5.0f} s  {text}", flush=True)
-
+    results, say = context(), sayer()
     found: list[Verdict] = []
     path = arguments.out / "results.json"
     with place() as there:
@@ -91,23 +62,11 @@ def _run(arguments: argparse.Namespace) -> None:
     print(f"Results: {path}, results.png")
 
 
-def _stop(signal_number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """Run the benchmark."""
-    signal.signal(signal.SIGTERM, _stop)
     arguments = _parse()
-    try:
-        _run(arguments)
-    except KeyboardInterrupt:
-        print("elastic: interrupted", file=sys.stderr)
-        return _INTERRUPTED
-    except (EngineError, ImageError, WorkerError, host.HostError, OSError) as error:
-        print(f"elastic: {error}", file=sys.stderr)
-        return 1
-    return 0
+    errors = (EngineError, ImageError, WorkerError, host.HostError)
+    return finish("elastic", lambda: _run(arguments), errors)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timezone
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 import machine
+from command_line import Parser, Say, context, finish, positive, sayer
 from controller import bars, figure, host, latency, load
 from controller.configurations import BASELINES, Configuration, controlled
 from controller.results import Run, Table, as_text, verdicts
@@ -23,21 +20,7 @@ from controller.workloads import WORKLOADS, Workload
 
 from tf_malleable.policies import registry
 
-_INTERRUPTED = 130
 _MEASURES = (*WORKLOADS, load.NAME, latency.NAME)
-Say = Callable[[str], None]
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text!r}")
-    return number
 
 
 def _policy(text: str) -> str:
@@ -49,8 +32,7 @@ def _policy(text: str) -> str:
 
 
 def _parse() -> argparse.Namespace:
-    parser = _Parser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("out/many"), help="folder for results")
+    parser = Parser(__doc__, out="out/many")
     parser.add_argument(
         "--only",
         nargs="+",
@@ -68,13 +50,8 @@ def _parse() -> argparse.Namespace:
         help="in place of those chosen for each workload; none: only the baselines",
     )
     parser.add_argument("--no-baselines", action="store_true", help="only the controller")
-    parser.add_argument("--rounds", type=_positive, default=3, help="runs of each configuration")
-    arguments = parser.parse_args()
-    try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        parser.error(f"--out: {error.strerror}: {arguments.out}")
-    return arguments
+    parser.add_argument("--rounds", type=positive, default=3, help="runs of each configuration")
+    return parser.parse()
 
 
 def _configurations(workload: Workload, arguments: argparse.Namespace) -> list[Configuration]:
@@ -125,15 +102,8 @@ def _rounds(arguments: argparse.Namespace, say: Say) -> Iterator[list[Run]]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    context: dict[str, Any] = machine.describe()
-    context["date"] = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    context["default_policy"] = registry.DEFAULT
-    before, start = machine.CpuTimes.now(), time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - start:5.0f} s  {text}", flush=True)
-
-    results: dict[str, Any] = {}
+    results = {**context(), "default_policy": registry.DEFAULT}
+    before, say = machine.CpuTimes.now(), sayer()
     once: list[bars.Verdict] = []
     if load.NAME in arguments.only:
         loaded = load.measure(say)
@@ -156,7 +126,7 @@ def _run(arguments: argparse.Namespace) -> None:
             "bars": [verdict.as_json() for verdict in found],
             "noise": noise,
         }
-        path.write_text(json.dumps({**context, **results}, indent=1) + "\n")
+        path.write_text(json.dumps(results, indent=1) + "\n")
         if runs:
             figure.draw(table, arguments.out / "results.png")
     if runs:
@@ -168,23 +138,10 @@ def _run(arguments: argparse.Namespace) -> None:
     )
 
 
-def _stop(signal_number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """Run the benchmark."""
-    signal.signal(signal.SIGTERM, _stop)
     arguments = _parse()
-    try:
-        _run(arguments)
-    except KeyboardInterrupt:
-        print("many: interrupted", file=sys.stderr)
-        return _INTERRUPTED
-    except (host.HostError, latency.LatencyError, OSError) as error:
-        print(f"many: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return finish("many", lambda: _run(arguments), (host.HostError, latency.LatencyError))
 
 
 if __name__ == "__main__":

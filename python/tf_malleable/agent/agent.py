@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import Final
 from tf_malleable.agent import steps
 from tf_malleable.agent.address import Join
 from tf_malleable.agent.connection import Connection
+from tf_malleable.agent.guest import start_without_signals
 from tf_malleable.agent.session import Session, connection_to, report_at_exit
 
 _FIRST_PAUSE: Final = 0.1
@@ -52,16 +52,12 @@ class Agent:
         self._thread = threading.Thread(target=self._run, name="tf_malleable", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, with all signals blocked: it must not take one from the program.
+        """Start the thread.
 
         Raises:
             RuntimeError: No thread can be started.
         """
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            self._thread.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        start_without_signals(self._thread)
 
     def stop(self) -> None:
         """Let the thread end, wait a moment for it, and report for the last time."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from typing import Final
 from tf_malleable.agent.address import readable
 from tf_malleable.agent.cgroup import EffectiveCpus, Warnings, threads_for
 from tf_malleable.agent.file_events import Writes
+from tf_malleable.agent.guest import start_without_signals
 from tf_malleable.runtime import library, limits
 
 # To wake up five times a second takes a tenth of a percent of a core.
@@ -78,16 +78,12 @@ class _Follower:
         return self._is_on and limits.times_set_by_hand() == self._times
 
     def start(self) -> None:
-        """Start the thread, with all signals blocked: it must not take one from the program.
+        """Start the thread.
 
         Raises:
             RuntimeError: No thread can be started.
         """
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            self._thread.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        start_without_signals(self._thread)
 
     def end(self) -> None:
         """Let the thread end."""
