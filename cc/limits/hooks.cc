@@ -72,4 +72,11 @@ int PlannedThreadCount(int now) {
   return std::max(now, std::min(PoolRegistry::Get().max_threads(), HostCpus()));
 }
 
+// XLA hands work on before a thunk that may wait for other threads, and a
+// thunk planned for several counts as one for good. At limit 1 it waits for
+// nobody: its loops run in the caller.
+bool MayBlock(bool planned) {
+  return planned && PoolRegistry::Get().GetLimits().intra != 1;
+}
+
 }  // namespace tf_malleable

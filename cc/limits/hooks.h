@@ -56,6 +56,9 @@ int ShardParallelism(int max_parallelism, Eigen::ThreadPoolInterface* workers,
 // xla::cpu::SlinkyThreadPool::thread_count: the answer instead of `now`.
 int PlannedThreadCount(int now);
 
+// xla::cpu::YnnFusionThunk::ExecuteMayBlock: the answer instead of `planned`.
+bool MayBlock(bool planned);
+
 // tensorflow::DeviceBase::set_eigen_cpu_device: appends a device for each
 // number of threads, the i-th for i + 1. The caller's list owns them.
 template <typename Device, typename Devices>

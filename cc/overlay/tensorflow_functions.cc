@@ -40,10 +40,25 @@ TensorFlowFunctions Load() {
   return tf;
 }
 
+XlaFunctions LoadXla() {
+  void* const lib = dlopen("libtensorflow_cc.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  XlaFunctions xla;
+  Find(lib, "_ZNK3xla3cpu16SlinkyThreadPool12thread_countEv",
+       &xla.slinky_thread_count);
+  Find(lib, "_ZNK3xla3cpu14YnnFusionThunk15ExecuteMayBlockEv",
+       &xla.ynn_may_block);
+  return xla;
+}
+
 }  // namespace
 
 const TensorFlowFunctions& TensorFlowFunctions::Get() {
   static const TensorFlowFunctions functions = Load();
+  return functions;
+}
+
+const XlaFunctions& XlaFunctions::Get() {
+  static const XlaFunctions functions = LoadXla();
   return functions;
 }
 

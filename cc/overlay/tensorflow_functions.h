@@ -46,6 +46,16 @@ struct TensorFlowFunctions {
   }
 };
 
+// The same of libtensorflow_cc, which is there when XLA calls us.
+struct XlaFunctions {
+  static const XlaFunctions& Get();
+
+  // xla::cpu::SlinkyThreadPool::thread_count. Null: it has no threads.
+  int (*slinky_thread_count)(const void* self);
+  // xla::cpu::YnnFusionThunk::ExecuteMayBlock. Null: it never does.
+  bool (*ynn_may_block)(const void* self);
+};
+
 }  // namespace tf_malleable
 
 #endif  // TF_MALLEABLE_CC_OVERLAY_TENSORFLOW_FUNCTIONS_H_

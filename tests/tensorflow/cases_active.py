@@ -109,3 +109,37 @@ def sample_every_limit(capacity: int, seconds_each: float) -> dict[str, Any]:
         "highest": highest,
         "stand_ins": {pool.name: pool.stand_in_tasks for pool in tfm.pools()},
     }
+
+
+def tasks_of_xla_steps(limits: list[int]) -> list[int]:
+    """Return how many tasks compiled steps gave to the intra-op pool at each limit; 0: unset."""
+    weights = [tf.Variable(tf.random.stateless_uniform((512, 512), (1, 2))) for _ in range(3)]
+    inputs = tf.random.stateless_uniform((128, 512), (3, 4))
+
+    @tf.function(jit_compile=True)
+    def step() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            values = inputs
+            for weight in weights:
+                values = tf.nn.relu(tf.matmul(values, weight))
+            loss = tf.reduce_mean(values**2)
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(1e-9 * gradient)
+        return loss
+
+    def tasks() -> int:
+        return sum(pool.tasks_run for pool in tfm.pools() if pool.name == "tf_numa_-1_Eigen")
+
+    counts = []
+    for limit in limits:
+        if limit:
+            tfm.set_threads(limit)
+        step().numpy()
+        tfm.wait_settled(10)
+        before = tasks()
+        for _ in range(20):
+            step()
+        step().numpy()
+        tfm.wait_settled(10)
+        counts.append(tasks() - before)
+    return counts

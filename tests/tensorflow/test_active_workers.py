@@ -44,3 +44,16 @@ def test_every_pool_was_looked_at(found: dict[str, Any]) -> None:
         "tf_XLAEigen",
         "tf_xla-cpu-codegen",
     }
+
+
+def test_a_compiled_step_gives_nothing_to_the_pool_at_limit_1() -> None:
+    """As in a TensorFlow started with 1, also when it was first run with more."""
+    limits = [2, 1, 2, 1]
+    counts = harness.call("cases_active", "tasks_of_xla_steps", limits, TF_NUM_INTRAOP_THREADS=2)
+    assert [count > 0 for count in counts] == [limit > 1 for limit in limits]
+
+
+def test_a_compiled_step_first_run_with_one_thread_uses_more_when_it_may() -> None:
+    limits = [0, 2, 1]
+    counts = harness.call("cases_active", "tasks_of_xla_steps", limits, TF_NUM_INTRAOP_THREADS=1)
+    assert [count > 0 for count in counts] == [False, True, False]

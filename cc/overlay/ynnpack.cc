@@ -1,0 +1,28 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// The members of xla::cpu's YNNPACK classes that the overlay defines in
+// TensorFlow's place, TensorFlow 2.21 and later. By their names only: YNNPACK's
+// headers, which the classes need, are not in the wheel.
+
+#include "cc/limits/hooks.h"
+#include "cc/overlay/tensorflow_functions.h"
+
+namespace tf_malleable {
+
+extern "C" __attribute__((visibility("default"))) int SlinkyThreadCount(
+    const void* self) asm("_ZNK3xla3cpu16SlinkyThreadPool12thread_countEv");
+
+extern "C" __attribute__((visibility("default"))) bool YnnMayBlock(
+    const void* self) asm("_ZNK3xla3cpu14YnnFusionThunk15ExecuteMayBlockEv");
+
+extern "C" int SlinkyThreadCount(const void* self) {
+  const auto thread_count = XlaFunctions::Get().slinky_thread_count;
+  return PlannedThreadCount(thread_count == nullptr ? 0 : thread_count(self));
+}
+
+extern "C" bool YnnMayBlock(const void* self) {
+  const auto may_block = XlaFunctions::Get().ynn_may_block;
+  return MayBlock(may_block != nullptr && may_block(self));
+}
+
+}  // namespace tf_malleable
