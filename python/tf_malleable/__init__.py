@@ -66,7 +66,7 @@ _library.load()
 if _follow and not _is_command and backend() is not None:
     _following.follow_from_the_start()
 
-if _util.find_spec("threadpoolctl") is not None:
+if not _is_command and _util.find_spec("threadpoolctl") is not None:
     from tf_malleable.runtime import threadpools as _threadpools
 
     _threadpools.register()

@@ -202,9 +202,9 @@ class ContainerJob:
 
     def _wait_for_removal(self) -> None:
         """Return when the engine has removed it, if it is to; it does so after the end."""
-        deadline = time.monotonic() + _REMOVAL_SECONDS
-        while self._removed and self._state() is not None and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+        if self._removed:
+            with suppress(EngineGoneError, EngineRefusedError):
+                self._engine.await_removal(self._id, _REMOVAL_SECONDS)
 
     def _explained(self, code: int) -> int:
         """Return an exit code, and say what it means if that is known to nobody else."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -204,6 +204,17 @@ class Engine:
 
         return code
 
+    def await_removal(self, container: str, seconds: float) -> None:
+        """Return when a container is no longer there.
+
+        Raises:
+            EngineGoneError: It is there after so many seconds, or nobody knows.
+            EngineRefusedError: The engine does not tell.
+        """
+        waiting = {"params": {"condition": "removed"}, "timeout": seconds}
+        with suppress(NoSuchContainerError), self.calling() as client:
+            _ask(client, container, "wait", **waiting)
+
     def attach(self, container: str) -> Iterator[tuple[bytes | None, bytes | None]]:
         """Return what a container prints from now on, until it ends: stdout or stderr each."""
         with Engine(self.host, timeout=None).calling() as client:
@@ -231,8 +242,7 @@ def _ask(
     api = client.api
     answer: requests.Response = api.post(
         f"{api.base_url}/v{api.api_version}/containers/{container}/{what}",
-        timeout=None if "stream" in more else api.timeout,
-        **more,
+        **{"timeout": None if "stream" in more else api.timeout, **more},
     )
     try:
         answer.raise_for_status()
