@@ -1,8 +1,14 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Sixteen containers of training that arrive at random: under the controller, and without."""
+"""Sixteen containers of training that arrive at random: under the controller, and without.
+
+Under the controller twice: with commands it has never seen, and again, on another day
+say, with the state file of the first time. Most trainings of shared clusters come again
+(Weng et al., "MLaaS in the Wild", NSDI 2022), and it learns how long they run.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import sys
@@ -38,9 +44,11 @@ _LARGEST: Final = 6.0
 _BETWEEN_SECONDS: Final = 2.0
 _STEP_SECONDS: Final = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
 _SIZES: Final = {"cnn": 64, "dense": 1024, "rnn": 32}
-_MAX_PROP: Final = "fcfs-max-prop"
-POLICIES: Final = (registry.DEFAULT, "srpt", _MAX_PROP)
-CONFIGURATIONS: Final = (TOGETHER, STATIC, IN_SEQUENCE, *map(controlled, POLICIES))
+_MAX_PROP: Final = controlled("fcfs-max-prop")
+_NEW: Final = controlled(registry.DEFAULT)
+_AGAIN: Final = Configuration(f"{registry.DEFAULT}, again", policy=registry.DEFAULT)
+_OTHERS: Final = (TOGETHER, STATIC, IN_SEQUENCE, _MAX_PROP)
+_CONFIGURATIONS: Final = (*_OTHERS, _NEW, _AGAIN)
 
 
 def jobs() -> list[Job]:
@@ -59,22 +67,31 @@ def jobs() -> list[Job]:
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Run]:
     """Run all jobs in every configuration, in rotated order, so many times."""
     runs = []
-    for number in range(rounds):
-        first = number % len(CONFIGURATIONS)
-        for configuration in CONFIGURATIONS[first:] + CONFIGURATIONS[:first]:
-            runs.append(_run(place, number, configuration))
-            run = runs[-1]
-            say(
-                f"{configuration.name:20} makespan {run.makespan:6.1f} s, mean turnaround"
-                f" {run.mean_turnaround:6.1f} s, failures {run.failures}"
-            )
-            for outcome in run.outcomes:
-                if outcome.failed:
-                    say(f"   {outcome.name}: {outcome.exit_code}: {outcome.last_words}")
+    with tempfile.TemporaryDirectory(prefix="tfm-") as folder:
+        state = Path(folder, "0")
+        for number in range(rounds):
+            first = number % len(_CONFIGURATIONS)
+            for configuration in _CONFIGURATIONS[first:] + _CONFIGURATIONS[:first]:
+                if configuration is _NEW:
+                    state = Path(folder, str(number))
+                learns = configuration in (_NEW, _AGAIN)
+                run = _run(place, number, configuration, state if learns else None)
+                runs.append(run)
+                _tell(run, say)
     return runs
 
 
-def _run(place: Place, number: int, configuration: Configuration) -> Run:
+def _tell(run: Run, say: Callable[[str], None]) -> None:
+    say(
+        f"{run.configuration:21} makespan {run.makespan:6.1f} s, mean turnaround"
+        f" {run.mean_turnaround:6.1f} s, failures {run.failures}"
+    )
+    for outcome in run.outcomes:
+        if outcome.failed:
+            say(f"   {outcome.name}: {outcome.exit_code}: {outcome.last_words}")
+
+
+def _run(place: Place, number: int, configuration: Configuration, state: Path | None) -> Run:
     def command(job: Job, slot: Slot, unused: Configuration) -> list[str]:
         program = [sys.executable, *job.arguments]
         if configuration.policy is not None:
@@ -89,7 +106,7 @@ def _run(place: Place, number: int, configuration: Configuration) -> Run:
             if configuration.policy is None:
                 outcomes = Runner(configuration, Path(folder), command=command).run(jobs())
             else:
-                with host.controller(configuration.policy) as started:
+                with host.controller(configuration.policy, state) as started:
                     runner = Runner(configuration, Path(folder), started.socket, command=command)
                     outcomes = runner.run(jobs())
         finally:
@@ -98,21 +115,15 @@ def _run(place: Place, number: int, configuration: Configuration) -> Run:
 
 
 def verdicts(runs: list[Run]) -> list[Verdict]:
-    """Return how our policies are against every other way."""
+    """Return how the default policy is against every other way."""
     table = Table(tuple(runs))
     found = []
-    for name in POLICIES[:2]:
-        for metric in METRICS:
-            for configuration in CONFIGURATIONS:
-                if configuration.name in POLICIES[:2]:
-                    continue
-                mine, others = table.of(NAME, name), table.of(NAME, configuration.name)
-                ratios = [
-                    m.value(metric) / o.value(metric) for m, o in zip(mine, others, strict=True)
-                ]
-                text = f"{metric}: {name} / {configuration.name}"
-                bar = pairs.Bar(1.0, at_least=False)
-                found.append(Verdict(NAME, text, pairs.estimate([ratios]), "ratio", bar))
+    for ours, metric, other in itertools.product((_NEW, _AGAIN), METRICS, _OTHERS):
+        pair = zip(table.of(NAME, ours.name), table.of(NAME, other.name), strict=True)
+        ratios = [mine.value(metric) / theirs.value(metric) for mine, theirs in pair]
+        text = f"{metric}: {ours.name} / {other.name}"
+        bar = pairs.Bar(1.0, at_least=False)
+        found.append(Verdict(NAME, text, pairs.estimate([ratios]), "ratio", bar))
     failures = [[float(sum(run.failures for run in runs))]]
     text = f"failures in {len(runs)} runs of {_COUNT} containers"
     bar = pairs.Bar(0, at_least=False)

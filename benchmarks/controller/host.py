@@ -93,8 +93,12 @@ class Host:
 
 
 @contextmanager
-def controller(policy: str) -> Iterator[Host]:
+def controller(policy: str, state: Path | None = None) -> Iterator[Host]:
     """Start a controller with this policy and end it.
+
+    Args:
+        policy: Its policy.
+        state: Its state file; by default a new one, removed with it.
 
     Raises:
         HostError: It does not start.
@@ -102,7 +106,8 @@ def controller(policy: str) -> Iterator[Host]:
     with tempfile.TemporaryDirectory(prefix="tfm-") as folder:
         path = Path(folder, "controller.sock")
         log = Path(folder, "log")
-        arguments = ["--policy", policy, "--socket", path, "--state", Path(folder, "state")]
+        state = state or Path(folder, "state")
+        arguments = ["--policy", policy, "--socket", path, "--state", state]
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [TFM, "controller", *map(str, arguments)],

@@ -319,3 +319,45 @@ def test_a_job_in_the_queue_profits_from_what_one_of_its_name_has_just_shown(sta
             assert live[other].as_job(0.0).rates == ()
 
     asyncio.run(scenario())
+
+
+def test_the_same_command_is_expected_to_run_as_long_as_before(state):
+    async def scenario():
+        async with host(state) as here:
+
+            async def ended(code: str, **fields: object) -> float | None:
+                program = here.program(code)
+                job = here.submit(program, **fields)
+                expected = here.status(job).expected_seconds
+                await here.until(lambda: not here.engine.jobs())
+                program.wait()
+                return expected
+
+            nap, failure = "import time; time.sleep(0.3)", "raise SystemExit(3)"
+            assert await ended(failure, command=["train", "1"]) is None
+            # What failed says nothing.
+            assert await ended(nap, command=["train", "1"]) is None
+            waits = await here.job(command=["train", "1"])
+            first = here.status(waits).expected_seconds
+            assert first == pytest.approx(0.3, abs=0.25)
+            # Nor does what was cancelled, or has other arguments.
+            here.engine.cancel(here.agents[-1]._program.peer, waits)
+            await here.until(lambda: not here.engine.jobs())
+            assert await ended(nap, command=["train", "2"]) is None
+            assert await ended(nap, command=["train", "1"], name="other") is None
+            assert await ended(nap, command=["train", "1"]) == first
+
+    asyncio.run(scenario())
+
+
+def test_a_job_in_the_queue_hears_how_long_one_like_it_has_run(state):
+    async def scenario():
+        async with host(state, cpus=1) as here:
+            here.submit(here.program("import time; time.sleep(0.3)"), command=["train"])
+            waits = await here.job(command=["train"])
+            assert here.states() == ["running", "waiting"]
+            assert here.status(waits).expected_seconds is None
+            await here.until(lambda: len(here.engine.jobs()) == 1)
+            assert here.status(waits).expected_seconds == pytest.approx(0.3, abs=0.25)
+
+    asyncio.run(scenario())

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,42 @@ def test_names_that_were_learned_longest_ago_are_forgotten(store):
     reopened.learn("another", [Rate(1, 1.0)])
     assert reopened.speeds("first") == ()
     assert reopened.speeds("job-0") == (Rate(1, 1.0),)
+    reopened.close()
+
+
+def test_run_times_are_learned_by_command(store):
+    store.learn_run_seconds("train", 10.0)
+    assert store.run_seconds("train") == 10.0
+    assert store.run_seconds("other") is None
+    reopened = again(store)
+    reopened.learn_run_seconds("train", 20.0)
+    # 10 counts 0.7 times as much as 20.
+    assert reopened.run_seconds("train") == pytest.approx((0.7 * 10 + 20) / 1.7)
+    reopened.close()
+
+
+def test_commands_that_were_learned_longest_ago_are_forgotten(store):
+    for number in range(10_001):
+        store.learn_run_seconds(f"command {number}", 1.0)
+    reopened = again(store)
+    assert reopened.run_seconds("command 0") is None
+    assert reopened.run_seconds("command 1") == 1.0
+    reopened.close()
+
+
+def test_a_file_from_before_run_times_were_learned_goes_on(store):
+    store.learn("a", [Rate(1, 6.0)])
+    store.save(live(1))
+    store.close()
+    with closing(sqlite3.connect(store.path)) as file:
+        file.executescript("DROP TABLE run_times; PRAGMA user_version = 1;")
+    assert read_history(store.path, 10)[0].jobs == []
+    upgraded = Store(store.path)
+    assert upgraded.speeds("a") == (Rate(1, 6.0),)
+    assert upgraded.load() == [live(1)]
+    upgraded.learn_run_seconds("train", 10.0)
+    reopened = again(upgraded)
+    assert reopened.run_seconds("train") == 10.0
     reopened.close()
 
 

@@ -229,7 +229,7 @@ def newer(path: Path) -> str:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 9")
     connection.close()
-    return f"the state file {path} is of version 9, this tf_malleable reads versions up to 1"
+    return f"the state file {path} is of version 9, this tf_malleable reads versions up to 2"
 
 
 def torn(path: Path) -> str:

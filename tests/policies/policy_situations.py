@@ -110,6 +110,7 @@ def _waiting(draw: st.DrawFn, number: int, cpus: int) -> Job:
         priority=draw(st.integers(-3, 3)),
         weight=draw(st.sampled_from([0.1, 1.0, 1.0, 2.5, 300.0])),
         rates=rates,
+        expected_seconds=draw(st.none() | st.floats(0, 1e5)),
     )
 
 

@@ -138,3 +138,50 @@ def test_known_poor_scalers_have_a_head_start(arrives, first):
 def test_unknown_jobs_come_first_come_first_served():
     poor = job("poor", submitted=1.0, rates=(Rate(1, 1.0),))
     assert counts("efficient", 1, job("a"), poor) == {"a": 1}
+
+
+def test_what_ran_for_less_time_before_starts_first():
+    long = job("long", expected_seconds=100.0)
+    short = job("short", submitted=200.0, expected_seconds=10.0)
+    assert counts("efficient", 1, long, short) == {"short": 1}
+    assert counts("srpt", 1, long, short) == {"short": 1}
+
+
+@pytest.mark.parametrize(("arrives", "first"), [(299.0, "short"), (301.0, "long")])
+def test_nobody_waits_for_what_comes_later_than_three_times_its_run_time(arrives, first):
+    long = job("long", expected_seconds=100.0)
+    short = job("short", submitted=arrives, expected_seconds=0.0)
+    assert counts("efficient", 1, long, short) == {first: 1}
+
+
+def test_a_new_command_is_taken_to_run_for_the_mean():
+    known = [job("short", expected_seconds=10.0), job("long", expected_seconds=30.0)]
+    new = job("new", submitted=29.0)
+    assert counts("efficient", 2, *known, new) == {"short": 1, "new": 1}
+    assert counts("efficient", 2, *known, replace(new, submitted=31.0)) == {"short": 1, "long": 1}
+
+
+def test_what_runs_is_not_paused_for_what_is_shorter():
+    long = running("long", {0}, expected_seconds=100.0)
+    assert counts("efficient", 1, long, job("short", expected_seconds=1.0)) == {"long": 1}
+
+
+def test_what_remains_of_the_run_time_before_counts():
+    nearly = running("nearly done", {0}, expected_seconds=100.0, run_seconds=95.0)
+    assert counts("srpt", 1, nearly, job("short", expected_seconds=20.0)) == {"nearly done": 1}
+    begun = replace(nearly, run_seconds=5.0)
+    assert counts("srpt", 1, begun, job("short", expected_seconds=20.0)) == {"short": 1}
+
+
+def test_what_runs_for_longer_than_before_makes_room():
+    jobs = [running("late", {0}, expected_seconds=100.0, run_seconds=99.0), left("known", 50)]
+    allocation = create("srpt").allocate(jobs, Machine.flat(1), NOW)
+    assert list(allocation.grants) == ["late"]
+    assert allocation.review_at == pytest.approx(NOW + 1.0)
+    late = replace(jobs[0], run_seconds=100.0)
+    assert counts("srpt", 1, late, jobs[1]) == {"known": 1}
+
+
+def test_steps_say_more_than_the_run_time_before():
+    slow = left("slow", 1000, expected_seconds=1.0)
+    assert counts("srpt", 1, slow, left("fast", 50)) == {"fast": 1}

@@ -51,6 +51,20 @@ def test_srpt_has_the_lowest_mean_turnaround(cores, serial):
     assert found["srpt"] < others
 
 
+# By steps srpt soon knows nearly as much.
+@pytest.mark.parametrize(("policy", "most"), [(DEFAULT, 0.95), ("srpt", 1.0)])
+def test_known_run_times_shorten_turnarounds(policy, most):
+    workloads = [random_arrivals(2, seed, 0.3) for seed in range(3)]
+    new, again = (
+        sum(
+            mean_turnaround(run(policy, [replace(work, foreseen=foreseen) for work in works], 2))
+            for works in workloads
+        )
+        for foreseen in (False, True)
+    )
+    assert again < most * new
+
+
 @pytest.mark.parametrize("cores", [4, 16])
 def test_efficient_beats_equal_where_some_jobs_do_not_scale(cores):
     works = [

@@ -39,6 +39,7 @@ class Work:
         busy: Seconds of work between two idle phases.
         reports: Whether it reports steps.
         known: Numbers of cores whose speed is known from earlier jobs.
+        foreseen: Whether the same command ran before, on one core.
     """
 
     id: str
@@ -52,6 +53,7 @@ class Work:
     busy: float = 1.0
     reports: bool = True
     known: tuple[int, ...] = ()
+    foreseen: bool = False
 
     def speedup(self, cores: float) -> float:
         if cores < 1:
@@ -129,6 +131,7 @@ class _Live:
             steps_done=self.done / work.seconds * STEPS if reports else None,
             steps_total=STEPS if reports else None,
             rates=tuple(Rate(cores, rate) for cores, rate in sorted(self.rates.items())),
+            expected_seconds=work.seconds if work.foreseen else None,
         )
 
     def apply(self, grant: Grant, now: float) -> None:

@@ -1,10 +1,12 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Speeds of earlier jobs of one name: what the next one of that name begins with."""
+"""What earlier jobs leave to the next: speeds by name, run times by command."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tf_malleable.model import Rate
@@ -27,6 +29,47 @@ class Learned:
     weight: float
 
 
+@dataclass(frozen=True)
+class RunTime:
+    """How long a command runs, and how much was seen of it.
+
+    Attributes:
+        seconds: Weighted mean of all runs.
+        weight: Sum of the runs' weights, at least 1.
+    """
+
+    seconds: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What earlier jobs have taught.
+
+    Attributes:
+        rates: Speeds of those of the same name, fewest cores first.
+        expected_seconds: How long the same command ran; None if it never came to its end.
+    """
+
+    rates: tuple[Rate, ...] = ()
+    expected_seconds: float | None = None
+
+
+def command_key(uid: int, name: str, command: Sequence[str]) -> str:
+    """Return what run times are learned by: whose job, its name, and every argument.
+
+    Jobs of one name and other arguments, of more epochs say, run for other times.
+    """
+    return hashlib.blake2b(json.dumps([uid, name, *command]).encode(), digest_size=16).hexdigest()
+
+
+def run_time(known: RunTime | None, seconds: float) -> RunTime:
+    """Return what is known after one more run of so many seconds; as for speeds, see blend."""
+    if known is None:
+        return RunTime(seconds, 1.0)
+    return RunTime(*_mean(known.seconds, known.weight, seconds))
+
+
 def blend(known: Iterable[Learned], rates: Iterable[Rate]) -> tuple[Learned, ...]:
     """Return what is known after one more run, fewest cores first.
 
@@ -47,9 +90,15 @@ def blend(known: Iterable[Learned], rates: Iterable[Rate]) -> tuple[Learned, ...
         if not (math.isfinite(speed) and speed > 0):
             continue
         old = speeds.get(rate.cores)
-        faded = 0.0 if old is None else old.weight * _FADING
+        weight = 1.0
         if old is not None:
-            # As a step from the old mean, so that it stays between the two.
-            speed = old.steps_per_second + (speed - old.steps_per_second) / (faded + 1)
-        speeds[rate.cores] = Learned(rate.cores, speed, faded + 1)
+            speed, weight = _mean(old.steps_per_second, old.weight, speed)
+        speeds[rate.cores] = Learned(rate.cores, speed, weight)
     return tuple(speeds[cores] for cores in sorted(speeds))
+
+
+def _mean(old: float, weight: float, new: float) -> tuple[float, float]:
+    """Return a mean and its weight after one more value."""
+    faded = weight * _FADING
+    # As a step from the old mean, so that it stays between the two.
+    return old + (new - old) / (faded + 1), faded + 1

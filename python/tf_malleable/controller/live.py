@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from tf_malleable.controller import accounts
 from tf_malleable.controller.container import Container
+from tf_malleable.controller.learned import Lessons
 from tf_malleable.controller.messages import GrantLine, JobStatus, Speed
 from tf_malleable.controller.record import Record
 from tf_malleable.controller.speeds import Speedometer, with_learned
@@ -45,7 +46,7 @@ class Live:
     Attributes:
         record: What is kept on disk too.
         pidfd: Readable once the main process has ended; None as long as there is none.
-        learned: Speeds of earlier jobs of the same name.
+        lessons: Of earlier jobs like it.
         tree: Its processes, when last looked.
         expected_until: A program that waits has to be connected from then on.
         agents: Serial numbers acknowledged, by pid of the connected processes.
@@ -71,7 +72,7 @@ class Live:
 
     record: Record
     pidfd: int | None
-    learned: tuple[Rate, ...]
+    lessons: Lessons
     tree: list[int]
     expected_until: float = 0.0
     agents: dict[int, int] = field(default_factory=dict)
@@ -157,14 +158,14 @@ class Live:
     @property
     def rates(self) -> tuple[Rate, ...]:
         """Speeds measured lately, and learned from earlier jobs."""
-        return with_learned(self.speed.lately, self.learned)
+        return with_learned(self.speed.lately, self.lessons.rates)
 
     def as_job(self, now: float) -> Job:
         """Return what a policy may know of it."""
         if self.record.state == "running":
             return self._as_job(now)
         # Nothing of a job in a long queue changes from one decision to the next.
-        sources = (self.record, self.speed, self.learned)
+        sources = (self.record, self.speed, self.lessons)
         if self._idle is None or any(map(operator.is_not, self._idle[0], sources)):
             self._idle = (sources, self._as_job(now))
         return self._idle[1]
@@ -186,6 +187,7 @@ class Live:
             steps_done=self.speed.steps,
             steps_total=self.speed.total,
             rates=self.rates,
+            expected_seconds=self.lessons.expected_seconds,
         )
 
     def line(self) -> GrantLine:
@@ -232,6 +234,7 @@ class Live:
             steps_done=self.speed.steps,
             steps_total=self.speed.total,
             steps_per_second=self.speed.recent if record.state == "running" else None,
+            expected_seconds=self.lessons.expected_seconds,
             used_cpus=self.used_cpus,
             speeds=[Speed(rate.cores, rate.steps_per_second) for rate in self.rates],
         )

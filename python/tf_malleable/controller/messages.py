@@ -188,6 +188,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         steps_done: As reported.
         steps_total: As reported.
         steps_per_second: Lately.
+        expected_seconds: How long it will run in all, as the same command ran before;
+            null if it never came to its end.
         used_cpus: CPUs its processes kept busy, lately.
         speeds: Measured, by number of cores.
     """
@@ -221,6 +223,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     steps_done: float | None
     steps_total: float | None
     steps_per_second: float | None
+    expected_seconds: float | None = None
     used_cpus: float | None
     speeds: list[Speed]
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from tf_malleable.controller import accounts, hands, metrics, processes
 from tf_malleable.controller.container import Containers
 from tf_malleable.controller.decision import Candidate, decide
+from tf_malleable.controller.lessons import learn, lessons
 from tf_malleable.controller.live import Live
 from tf_malleable.controller.messages import Outcome
 from tf_malleable.controller.prometheus import Instruments
@@ -136,7 +137,7 @@ class Reactor:
 
     def add(self, record: Record, pidfd: int | None) -> Live:
         """Take up a job; its pidfd is the reactor's from now on."""
-        live = Live(record, None, self._store.speeds(record.name), [])
+        live = Live(record, None, lessons(self._store, record), [])
         self.live[record.id] = live
         if record.container is not None:
             self._by_container[record.container.id] = live
@@ -389,12 +390,11 @@ class Reactor:
             outcome = "failed" if code else "finished"
         record = accounts.up_to(live.record, now)
         self._record_end(record, now, outcome, code, live.cpu_seconds, live.speed.steps)
-        self._store.learn(record.name, live.speed.rates)
+        learn(self._store, record, live.speed.rates, finished=outcome == "finished")
         self.drop(live)
-        learned = self._store.speeds(record.name)
         for other in self.live.values():
             if other.record.name == record.name:
-                other.learned = learned
+                other.lessons = lessons(self._store, other.record)
         self.react_soon()
 
     def _record_end(

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 APPLICATION = 0x74666D31
-VERSION = 1
+VERSION = 2
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -34,7 +34,14 @@ CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE numbers (next INTEGER NOT NULL);
 INSERT INTO numbers VALUES (1);
 PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {VERSION};
+PRAGMA user_version = 1;
+COMMIT;
+"""
+# A file of version 1 becomes one of version 2 with it.
+_RUN_TIMES = """
+BEGIN IMMEDIATE;
+CREATE TABLE run_times (command TEXT PRIMARY KEY, run_time TEXT NOT NULL);
+PRAGMA user_version = 2;
 COMMIT;
 """
 _ROWS_PER_CHECKPOINT = 1000
@@ -218,7 +225,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
-        _check(connection, path)
+        if _check(connection, path) == 1:
+            connection.executescript(_RUN_TIMES)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -232,16 +240,18 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
+def _check(connection: sqlite3.Connection, path: Path) -> int:
+    """Return a state file's version, of those that we can read."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION:
         raise StoreError(f"cannot use the state file {path}: it is no state file of tf_malleable")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > VERSION:
         raise StoreError(
             f"the state file {path} is of version {version},"
             f" this tf_malleable reads versions up to {VERSION}"
         )
+    return version
 
 
 @contextmanager

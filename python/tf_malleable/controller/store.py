@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's memory: live jobs, history, learned speeds, settings.
+"""The controller's memory: live jobs, history, learned speeds and run times, settings.
 
 What must be known at once is kept here; what changes is queued and written with
 one transaction for each reaction of the controller. A disk that is full or gone
@@ -19,7 +19,8 @@ from typing import TypeVar
 
 import msgspec
 
-from tf_malleable.controller.learned import Learned, blend
+from tf_malleable.controller.latest import Latest
+from tf_malleable.controller.learned import Learned, RunTime, blend, run_time
 from tf_malleable.controller.messages import History, JobRecord, Span
 from tf_malleable.controller.metrics import summary
 from tf_malleable.controller.record import Record
@@ -40,6 +41,7 @@ CPUS = "cpus"
 
 _KEPT_JOBS = 100_000
 _KEPT_NAMES = 10_000
+_KEPT_COMMANDS = 10_000
 # A job's numbers stay free of repetition only as far as the file knows of them.
 _NUMBERS_AHEAD = 100
 _QUEUED_SPANS = 100_000
@@ -57,6 +59,7 @@ _RECORDS = msgspec.json.Decoder(list[Record])
 _ENDED = msgspec.json.Decoder(list[JobRecord])
 _SPANS = msgspec.json.Decoder(list[Span])
 _SPEEDS = msgspec.json.Decoder(list[tuple[Learned, ...]])
+_RUN_TIMES = msgspec.json.Decoder(list[RunTime])
 
 
 def default_state() -> Path:
@@ -112,14 +115,16 @@ class Store:
         self._live = {record.id: record for record in records}
         names = [row[0] for row in rows("SELECT name FROM speeds ORDER BY rowid")]
         speeds = self._decode("SELECT speeds FROM speeds ORDER BY rowid", (), _SPEEDS)
-        self._speeds = dict(zip(names, speeds, strict=True))
+        self._speeds = Latest(zip(names, speeds, strict=True), _KEPT_NAMES)
+        commands = [row[0] for row in rows("SELECT command FROM run_times ORDER BY rowid")]
+        times = self._decode("SELECT run_time FROM run_times ORDER BY rowid", (), _RUN_TIMES)
+        self._run_times = Latest(zip(commands, times, strict=True), _KEPT_COMMANDS)
         self._settings = {row[0]: row[1] for row in rows("SELECT key, value FROM settings")}
         self._reserved = int(rows("SELECT next FROM numbers")[0][0])
         self._ended_count = int(rows("SELECT count(*) FROM jobs")[0][0])
         self._queued_live: dict[str, Record | None] = {}
         self._queued_ended: dict[str, JobRecord] = {}
         self._queued_spans: deque[Span] = deque(maxlen=_QUEUED_SPANS)
-        self._queued_speeds: dict[str, tuple[Learned, ...] | None] = {}
         self._queued_settings: dict[str, str] = {}
 
     @property
@@ -188,7 +193,7 @@ class Store:
 
     def speeds(self, name: str) -> tuple[Rate, ...]:
         """Return what earlier jobs of this name reached, fewest cores first."""
-        return tuple(Rate(s.cores, s.steps_per_second) for s in self._speeds.get(name, ()))
+        return tuple(Rate(s.cores, s.steps_per_second) for s in self._speeds.get(name) or ())
 
     def learn(self, name: str, rates: Iterable[Rate]) -> None:
         """Remember the speeds of a job that has ended.
@@ -197,14 +202,22 @@ class Store:
         times as much as the next one; see :func:`~.learned.blend`. Of the names,
         the 10,000 that were learned last are kept.
         """
-        blended = blend(self._speeds.pop(name, ()), rates)
-        if not blended:
-            return
-        self._speeds[name] = self._queued_speeds[name] = blended
-        if len(self._speeds) > _KEPT_NAMES:
-            oldest = next(iter(self._speeds))
-            del self._speeds[oldest]
-            self._queued_speeds[oldest] = None
+        blended = blend(self._speeds.get(name) or (), rates)
+        if blended:
+            self._speeds.set(name, blended)
+
+    def run_seconds(self, command: str) -> float | None:
+        """Return how long a command ran before; None if it never came to its end.
+
+        Args:
+            command: As :func:`~.learned.command_key` has it.
+        """
+        known = self._run_times.get(command)
+        return None if known is None else known.seconds
+
+    def learn_run_seconds(self, command: str, seconds: float) -> None:
+        """Remember how long a command ran; of the commands, the 10,000 that did so last."""
+        self._run_times.set(command, run_time(self._run_times.get(command), seconds))
 
     def setting(self, key: str) -> str | None:
         """Return what was last set for a key, None if nothing was."""
@@ -254,7 +267,8 @@ class Store:
             self._queued_live
             or self._queued_ended
             or self._queued_spans
-            or self._queued_speeds
+            or self._speeds.unwritten
+            or self._run_times.unwritten
             or self._queued_settings
             or self._next + _NUMBERS_AHEAD != self._reserved
         )
@@ -269,11 +283,13 @@ class Store:
             self._queued_spans.popleft()
         self._queued_live.clear()
         self._queued_ended.clear()
-        self._queued_speeds.clear()
+        self._speeds.unwritten.clear()
+        self._run_times.unwritten.clear()
         self._queued_settings.clear()
 
     def _changes(self, spans: Sequence[Span], surplus: int) -> list[Change]:
-        live, speeds = self._queued_live.items(), self._queued_speeds.items()
+        live, speeds = self._queued_live.items(), self._speeds.unwritten.items()
+        times = self._run_times.unwritten.items()
         old = "(SELECT id FROM jobs ORDER BY ended LIMIT ?)"
         changes: list[Change] = [
             ("UPDATE numbers SET next = ?", [(self._next + _NUMBERS_AHEAD,)]),
@@ -294,6 +310,14 @@ class Store:
             (
                 "REPLACE INTO speeds VALUES (?, ?)",
                 [(name, _encode(known)) for name, known in speeds if known],
+            ),
+            (
+                "DELETE FROM run_times WHERE command = ?",
+                [(key,) for key, known in times if not known],
+            ),
+            (
+                "REPLACE INTO run_times VALUES (?, ?)",
+                [(key, _encode(known)) for key, known in times if known],
             ),
             ("REPLACE INTO settings VALUES (?, ?)", list(self._queued_settings.items())),
         ]

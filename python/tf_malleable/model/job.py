@@ -42,6 +42,8 @@ class Job:
         steps_total: Steps it will have done at its end, None if unknown.
         rates: Measured speeds, one for each number of cores it ran with, those
             learned from earlier jobs of the same name included.
+        expected_seconds: How long it will run in all, as the same command ran before;
+            None if it never did.
     """
 
     id: str
@@ -58,3 +60,4 @@ class Job:
     steps_done: float | None = None
     steps_total: float | None = None
     rates: tuple[Rate, ...] = ()
+    expected_seconds: float | None = None

@@ -27,9 +27,11 @@ class SrptPolicy(CountingPolicy):
     """Shortest remaining work first; longer jobs are paused for shorter ones.
 
     Remaining work is the steps that remain times the seconds a step takes on one
-    core. A job of which that is not known counts as having as much before it as
-    behind it, and 8 s at least: new ones go before long ones, so that they soon
-    report, and one that never reports does not stay in front for ever.
+    core. Of a job that has not reported any it is what remains of the time for which
+    the same command ran before. Where there was none, or it is over, the job counts as
+    having as much before it as behind it, and 8 s at least: new ones go before long
+    ones, so that they soon report, and one that never reports does not stay in front
+    for ever.
 
     How many of the first jobs run, and with how much, follows from how well they
     speed up, as measured: see `turnaround`. Each that runs has at least min.
@@ -78,9 +80,16 @@ def _ranked(jobs: Sequence[Job]) -> list[Job]:
 def _remaining(job: Job) -> float:
     """Return seconds of work that remain, on one core; as many as it ran if not known."""
     steps = _steps_left(job)
-    if steps is None:
-        return max(_USUAL_SECONDS, job.run_seconds)
-    return steps * fit(job.rates).one
+    if steps is not None:
+        return steps * fit(job.rates).one
+    return _expected_left(job) or max(_USUAL_SECONDS, job.run_seconds)
+
+
+def _expected_left(job: Job) -> float | None:
+    """Return seconds that remain if it runs as long as before; None if it did not, or is over."""
+    if job.expected_seconds is None or job.run_seconds >= job.expected_seconds:
+        return None
+    return job.expected_seconds - job.run_seconds
 
 
 def _steps_left(job: Job) -> float | None:
@@ -98,11 +107,11 @@ def _step(seconds: float) -> int:
 
 
 def _review_at(ranked: Sequence[Job], counts: dict[str, int], now: float) -> float | None:
-    """Return when a job of unknown length has run long enough to make room for others."""
+    """Return when a job of unknown length, or longer than expected, may have to make room."""
     if len(counts) == len(ranked):
         return None
     ends = (
-        _SHORTEST_SECONDS * _STEP ** _step(job.run_seconds) - job.run_seconds
+        _expected_left(job) or _SHORTEST_SECONDS * _STEP ** _step(job.run_seconds) - job.run_seconds
         for job in ranked
         if job.id in counts and _steps_left(job) is None
     )
