@@ -32,6 +32,9 @@ def counts(policy: str, cpus: int, *jobs: Job) -> dict[str, int]:
     return {name: len(grant.cpus) for name, grant in grants.items()}
 
 
+RUN_TIMES = {"short": 10.0, "usual": 30.0, "long": 10_000.0}
+
+
 def left(name: str, steps: float, serial: float = 0.5, **about: object) -> Job:
     rates = amdahl(serial, 1, 2)
     return job(name, steps_done=10.0, steps_total=10.0 + steps, rates=rates, **about)
@@ -154,11 +157,13 @@ def test_nobody_waits_for_what_comes_later_than_three_times_its_run_time(arrives
     assert counts("efficient", 1, long, short) == {first: 1}
 
 
-def test_a_new_command_is_taken_to_run_for_the_mean():
-    known = [job("short", expected_seconds=10.0), job("long", expected_seconds=30.0)]
-    new = job("new", submitted=29.0)
-    assert counts("efficient", 2, *known, new) == {"short": 1, "new": 1}
-    assert counts("efficient", 2, *known, replace(new, submitted=31.0)) == {"short": 1, "long": 1}
+def test_a_new_command_is_taken_to_run_for_the_median():
+    known = [job(name, expected_seconds=seconds) for name, seconds in RUN_TIMES.items()]
+    new = job("new", submitted=179.0)
+    assert counts("efficient", 2, *known, new) == {"short": 1, "usual": 1}
+    assert counts("efficient", 3, *known, new) == {"short": 1, "usual": 1, "new": 1}
+    late = replace(new, submitted=29_971.0)
+    assert counts("efficient", 3, *known, late) == {"short": 1, "usual": 1, "long": 1}
 
 
 def test_what_runs_is_not_paused_for_what_is_shorter():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import median_low
 
 from tf_malleable.model import Job
 from tf_malleable.policies.counting import CountingPolicy, Decision, present
@@ -42,7 +42,7 @@ class EfficientPolicy(CountingPolicy):
     scale can use all of the machine at the end alone. A job thus waits for none that
     comes later than three times its own run time, and ten minutes, after it. Where no
     run time is known it is first come, first served; beside jobs of known run time a
-    new command is taken to run for their mean. (Serving the shortest first is best for
+    new command is taken to run for their median. (Serving the shortest first is best for
     the mean: Smith, "Various optimizers for single-stage production", 1956. Run times
     recur because jobs do: Weng et al., "MLaaS in the Wild", NSDI 2022.)
 
@@ -153,8 +153,9 @@ def _hand_out(growths: Sequence[_Growth], limits: Sequence[int], free: int) -> i
 
 
 def _usual_seconds(jobs: Sequence[Job]) -> float:
-    """Return the mean run time of the jobs of which it is known, 0 if of none."""
-    return fmean([job.expected_seconds for job in jobs if job.expected_seconds is not None] or [0])
+    """Return the median run time of the jobs of which it is known, 0 if of none."""
+    known = [job.expected_seconds for job in jobs if job.expected_seconds is not None]
+    return median_low(known) if known else 0.0
 
 
 def _scales_poorly(job: Job) -> bool:
