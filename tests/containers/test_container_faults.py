@@ -134,6 +134,25 @@ def test_containers_outlive_a_killed_controller_and_are_taken_up_again(container
         assert third.returncode == 0
 
 
+@TWO
+def test_how_one_ended_while_there_was_no_controller_is_known_to_its_engine(containers):
+    with containers.controller(*BOTH) as controller:
+        failing = containers.start("failing")
+        removed = containers.start("removed", "--rm")
+        containers.actual(failing=1, removed=1)
+        # What happens is on file 20 ms later.
+        time.sleep(0.5)
+        controller.process.kill()
+        controller.process.wait()
+    for name in (failing, removed):
+        containers.client.api.kill(name)
+    wait_for(lambda: containers.names() == [failing])
+    with containers.controller(*BOTH):
+        outcomes = [(each["outcome"], each["exit_code"]) for each in containers.ended(2)]
+        assert outcomes == [("failed", 137), ("unknown", None)]
+        assert containers.jobs() == {}
+
+
 def test_a_controller_that_ends_lets_paused_containers_go_on(containers):
     with containers.controller(*ONE) as controller:
         name = containers.start("one", "--max", "1")

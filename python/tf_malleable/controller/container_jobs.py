@@ -65,6 +65,7 @@ class ContainerJobs:
 
     def seen(self, found: Found) -> None:
         """A container is as it says; it may have been told before."""
+        self._reactor.has_ended_unseen(found.info.id, found.exit_code)
         live = self._reactor.in_container(found.info.id)
         if live is not None:
             self._compare(live, found)
@@ -80,6 +81,7 @@ class ContainerJobs:
     def gone(self, container: str) -> None:
         """There is no container with this id any more, or never was."""
         self._refused.discard(container)
+        self._reactor.has_ended_unseen(container, None)
         live = self._reactor.in_container(container)
         # One that runs cannot go; that it has ended is seen by its process.
         if live is not None and live.record.process is None:
@@ -88,6 +90,8 @@ class ContainerJobs:
     def all_seen(self, containers: Collection[str]) -> None:
         """These are all there are: an engine answers for the first time, or again."""
         self._refused.intersection_update(containers)
+        for unseen in self._reactor.unseen.difference(containers):
+            self.gone(unseen)
         for live in tuple(self._reactor.live.values()):
             container = live.record.container
             if container is not None and container.id not in containers:

@@ -69,6 +69,8 @@ class Reactor:
         self._containers = containers
         self._by_pid: dict[int, Live] = {}
         self._by_container: dict[str, Live] = {}
+        # Containers that ended while no controller looked: their engine may know how.
+        self._unseen: dict[str, Record] = {}
         # Unix time that never jumps.
         self._epoch = time.time() - time.monotonic()
         self._reaction: asyncio.Handle | None = None
@@ -119,7 +121,10 @@ class Reactor:
         if out_of_reach or (pidfd is None and not is_waiting):
             if pidfd is not None:
                 os.close(pidfd)
-            self.end_unseen(record)
+            if record.container is None or out_of_reach:
+                self._end_unseen(record, None)
+            else:
+                self._unseen[record.container.id] = record
             return
         live = self.add(record, pidfd)
         if record.state != "paused":
@@ -130,10 +135,22 @@ class Reactor:
             stat = processes.read_stat(record.process.pid)
             live.suspended = stat is not None and stat.state == "T"
 
-    def end_unseen(self, record: Record) -> None:
-        """Take note that a job has ended, when and how nobody saw."""
+    @property
+    def unseen(self) -> frozenset[str]:
+        """Ids of containers that ended while no controller looked."""
+        return frozenset(self._unseen)
+
+    def has_ended_unseen(self, container: str, code: int | None) -> None:
+        """Take note of how a container of `unseen` has ended; None if nobody knows."""
+        record = self._unseen.pop(container, None)
+        if record is not None:
+            self._end_unseen(record, code)
+            self.react_soon()
+
+    def _end_unseen(self, record: Record, code: int | None) -> None:
         at = self.now()
-        self._record_end(accounts.up_to(record, at), at, "unknown", None, None, None)
+        record = accounts.up_to(record, at)
+        self._record_end(record, at, _outcome(code), code, None, None)
 
     def add(self, record: Record, pidfd: int | None) -> Live:
         """Take up a job; its pidfd is the reactor's from now on."""
@@ -383,11 +400,8 @@ class Reactor:
         """Take note that a job has ended, and how: exit code as a shell has it."""
         now = self.now()
         self._store.add_span(accounts.span(live.record, now))
-        outcome: Outcome = "unknown"
-        if live.cancelled or live.record.started is None:
-            outcome = "cancelled"
-        elif code is not None:
-            outcome = "failed" if code else "finished"
+        was_cancelled = live.cancelled or live.record.started is None
+        outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = accounts.up_to(live.record, now)
         self._record_end(record, now, outcome, code, live.cpu_seconds, live.speed.steps)
         learn(self._store, record, live.speed.rates, finished=outcome == "finished")
@@ -418,3 +432,9 @@ class Reactor:
         )
         running = (live for live in self.live.values() if live.record.state == "running")
         self.instruments.used.set(sum(live.used_cpus or 0.0 for live in running))
+
+
+def _outcome(code: int | None) -> Outcome:
+    if code is None:
+        return "unknown"
+    return "failed" if code else "finished"
