@@ -20,7 +20,8 @@ def cases(module: object) -> list[str]:
     return [
         name
         for name, value in vars(module).items()
-        if getattr(value, "__annotations__", {}).get("library") == "Library"
+        if not name.startswith("_")
+        and getattr(value, "__annotations__", {}).get("library") == "Library"
     ]
 
 
