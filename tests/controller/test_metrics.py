@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sample_records import WAITING, live
 
 from tf_malleable.controller import accounts
-from tf_malleable.controller.learned import Learned, blend
+from tf_malleable.controller.learned import Learned, blend, command_key
 from tf_malleable.controller.messages import JobRecord
 from tf_malleable.controller.metrics import ended, summary
 from tf_malleable.controller.record import Record
@@ -171,3 +171,16 @@ def test_only_positive_finite_speeds_are_learned(runs):
     usable = {cores for cores, speed in runs if 0 < speed < math.inf}
     assert [each.cores for each in known] == sorted(usable)
     assert all(0 < each.steps_per_second < math.inf for each in known)
+
+
+def test_a_command_is_its_user_its_name_and_every_argument():
+    commands = [
+        (0, "job", ["python", "train.py"]),
+        (1, "job", ["python", "train.py"]),
+        (0, "other", ["python", "train.py"]),
+        (0, "job", ["python train.py"]),
+        (0, "job", ["python", "train.py", ""]),
+        (0, "job", []),
+    ]
+    assert len({command_key(*command) for command in commands}) == len(commands)
+    assert command_key(0, "job", ("python", "train.py")) == command_key(*commands[0])

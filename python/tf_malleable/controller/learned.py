@@ -63,7 +63,7 @@ def command_key(uid: int, name: str, command: Sequence[str]) -> str:
     return hashlib.blake2b(json.dumps([uid, name, *command]).encode(), digest_size=16).hexdigest()
 
 
-def run_time(known: RunTime | None, seconds: float) -> RunTime:
+def blend_run_time(known: RunTime | None, seconds: float) -> RunTime:
     """Return what is known after one more run of so many seconds; as for speeds, see blend."""
     if known is None:
         return RunTime(seconds, 1.0)

@@ -31,5 +31,10 @@ def learn(store: Store, record: Record, rates: Iterable[Rate], *, finished: bool
         store.learn_run_seconds(_command(record), record.run_seconds)
 
 
+def is_same_command(one: Record, other: Record) -> bool:
+    """Return whether two jobs learn the same run time; as their keys, without making these."""
+    return (one.name, one.uid, one.command) == (other.name, other.uid, other.command)
+
+
 def _command(record: Record) -> str:
     return command_key(record.uid, record.name, record.command)

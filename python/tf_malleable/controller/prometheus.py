@@ -7,7 +7,11 @@ do not share counters.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from tf_malleable.controller.live import Live
 
 _FAST = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -40,6 +44,14 @@ class Instruments:
         return Histogram(
             f"tfm_{name}_seconds", documentation, buckets=_FAST, registry=self._registry
         )
+
+    def show(self, jobs: Collection[Live]) -> None:
+        """Set the gauges to what the live jobs are now."""
+        states = [job.record.state for job in jobs]
+        for state in ("waiting", "running", "paused"):
+            self.jobs.labels(state).set(states.count(state))
+        self.granted.set(sum(len(job.record.grant.cpus) for job in jobs))
+        self.used.set(sum(job.used_cpus or 0.0 for job in jobs))
 
     def render(self) -> bytes:
         """Return all of it in Prometheus' text format."""

@@ -18,7 +18,7 @@ from dataclasses import replace
 from tf_malleable.controller import accounts, hands, metrics, processes
 from tf_malleable.controller.container import Containers
 from tf_malleable.controller.decision import Candidate, decide
-from tf_malleable.controller.lessons import learn, lessons
+from tf_malleable.controller.lessons import is_same_command, learn, lessons
 from tf_malleable.controller.live import Live
 from tf_malleable.controller.messages import Outcome
 from tf_malleable.controller.prometheus import Instruments
@@ -118,13 +118,14 @@ class Reactor:
         pidfd = None if record.process is None else processes.open_pidfd(record.process)
         is_waiting = record.container is not None and record.process is None
         out_of_reach = record.container is not None and self._containers is None
-        if out_of_reach or (pidfd is None and not is_waiting):
+        has_ended = pidfd is None and not is_waiting
+        if has_ended and record.container is not None and not out_of_reach:
+            self._unseen[record.container.id] = record
+            return
+        if has_ended or out_of_reach:
             if pidfd is not None:
                 os.close(pidfd)
-            if record.container is None or out_of_reach:
-                self._end_unseen(record, None)
-            else:
-                self._unseen[record.container.id] = record
+            self._end_unseen(record, None)
             return
         live = self.add(record, pidfd)
         if record.state != "paused":
@@ -249,7 +250,7 @@ class Reactor:
         self._carry_out(allocation, now)
         if self._saving is None:
             self._saving = asyncio.create_task(self._save_later())
-        self._update_gauges()
+        self.instruments.show(self.live.values())
         if self._review is not None:
             self._review.cancel()
             self._review = None
@@ -406,9 +407,12 @@ class Reactor:
         self._record_end(record, now, outcome, code, live.cpu_seconds, live.speed.steps)
         learn(self._store, record, live.speed.rates, finished=outcome == "finished")
         self.drop(live)
+        known = lessons(self._store, record)
         for other in self.live.values():
-            if other.record.name == record.name:
-                other.lessons = lessons(self._store, other.record)
+            if is_same_command(other.record, record):
+                other.lessons = known
+            elif other.record.name == record.name:
+                other.lessons = replace(other.lessons, rates=known.rates)
         self.react_soon()
 
     def _record_end(
@@ -422,16 +426,6 @@ class Reactor:
     ) -> None:
         self._store.end(record.id, metrics.ended(record, at, outcome, code, cpu_seconds, steps))
         self.instruments.ended.labels(outcome).inc()
-
-    def _update_gauges(self) -> None:
-        states = [live.record.state for live in self.live.values()]
-        for state in ("waiting", "running", "paused"):
-            self.instruments.jobs.labels(state).set(states.count(state))
-        self.instruments.granted.set(
-            sum(len(live.record.grant.cpus) for live in self.live.values())
-        )
-        running = (live for live in self.live.values() if live.record.state == "running")
-        self.instruments.used.set(sum(live.used_cpus or 0.0 for live in running))
 
 
 def _outcome(code: int | None) -> Outcome:

@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from tf_malleable.controller.latest import Latest
-from tf_malleable.controller.learned import Learned, RunTime, blend, run_time
+from tf_malleable.controller.learned import Learned, RunTime, blend, blend_run_time
 from tf_malleable.controller.messages import History, JobRecord, Span
 from tf_malleable.controller.metrics import summary
 from tf_malleable.controller.record import Record
@@ -217,7 +217,7 @@ class Store:
 
     def learn_run_seconds(self, command: str, seconds: float) -> None:
         """Remember how long a command ran; of the commands, the 10,000 that did so last."""
-        self._run_times.set(command, run_time(self._run_times.get(command), seconds))
+        self._run_times.set(command, blend_run_time(self._run_times.get(command), seconds))
 
     def setting(self, key: str) -> str | None:
         """Return what was last set for a key, None if nothing was."""
