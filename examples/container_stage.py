@@ -20,9 +20,9 @@ sys.path.insert(0, str(REPOSITORY / "tools"))
 from docker_engine import NO_ENGINE
 from make_test_image import make_test_image, volumes
 
-from tf_malleable.cli.client import Client
+from tf_malleable.api.client import Client
+from tf_malleable.api.messages import JobStatus
 from tf_malleable.containers.engine import Engine, EngineGoneError, EngineRefusedError
-from tf_malleable.controller.messages import JobStatus
 from tf_malleable.model import format_cpuset
 
 NARRATED = REPOSITORY / "examples" / "narrated.py"

@@ -22,15 +22,15 @@ from typing import NoReturn
 
 import msgspec
 
-from tf_malleable.cli import gantt
-from tf_malleable.cli.client import Client
-from tf_malleable.cli.failure import CommandFailed
+from tf_malleable.api.client import Client
+from tf_malleable.api.history import History, Summary
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import duration, number, percent
-from tf_malleable.cli.workload_file import PlannedJob, read_workload
-from tf_malleable.cli.workload_progress import WorkloadProgress
-from tf_malleable.cli.workload_run import run_workload
-from tf_malleable.controller.messages import History, Summary
+from tf_malleable.cli.workload.progress import WorkloadProgress
+from tf_malleable.figures import gantt
+from tf_malleable.model import OperationError
+from tf_malleable.model.units import duration, number, percent
+from tf_malleable.workload.plan import PlannedJob, read_workload
+from tf_malleable.workload.runner import run_workload
 
 REPOSITORY = Path(__file__).parent.parent
 TRAININGS = Path(__file__).with_name("trainings.txt")
@@ -66,7 +66,7 @@ def wait_until_up(client: Client, process: subprocess.Popen[bytes]) -> None:
         try:
             client.info()
             return
-        except CommandFailed:
+        except OperationError:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
@@ -152,7 +152,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ndemo: interrupted", file=sys.stderr)
         return 130
-    except (CommandFailed, OSError) as error:
+    except (OperationError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
 

@@ -20,11 +20,10 @@ from container_stage import Containers, DemoError, Show, containers
 from demo import BIN, controller, stop
 from make_test_image import ImageError
 
-from tf_malleable.cli.failure import CommandFailed
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import number
 from tf_malleable.containers.engine import EngineGoneError, EngineRefusedError, Update
-from tf_malleable.model import format_cpuset
+from tf_malleable.model import OperationError, format_cpuset
+from tf_malleable.model.units import number
 
 # A phase is to be long enough for a few lines of a training.
 SHORTEST, LONGEST = 2.0, 60.0
@@ -96,7 +95,7 @@ def demonstrate(seconds: float, out: Path) -> None:
     """Run both scenes, print and draw.
 
     Raises:
-        DemoError, CommandFailed, EngineGoneError, EngineRefusedError, ImageError,
+        DemoError, OperationError, EngineGoneError, EngineRefusedError, ImageError,
         OSError: It cannot be done.
     """
     logs = out.with_suffix("")
@@ -157,7 +156,7 @@ def main() -> int:
         print("\ndemo-containers: interrupted", file=sys.stderr)
         return 130
     except (
-        *(DemoError, CommandFailed, ImageError, OSError),
+        *(DemoError, OperationError, ImageError, OSError),
         *(EngineGoneError, EngineRefusedError),
     ) as error:
         print(f"demo-containers: {error}", file=sys.stderr)

@@ -18,7 +18,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.configurations import TFM, Slot, environment
-from tf_malleable.agent.connection import Connection
+from tf_malleable.api.connection import Connection
 
 _START_SECONDS: Final = 30.0
 _END_SECONDS: Final = 10.0

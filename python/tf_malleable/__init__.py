@@ -18,12 +18,12 @@ the script one of its jobs, and so does the script itself with ``tfm.join()``.
 import importlib.util as _util
 import sys as _sys
 
-from tf_malleable.agent import address as _address
 from tf_malleable.agent import following as _following
 from tf_malleable.agent import joining as _joining
 from tf_malleable.agent.following import follow_cgroup
 from tf_malleable.agent.joining import join
 from tf_malleable.agent.steps import progress
+from tf_malleable.api import join as _join
 from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
 from tf_malleable.runtime import environment as _environment
 from tf_malleable.runtime import library as _library
@@ -60,7 +60,7 @@ __all__ = [
 
 # The tfm command is no part of the job it is called in.
 _is_command = "tf_malleable_cli" in _sys.modules
-_job = None if _is_command else _address.join_asked_for()
+_job = None if _is_command else _join.join_asked_for()
 _follow = _environment.follow_cgroup()
 _library.load()
 if _follow and not _is_command and backend() is not None:

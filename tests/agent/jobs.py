@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import tf_malleable
-from tf_malleable.agent.address import JOIN, Join
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.join import JOIN, Join
 
 PRELOAD = Path(tf_malleable.__file__).parent / "preload"
 
@@ -42,7 +43,7 @@ class Job:
         """
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
         if socket is not None:
-            env[JOIN] = Join(socket=str(socket), name="test").encode()
+            env[JOIN] = Join(str(socket), JobRequest("test")).encode()
             env["PYTHONPATH"] = str(PRELOAD)
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, *arguments],

@@ -11,21 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.agent.address import (
-    JOIN,
-    SOCKET,
-    Join,
-    command_for_people,
-    default_socket,
-    join_asked_for,
-    name_for_people,
-)
+from tf_malleable.api.address import SOCKET, default_socket
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.join import JOIN, Join, join_asked_for
+from tf_malleable.api.naming import printable_name, shortened_command
 
 CORES = st.none() | st.integers(4, 65536)
 
-joins = st.builds(
-    Join,
-    socket=st.text(min_size=1),
+requests = st.builds(
+    JobRequest,
     name=st.text(min_size=1, max_size=200),
     command=st.lists(st.text(max_size=9), max_size=4).map(tuple),
     min=st.integers(1, 4),
@@ -34,6 +28,7 @@ joins = st.builds(
     priority=st.integers(-1000, 1000),
     weight=st.floats(0, 1000, exclude_min=True),
 )
+joins = st.builds(Join, socket=st.text(min_size=1), request=requests)
 
 
 @given(join=joins)
@@ -43,12 +38,12 @@ def test_a_program_finds_what_was_left_for_it(join):
 
 def test_what_is_absent_is_the_default_and_what_is_new_is_passed_over():
     text = json.dumps({"socket": "/s", "name": "n", "colour": "red", "max": None})
-    assert Join.decode(text) == Join(socket="/s", name="n")
+    assert Join.decode(text) == Join("/s", JobRequest("n"))
 
 
 def test_fields_are_those_of_a_submission():
-    join = Join(socket="/s", name="n", command=("a", "b"), max=3)
-    assert join.fields() == {
+    request = JobRequest("n", ("a", "b"), max=3)
+    assert request.said() == {
         "name": "n",
         "command": ("a", "b"),
         "min": 1,
@@ -78,8 +73,10 @@ def test_fields_are_those_of_a_submission():
     ],
 )
 def test_a_field_that_is_wrong_is_named(changes, sentence):
+    fields = {"name": "n", **changes}
+    socket = fields.pop("socket", "/s")
     with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
-        Join(**{"socket": "/s", "name": "n", **changes})
+        Join(socket, JobRequest(**fields))
     assert sentence in str(caught.value)
 
 
@@ -110,8 +107,8 @@ def test_garbage_is_refused_in_one_sentence(text):
 def test_without_the_variable_nothing_was_asked_for(monkeypatch):
     monkeypatch.delenv(JOIN, raising=False)
     assert join_asked_for() is None
-    monkeypatch.setenv(JOIN, Join(socket="/s", name="n").encode())
-    assert join_asked_for() == Join(socket="/s", name="n")
+    monkeypatch.setenv(JOIN, Join("/s", JobRequest("n")).encode())
+    assert join_asked_for() == Join("/s", JobRequest("n"))
 
 
 def test_the_socket_is_where_the_user_says_or_in_a_directory_of_the_user_s(monkeypatch):
@@ -129,7 +126,7 @@ def test_the_socket_is_where_the_user_says_or_in_a_directory_of_the_user_s(monke
 
 @given(command=st.lists(st.text(st.characters(), max_size=3000), max_size=400))
 def test_a_command_for_people_is_readable_and_bounded(command):
-    shown = command_for_people(command)
+    shown = shortened_command(command)
     assert len(shown) <= 256
     assert sum(map(len, shown)) <= 4096
     json.dumps(shown, ensure_ascii=False).encode()
@@ -139,5 +136,5 @@ def test_a_command_for_people_is_readable_and_bounded(command):
 
 
 def test_names_for_people():
-    assert name_for_people("train.py") == "train.py"
-    assert name_for_people("\udcff" + "x" * 300) == "?" + "x" * 199
+    assert printable_name("train.py") == "train.py"
+    assert printable_name("\udcff" + "x" * 300) == "?" + "x" * 199

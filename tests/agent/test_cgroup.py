@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_malleable.agent import cgroup
+from tf_malleable.linux import cgroup, effective_cpus
+from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
 
 MOUNTS_V2 = "30 23 0:26 / {point} rw,nosuid - cgroup2 cgroup2 rw\n"
 MOUNTS_V1 = (
@@ -30,7 +31,7 @@ class Tree:
         self.groups = folder / "cgroup"
         self.own.mkdir()
         self.warnings: list[str] = []
-        self.cpus = cgroup.EffectiveCpus(cgroup.Warnings(self.warnings.append), self.own)
+        self.cpus = EffectiveCpus(Warnings(self.warnings.append), self.own)
 
     def put(self, name: str, text: str) -> None:
         file = self.groups / name
@@ -129,7 +130,9 @@ def test_a_mount_and_a_controller_can_come_later(tree, monkeypatch):
     tree.put("a/cpu.max", "300000 100000\n")
     assert tree.cpus.read() == 64
     tree.belongs("0::/a\n")
-    monkeypatch.setattr(cgroup.time, "monotonic", lambda now=cgroup.time.monotonic: now() + 60)
+    monkeypatch.setattr(
+        effective_cpus.time, "monotonic", lambda now=effective_cpus.time.monotonic: now() + 60
+    )
     assert tree.cpus.read() == 3
     tree.put("a/cpuset.cpus.effective", "0-1\n")
     assert tree.cpus.read() == 2
@@ -205,8 +208,8 @@ def test_a_glance_tells_whether_there_is_anything_new(tree, monkeypatch):
     assert tree.cpus.may_have_changed()
     assert tree.cpus.read() == 3
     assert not tree.cpus.may_have_changed()
-    now = cgroup.time.monotonic()
-    monkeypatch.setattr(cgroup.time, "monotonic", lambda: now + 60)
+    now = effective_cpus.time.monotonic()
+    monkeypatch.setattr(effective_cpus.time, "monotonic", lambda: now + 60)
     assert tree.cpus.may_have_changed()
 
 

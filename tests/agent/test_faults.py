@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from jobs import ALL, DEADLINE, FIRST, LAST, Job
 
-from tf_malleable.agent.address import Join
 from tf_malleable.agent.agent import Agent
 from tf_malleable.agent.session import connection_to
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.join import Join
 
 FAKE = Path(__file__).parent / "fake_controller.py"
 
@@ -105,7 +106,7 @@ def test_pauses_grow_until_there_is_a_good_connection(monkeypatch, tmp_path):
 
     monkeypatch.setattr(Agent, "_attend", attend)
     monkeypatch.setattr(Agent, "_rest", rest)
-    join = Join(socket=str(tmp_path / "c.sock"), name="n")
+    join = Join(str(tmp_path / "c.sock"), JobRequest("n"))
     Agent(join, connection_to(join))._run()
     expected = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10, 0.1, 0.2, 0.4]
     assert pauses == pytest.approx(expected, rel=0.21)

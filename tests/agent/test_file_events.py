@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tf_malleable.agent.file_events import Writes
+from tf_malleable.linux.inotify import Writes
 
 LONG = 30.0
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from jobs import ALL, FIRST, LAST, Job
 
-from tf_malleable.agent.grants import Grant
+from tf_malleable.api.grant_line import GrantLine
 
 # Three threads of its own; answers with TensorFlow's limits.
 PROGRAM = """
@@ -83,10 +83,10 @@ def test_a_job_that_the_controller_confines_keeps_its_affinity(fake):
 
 def test_a_confinement_that_is_neither_is_no_grant():
     line = {"serial": 1, "state": "running", "cpus": [0], "lent": []}
-    assert not Grant.read(line).confined
-    assert Grant.read({**line, "confined": True}).confined
+    assert not GrantLine.read(line).confined
+    assert GrantLine.read({**line, "confined": True}).confined
     with pytest.raises(ValueError, match="a line that is no grant"):
-        Grant.read({**line, "confined": 1})
+        GrantLine.read({**line, "confined": 1})
 
 
 def test_a_grant_that_cannot_be_carried_out_is_not_acknowledged(fake, job):

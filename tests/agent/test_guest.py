@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from jobs import ALL, FIRST, LAST, PRELOAD, Job
 
-from tf_malleable.agent.address import JOIN, Join
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.join import JOIN, Join
 
 WAITING = "import sys, tf_malleable\nprint('ready', flush=True)\nsys.stdin.readline()\n"
 
@@ -266,7 +267,7 @@ def test_a_script_under_tfm_run_then_runs_on_stock(tmp_path):
 
 def test_the_command_line_is_no_job(fake):
     tfm = Path(sys.executable).parent / "tfm"
-    join = Join(socket=str(fake.path), name="n").encode()
+    join = Join(str(fake.path), JobRequest("n")).encode()
     subprocess.run(
         [tfm, "--version"], env={**os.environ, JOIN: join}, check=True, capture_output=True
     )

@@ -13,7 +13,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from sample_history import history, job, shared
 
-from tf_malleable.cli import gantt
+from tf_malleable.figures import gantt
 
 
 def boxes(axes, *, hatched: bool = False) -> list[tuple[float, float, float, float]]:

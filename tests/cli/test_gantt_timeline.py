@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_history import ZERO, history, job, shared
 
-from tf_malleable.cli.timeline import Band, Row, Stretch, bands, load, rows
-from tf_malleable.controller.messages import History, Span
+from tf_malleable.api.history import History, Span
+from tf_malleable.figures.timeline import Band, Row, Stretch, bands, load, rows
 
 
 def test_a_row_for_each_job_in_order_of_arrival():

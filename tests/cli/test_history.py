@@ -18,7 +18,7 @@ from controllers import wait_for
 from msgspec.structs import replace
 from sample_history import ZERO, shared
 
-from tf_malleable.controller.store import CPUS, Store
+from tf_malleable.controller.state.store import CPUS, Store
 
 COLUMNS = "id name user outcome arrived waiting service paused total cores·s resizes steps"
 HEADER = COLUMNS.split()

@@ -74,7 +74,7 @@ def test_cores_are_set_by_hand_until_auto(tmp_path):
 def test_cores_that_are_not_there_are_refused(controller):
     with running("--name", "first"), started("run", "--name", "second", "--", "true"):
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
-        assert failure("set", "second", "5").endswith(" can be set, not 5")
+        assert failure("set", "second", "5").startswith("tfm: cannot set 5 cores: only ")
         assert out("set", "first", "1").startswith("job 1 (first): set to 1 core by hand; it runs")
         assert "set by hand for other jobs" in failure("set", "second", "1")
 

@@ -21,8 +21,8 @@ import pytest
 from commands import CPU, TFM, running, started, tfm
 from rich.console import Console
 
+from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.top_view import Scene, picture
-from tf_malleable.controller.messages import ControllerInfo, CpuInfo, JobStatus
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 

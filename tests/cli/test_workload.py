@@ -15,8 +15,9 @@ import pytest
 from commands import CPU, started, tfm
 from controllers import wait_for
 
-from tf_malleable.cli.workload_file import PlannedJob, read_workload
-from tf_malleable.cli.workload_run import run_workload
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.workload.plan import PlannedJob, read_workload
+from tf_malleable.workload.runner import run_workload
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +50,9 @@ def test_a_line_is_an_arrival_and_what_follows_tfm_run(folder):
         "1e0   --no-queue -- python3 -m pkg.mod\n"
     )
     assert read_workload(Path(file)) == [
-        PlannedJob(0.0, ("python3", "train.py", "--epochs", "3"), "train.py"),
-        PlannedJob(1.0, ("python3", "-m", "pkg.mod"), "pkg.mod", queue=False),
-        PlannedJob(2.5, ("./big", "a b", "-x"), "big", 2, 3, 4, -5, 2.0),
+        PlannedJob(0.0, JobRequest("train.py", ("python3", "train.py", "--epochs", "3"))),
+        PlannedJob(1.0, JobRequest("pkg.mod", ("python3", "-m", "pkg.mod")), queue=False),
+        PlannedJob(2.5, JobRequest("big", ("./big", "a b", "-x"), 2, 3, 4, -5, 2.0)),
     ]
 
 
@@ -188,14 +189,16 @@ def test_a_job_that_was_cancelled_has_not_finished(controller):
 
 def test_alone_all_run_side_by_side_and_are_measured_the_same_way():
     plan = [
-        PlannedJob(0.0, ("sleep", "1"), "sleepy"),
-        PlannedJob(0.2, ("sleep", "0.5"), "sleepy"),
+        PlannedJob(0.0, JobRequest("sleepy", ("sleep", "1"))),
+        PlannedJob(0.2, JobRequest("sleepy", ("sleep", "0.5"))),
         PlannedJob(
             0.0,
-            (sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"),
-            "busy",
+            JobRequest(
+                "busy",
+                (sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"),
+            ),
         ),
-        PlannedJob(0.0, ("no-such-program-here",), "gone"),
+        PlannedJob(0.0, JobRequest("gone", ("no-such-program-here",))),
     ]
     events = []
     found = run_workload(plan, out=Path("logs"), controller=None, watch=events.append)
@@ -259,7 +262,7 @@ def pids(name: str) -> list[int]:
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_interrupted_it_leaves_no_job_behind(controller, number, code):
-    file = write(nested_job("runs") + "0.1 --name waits -- true\n900 --name later -- true\n")
+    file = write(nested_job("runs") + "2 --name waits -- true\n900 --name later -- true\n")
     with started("workload", file) as process:
         found = pids("runs")
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)

@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
-from tf_malleable.controller import processes
-from tf_malleable.controller.engine import Engine
-from tf_malleable.controller.messages import Acknowledgement, GrantLine, JobStatus, Submission
-from tf_malleable.controller.peer import Peer
-from tf_malleable.controller.refusal import Refusal
-from tf_malleable.controller.store import Store
+from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.requests import Acknowledgement, Submission
+from tf_malleable.controller.service import Service
+from tf_malleable.controller.state.store import Store
+from tf_malleable.linux import procfs
+from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Machine
 
 ME = Peer(os.getpid(), os.getuid(), os.getgid())
@@ -46,7 +48,7 @@ class Program:
         self._process.send_signal(number)
 
     def state(self) -> str:
-        stat = processes.read_stat(self.pid)
+        stat = procfs.read_stat(self.pid)
         return "gone" if stat is None else stat.state
 
     def wait(self) -> int:
@@ -61,7 +63,7 @@ class Program:
 class Agent:
     """Watches a job's grants as its agent does; acknowledges them if told to."""
 
-    def __init__(self, engine: Engine, program: Program, job: str, obeys: bool = True) -> None:
+    def __init__(self, engine: Service, program: Program, job: str, obeys: bool = True) -> None:
         self.lines: list[GrantLine] = []
         self._engine, self._program, self._job, self._obeys = engine, program, job, obeys
         self._task = asyncio.create_task(self._watch())
@@ -84,7 +86,7 @@ class Agent:
 class Host:
     """An engine on a machine of CPUS CPUs, with programs that are ended with it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Service) -> None:
         self.engine = engine
         self.programs: list[Program] = []
         self.agents: list[Agent] = []
@@ -94,7 +96,7 @@ class Host:
         return self.programs[-1]
 
     def submit(self, program: Program, name: str = "job", **fields: object) -> str:
-        status, new = self.engine.submit(program.peer, Submission(name, **fields))  # type: ignore[arg-type]
+        status, new = self.engine.submit(program.peer, Submission(name=name, **fields))  # type: ignore[arg-type]
         assert new
         return status.id
 
@@ -129,7 +131,7 @@ async def host(
 ) -> AsyncIterator[Host]:
     """Run an engine; `close=False` leaves it as a kill would."""
     store = Store(state)
-    engine = Engine(Machine.flat(cpus), policy, store, "0")
+    engine = Service(Machine.flat(cpus), policy, store, "0")
     here = Host(engine)
     try:
         await engine.start()

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tf_malleable.controller import metrics
-from tf_malleable.controller.messages import JobRecord, Span
-from tf_malleable.controller.record import ProcessId, Record
-from tf_malleable.model import Grant, Shape
+from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.model import Grant, ProcessId, Shape
+from tf_malleable.scheduling import metrics
+from tf_malleable.scheduling.record import Record
 
 WAITING = Record(
     id="1",
@@ -46,7 +46,7 @@ def live(number: int, **changes) -> Record:
 
 def ended(number: int, at: float | None = None) -> JobRecord:
     end = 2000.0 + number if at is None else at
-    return metrics.ended(live(number), end, "finished", 0, 12.5, 100.0)
+    return metrics.ended(live(number), end, "finished", 0, 12.5, 100.0, user="somebody")
 
 
 def span(number: int, begin: float, end: float) -> Span:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sample_records import ended, live, span
 
-from tf_malleable.controller.store import Store, StoreError
+from tf_malleable.controller.state.store import Store, StoreError
 
 TOGETHER = ("1000001", "1000002", "1000003")
 UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from controllers import DEADLINE, TFM, Client, ask, controller, job, raw, wait_for
 
-from tf_malleable.controller.store import Store
+from tf_malleable.controller.state.store import Store
 
 ROOT = Path(__file__).parents[2]
 CPUS = sorted(os.sched_getaffinity(0))

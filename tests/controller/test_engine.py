@@ -9,9 +9,9 @@ import signal
 import pytest
 from engine_harness import BUSY, ME, host, refused
 
-from tf_malleable.controller.messages import Acknowledgement, Progress
-from tf_malleable.controller.peer import Peer
-from tf_malleable.controller.speeds import Speedometer
+from tf_malleable.api.requests import Acknowledgement, Progress
+from tf_malleable.linux.peer import Peer
+from tf_malleable.scheduling.speeds import Speedometer
 
 
 def test_a_job_gets_all_and_shares_when_another_comes(state):
@@ -99,7 +99,7 @@ def test_a_waiting_program_that_hangs_up_is_not_started(state):
             await here.job(min=4, preferred=4)
             absent = await here.job()
             await here.agents[1].hang_up()
-            here.engine._reactor.live[absent].expected_until = 0.0
+            here.engine._reactor.roster.live[absent].expected_until = 0.0
             present = await here.job()
             here.programs[0].end()
             await here.until(lambda: here.status(present).state == "running")
@@ -115,7 +115,10 @@ def test_by_hand_wins_until_auto(state):
             second = await here.job()
             assert here.engine.set_cores(ME, first, 3).by_hand == 3
             assert here.granted() == [3, 1]
-            with refused(409, "of 4 CPUs, 3 set by hand for other jobs, 1 can be set, not 2"):
+            with refused(
+                409,
+                "cannot set 2 cores: only 1 of 4 is left, the others are set by hand for other jobs",
+            ):
                 here.engine.set_cores(ME, second, 2)
             assert here.granted() == [3, 1]
             here.engine.set_cores(ME, first, None)
@@ -297,7 +300,7 @@ def test_a_job_is_told_before_the_file_is_written(state, monkeypatch):
             monkeypatch.setattr(store, "flush", lambda: (told.append(lines[-1].serial), write()))
             here.engine.set_cores(ME, job, 1)
             await here.engine.saved()
-            assert told == [here.engine._reactor.live[job].record.serial]
+            assert told == [here.engine._reactor.roster.live[job].record.serial]
             monkeypatch.undo()
 
     asyncio.run(scenario())
@@ -310,7 +313,7 @@ def test_a_job_in_the_queue_profits_from_what_one_of_its_name_has_just_shown(sta
             second = await here.job(name="same")
             other = await here.job(name="other")
             assert here.states() == ["running", "waiting", "waiting"]
-            live = here.engine._reactor.live
+            live = here.engine._reactor.roster.live
             shown = Speedometer().change(1, 0.0).report(0, 100, 50.0).report(20, 100, 60.0)
             live[first].speed = shown
             here.programs[0].send(signal.SIGKILL)

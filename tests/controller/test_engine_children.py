@@ -8,9 +8,9 @@ import os
 
 from engine_harness import BUSY, ME, Agent, host, refused
 
-from tf_malleable.controller.messages import Acknowledgement, Progress, Submission
-from tf_malleable.controller.peer import Peer
-from tf_malleable.controller.processes import read_stat
+from tf_malleable.api.requests import Acknowledgement, Progress, Submission
+from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.procfs import read_stat
 
 
 def test_children_are_paused_too(state):
@@ -19,7 +19,7 @@ def test_children_are_paused_too(state):
             code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
             program = here.program(code)
             job = here.submit(program, running=True)
-            tree = here.engine._reactor.live[job]
+            tree = here.engine._reactor.roster.live[job]
             await here.until(lambda: len(tree.tree) == 2)
             here.engine.pause(ME, job)
             await here.until(lambda: all(read_stat(pid).state == "T" for pid in tree.tree))
@@ -32,7 +32,7 @@ async def parent(here):
     """Return a job with an agent and a child without, as the controller and we know it."""
     program = here.program("import subprocess; subprocess.run(['sleep', '600'])")
     job = here.submit(program, running=True)
-    live = here.engine._reactor.live[job]
+    live = here.engine._reactor.roster.live[job]
     await here.until(lambda: len(live.tree) == 2)
     here.agents.append(Agent(here.engine, program, job))
     await here.until(lambda: live.agents)
@@ -69,10 +69,10 @@ def test_a_child_s_agent_is_the_same_job_and_a_stranger_is_not(state):
             code = "import subprocess; subprocess.run(['sleep', '600'])"
             program = here.program(code)
             job = here.submit(program, running=True)
-            live = here.engine._reactor.live[job]
+            live = here.engine._reactor.roster.live[job]
             await here.until(lambda: len(live.tree) == 2)
             child = Peer(live.tree[1], program.peer.uid, program.peer.gid)
-            status, new = here.engine.submit(child, Submission("child"))
+            status, new = here.engine.submit(child, Submission(name="child"))
             assert (status.id, new) == (job, False)
             stranger = here.program()
             with refused(403, f"process {stranger.pid} is not part of job {job}"):

@@ -10,7 +10,7 @@ import signal
 import pytest
 from engine_harness import ME, Agent, host
 
-from tf_malleable.controller.messages import Submission
+from tf_malleable.api.requests import Submission
 from tf_malleable.model import Allocation, Grant
 from tf_malleable.policies import registry
 
@@ -46,7 +46,7 @@ def test_jobs_that_ended_meanwhile_are_history_after_a_restart(state):
             job = await before.job(name="gone")
             before.engine._reactor._watch.stop()
             before.engine._store.close()
-            asyncio.get_running_loop().remove_reader(before.engine._reactor.live[job].pidfd)
+            asyncio.get_running_loop().remove_reader(before.engine._reactor.roster.live[job].pidfd)
             before.programs[0].end()
             async with host(state) as after:
                 assert after.engine.jobs() == []
@@ -124,7 +124,7 @@ def test_jobs_come_and_go_and_leave_nothing(state):
             for _ in range(20):
                 programs = [here.program() for _ in range(5)]
                 for program in programs:
-                    here.engine.submit(program.peer, Submission("short", running=True))
+                    here.engine.submit(program.peer, Submission(name="short", running=True))
                 for program in programs:
                     program.send(signal.SIGKILL)
                 await here.until(lambda: not here.engine.jobs())

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable.controller.listener import Listener, ListenError
+from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from tf_malleable.controller.listener import Listener, ListenError
+from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
 try:
-    listener = Listener(Path(sys.argv[1]))
+    listener = UnixListener(Path(sys.argv[1]))
 except ListenError as error:
     print(error, flush=True)
 else:
@@ -54,7 +54,7 @@ def path(tmp_path):
 def test_directory_and_socket_are_private(path, umask):
     before = os.umask(umask)
     try:
-        listener = Listener(path)
+        listener = UnixListener(path)
     finally:
         os.umask(before)
     try:
@@ -71,11 +71,11 @@ def test_a_directory_open_to_others_is_refused_until_the_remedy_is_taken(path, o
     path.parent.mkdir()
     path.parent.chmod(open_to)
     with pytest.raises(ListenError, match=f"open to other users .mode {open_to:04o}.") as caught:
-        Listener(path)
+        UnixListener(path)
     assert list(path.parent.iterdir()) == []
     remedy = re.search(r"run (chmod .*)$", str(caught.value))
     subprocess.run(remedy[1].split(), check=True)
-    Listener(path).close()
+    UnixListener(path).close()
 
 
 def test_another_user_s_directory_is_refused(tmp_path):
@@ -86,7 +86,7 @@ def test_another_user_s_directory_is_refused(tmp_path):
     else:
         directory = Path("/usr")
     with pytest.raises(ListenError, match="is another user's: choose one of your own"):
-        Listener(directory / "controller.sock")
+        UnixListener(directory / "controller.sock")
 
 
 def test_what_is_no_directory_is_refused(tmp_path):
@@ -95,19 +95,19 @@ def test_what_is_no_directory_is_refused(tmp_path):
     (tmp_path / "link").symlink_to("real")
     for name in ("file", "link"):
         with pytest.raises(ListenError, match=f"{name} is no directory"):
-            Listener(tmp_path / name / "controller.sock")
+            UnixListener(tmp_path / name / "controller.sock")
     with pytest.raises(ListenError, match="cannot be made: No such file or directory"):
-        Listener(tmp_path / "missing" / "run" / "controller.sock")
+        UnixListener(tmp_path / "missing" / "run" / "controller.sock")
 
 
 def test_a_path_is_at_most_as_long_as_the_kernel_allows(tmp_path):
     room = 107 - len(os.fsencode(tmp_path)) - len("/run/")
     fits = tmp_path / "run" / ("x" * room)
-    Listener(fits).close()
+    UnixListener(fits).close()
     with pytest.raises(ListenError, match=r"at most 107 bytes, and .* has 108: choose a shorter"):
-        Listener(tmp_path / "run" / ("x" * (room + 1)))
+        UnixListener(tmp_path / "run" / ("x" * (room + 1)))
     with pytest.raises(ListenError, match="at most 107 bytes"):
-        Listener(tmp_path / "run" / ("ä" * (room // 2 + 1)))
+        UnixListener(tmp_path / "run" / ("ä" * (room // 2 + 1)))
 
 
 def test_a_second_one_is_refused_and_told_who_is_first(path):
@@ -115,10 +115,10 @@ def test_a_second_one_is_refused_and_told_who_is_first(path):
     try:
         assert first.stdout.readline() == "listening\n"
         with pytest.raises(ListenError) as caught:
-            Listener(path)
+            UnixListener(path)
         assert str(caught.value) == f"a controller (pid {first.pid}) already listens at {path}"
         first.communicate("")
-        Listener(path).close()
+        UnixListener(path).close()
     finally:
         first.kill()
         first.communicate()
@@ -159,21 +159,21 @@ def test_what_is_no_stale_socket_stays(path):
     path.parent.mkdir(mode=0o700)
     path.write_text("precious")
     with pytest.raises(ListenError, match="is there and is no socket"):
-        Listener(path)
+        UnixListener(path)
     assert path.read_text() == "precious"
     path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()
         with pytest.raises(ListenError, match="another program listens at"):
-            Listener(path)
+            UnixListener(path)
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
-    Listener(path).close()
+    UnixListener(path).close()
 
 
 def test_only_its_own_socket_is_removed(path):
-    listener = Listener(path)
+    listener = UnixListener(path)
     path.unlink()
     path.write_text("somebody else's")
     listener.close()
@@ -186,7 +186,7 @@ def test_a_refusal_leaves_no_descriptor(path):
     before = os.listdir("/proc/self/fd")
     for _ in range(3):
         with pytest.raises(ListenError):
-            Listener(path)
+            UnixListener(path)
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -194,5 +194,5 @@ def test_a_lock_that_cannot_be(path):
     path.parent.mkdir(mode=0o700)
     (path.parent / "controller.sock.lock").symlink_to("elsewhere")
     with pytest.raises(ListenError, match=r"the lock file .* cannot be opened: "):
-        Listener(path)
+        UnixListener(path)
     assert not (path.parent / "elsewhere").exists()

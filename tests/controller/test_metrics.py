@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_records import WAITING, live
 
-from tf_malleable.controller import accounts
-from tf_malleable.controller.learned import Learned, blend, command_key
-from tf_malleable.controller.messages import JobRecord
-from tf_malleable.controller.metrics import ended, summary
-from tf_malleable.controller.record import Record
+from tf_malleable.api.history import JobRecord
+from tf_malleable.linux.users import user_name
 from tf_malleable.model import NO_GRANT, Grant, Rate
+from tf_malleable.scheduling import accounting
+from tf_malleable.scheduling.learning import Learned, blend, command_key
+from tf_malleable.scheduling.metrics import ended, summary
+from tf_malleable.scheduling.record import Record
 
 # Clocks tell microseconds at best.
 seconds = st.integers(0, 10**12).map(lambda count: count / 1e6)
@@ -26,7 +27,7 @@ speeds = st.floats(1e-6, 1e6)
 
 
 def end(record: Record, at: float, outcome="finished", cpu_seconds=None) -> JobRecord:
-    return ended(record, at, outcome, None, cpu_seconds, None)
+    return ended(record, at, outcome, None, cpu_seconds, None, user="somebody")
 
 
 def lived(arrival: float, stretches: list[tuple[float, int]], after: float) -> JobRecord:
@@ -36,7 +37,7 @@ def lived(arrival: float, stretches: list[tuple[float, int]], after: float) -> J
     for length, cores in stretches:
         now += length
         grant = Grant(frozenset(range(cores))) if cores else NO_GRANT
-        record = accounts.granted(record, grant, now)
+        record = accounting.granted(record, grant, now)
     return end(record, now + after)
 
 
@@ -53,15 +54,14 @@ def test_a_life_of_a_job():
 
 
 def test_what_is_passed_on():
-    job = ended(live(5), 2000.0, "failed", 137, 8.5, 40.0)
+    job = ended(live(5), 2000.0, "failed", 137, 8.5, 40.0, user="somebody")
     assert (job.id, job.name, job.command) == ("5", "train.py", ["python", "train.py"])
     assert (job.outcome, job.exit_code, job.cpu_seconds, job.steps) == ("failed", 137, 8.5, 40.0)
 
 
 def test_users_have_names_if_they_have_them():
-    own = pwd.getpwuid(os.geteuid()).pw_name
-    assert end(replace(WAITING, uid=os.geteuid()), 1.0).user == own
-    assert end(replace(WAITING, uid=3_999_999_999), 1.0).user == "3999999999"
+    assert user_name(os.geteuid()) == pwd.getpwuid(os.geteuid()).pw_name
+    assert user_name(3_999_999_999) == "3999999999"
 
 
 def test_a_job_that_never_ran():
@@ -100,7 +100,13 @@ def test_every_second_is_waiting_service_or_paused(arrival, stretches, after):
 def test_a_run_of_two_jobs():
     first = end(replace(WAITING, since=1000.0), 1004.0, cpu_seconds=None)
     second = ended(
-        live(0, since=1002.0, grant=Grant(frozenset({0}))), 1010.0, "failed", 1, 12.0, None
+        live(0, since=1002.0, grant=Grant(frozenset({0}))),
+        1010.0,
+        "failed",
+        1,
+        12.0,
+        None,
+        user="somebody",
     )
     # The first never ran; the second waited 1 s and ran 9 s.
     result = summary([second, first], 2)

@@ -17,12 +17,12 @@ import schemathesis
 from hypothesis import HealthCheck, assume, settings
 from schemathesis.checks import CHECKS
 
-from tf_malleable.controller.engine import Engine
-from tf_malleable.controller.openapi import document
-from tf_malleable.controller.peer import Peer
-from tf_malleable.controller.server import application
-from tf_malleable.controller.serving import Server
-from tf_malleable.controller.store import Store
+from tf_malleable.api.openapi import document
+from tf_malleable.controller.http.application import application
+from tf_malleable.controller.http.server import Server
+from tf_malleable.controller.service import Service
+from tf_malleable.controller.state.store import Store
+from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Machine
 
 DOCUMENT = document("1.2.3")
@@ -73,7 +73,7 @@ class Callers:
             self.process.wait()
 
 
-class Briefly(Engine):
+class Briefly(Service):
     """An engine whose streams end after their first line, so that a fuzzer goes on."""
 
     async def watch(self, peer, job):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable.controller import processes
+from tf_malleable.linux import affinity, pidfds, procfs
 
 THREADS = """
 import threading, time
@@ -56,11 +56,11 @@ def family():
 
 
 def test_identity_is_of_this_process_and_no_other(threaded):
-    process = processes.identify(threaded.pid)
+    process = procfs.identify(threaded.pid)
     assert process is not None
-    assert processes.is_alive(process)
-    assert not processes.is_alive(processes.ProcessId(process.pid, process.start + 1, process.boot))
-    assert not processes.is_alive(processes.ProcessId(process.pid, process.start, "another boot"))
+    assert procfs.is_alive(process)
+    assert not procfs.is_alive(procfs.ProcessId(process.pid, process.start + 1, process.boot))
+    assert not procfs.is_alive(procfs.ProcessId(process.pid, process.start, "another boot"))
 
 
 def test_a_name_with_parentheses_and_spaces_is_read_right(tmp_path):
@@ -71,7 +71,7 @@ def test_a_name_with_parentheses_and_spaces_is_read_right(tmp_path):
         deadline = time.monotonic() + 10
         while "a) T" not in (comm := name_of(process.pid)):
             assert time.monotonic() < deadline, comm
-        stat = processes.read_stat(process.pid)
+        stat = procfs.read_stat(process.pid)
         assert stat is not None
         assert stat.parent == os.getpid()
         assert stat.state in "RSD"
@@ -83,17 +83,17 @@ def test_a_name_with_parentheses_and_spaces_is_read_right(tmp_path):
 def test_a_tree_has_all_descendants(family):
     deadline = time.monotonic() + 10
     while True:
-        tree = processes.trees([family.pid])[family.pid]
+        tree = procfs.trees([family.pid])[family.pid]
         if sorted(map(name_of, tree)) == ["sh", "sh", "sleep", "sleep"]:
             break  # Before that a child may still be called as its parent.
         assert time.monotonic() < deadline, tree
     assert tree[0] == family.pid
-    assert all(family.pid in processes.ancestors(pid) for pid in tree)
+    assert all(family.pid in procfs.ancestors(pid) for pid in tree)
 
 
 def test_confine_moves_every_thread(threaded):
     cpu = min(os.sched_getaffinity(0))
-    processes.confine([threaded.pid], frozenset({cpu}))
+    affinity.confine([threaded.pid], frozenset({cpu}))
     threads = os.listdir(f"/proc/{threaded.pid}/task")
     assert len(threads) == 6
     assert {frozenset(os.sched_getaffinity(int(thread))) for thread in threads} == {
@@ -102,9 +102,9 @@ def test_confine_moves_every_thread(threaded):
 
 
 def test_confining_what_has_ended_or_is_impossible_does_nothing(threaded):
-    processes.confine([2**22 - 1], frozenset({0}))
+    affinity.confine([2**22 - 1], frozenset({0}))
     before = os.sched_getaffinity(threaded.pid)
-    processes.confine([threaded.pid], frozenset({4000}))
+    affinity.confine([threaded.pid], frozenset({4000}))
     assert os.sched_getaffinity(threaded.pid) == before
 
 
@@ -117,7 +117,7 @@ def test_cpu_time_is_of_all_threads_and_of_children_waited_for():
     )
     process = start(sys.executable, "-c", parent)
     try:
-        stat = processes.read_stat(process.pid)
+        stat = procfs.read_stat(process.pid)
         assert stat is not None
         assert stat.cpu_seconds > 0.28  # Less than a tick is lost of user and of system time.
     finally:
@@ -140,14 +140,14 @@ def test_the_exit_code_of_somebody_else_s_child(command, code):
     try:
         assert shell.stdin is not None
         assert shell.stdout is not None
-        process = processes.identify(int(shell.stdout.readline()))
+        process = procfs.identify(int(shell.stdout.readline()))
         assert process is not None
-        pidfd = processes.open_pidfd(process)
+        pidfd = pidfds.open_pidfd(process)
         assert pidfd is not None
         shell.stdin.write("go\n")
         shell.stdin.flush()
         assert select.select([pidfd], [], [], 10)[0]
-        found = processes.exit_code(process, pidfd)
+        found = pidfds.exit_code(process, pidfd)
         os.close(pidfd)
         # A kernel before 6.15 cannot say once the parent was quicker than we.
         newer = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
@@ -157,7 +157,7 @@ def test_the_exit_code_of_somebody_else_s_child(command, code):
 
 
 def test_there_is_no_pidfd_of_a_process_that_took_the_number_over(threaded):
-    process = processes.identify(threaded.pid)
+    process = procfs.identify(threaded.pid)
     assert process is not None
-    earlier = processes.ProcessId(process.pid, process.start - 1, process.boot)
-    assert processes.open_pidfd(earlier) is None
+    earlier = procfs.ProcessId(process.pid, process.start - 1, process.boot)
+    assert pidfds.open_pidfd(earlier) is None

@@ -14,10 +14,10 @@ IS_ROOT = os.geteuid() == 0
 
 PROGRAM = """
 import os, sys
-from tf_malleable.controller.promptness import be_prompt
+from tf_malleable.linux.priority import raise_priority
 if sys.argv[1] == "nobody":
     os.seteuid(65534)
-be_prompt()
+raise_priority()
 print(os.getpriority(os.PRIO_PROCESS, 0), len(os.sched_getaffinity(0)))
 """
 AUTOGROUP = """

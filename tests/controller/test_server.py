@@ -14,7 +14,9 @@ import pytest
 from controllers import DEADLINE, Client, controller, job, raw, wait_for
 
 import tf_malleable
-from tf_malleable.controller import messages
+from tf_malleable.api import messages
+from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.history import History
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,7 @@ def test_a_job_from_its_first_word_to_its_last(running):
         wait_for(lambda: one.letter() != "T")
         assert running.ask("POST", f"{path}/cancel")[0] == 200
         wait_for(lambda: running.get("/v1/jobs")["jobs"] == [])
-    history = msgspec.convert(running.get("/v1/history?spans=true"), type=messages.History)
+    history = msgspec.convert(running.get("/v1/history?spans=true"), type=History)
     (record,) = [record for record in history.jobs if record.id == found.id]
     assert record.outcome == "cancelled"
     assert any(span.job == found.id for span in history.spans)
@@ -281,10 +283,10 @@ def test_a_stream_tells_of_each_change_and_ends_with_the_job(running):
         client.request("GET", f"/v1/jobs/{number}/grants")
         answer = client.getresponse()
         assert answer.headers["Content-Type"] == "application/x-ndjson"
-        first = msgspec.json.decode(answer.readline(), type=messages.GrantLine)
+        first = msgspec.json.decode(answer.readline(), type=GrantLine)
         assert (first.state, len(first.cpus)) == ("running", 1)
         running.ask("POST", f"/v1/jobs/{number}/pause")
-        second = msgspec.json.decode(answer.readline(), type=messages.GrantLine)
+        second = msgspec.json.decode(answer.readline(), type=GrantLine)
         assert (second.state, second.cpus) == ("paused", [])
         assert second.serial > first.serial
         one.process.kill()

@@ -20,10 +20,11 @@ from contextlib import ExitStack, suppress
 import pytest
 from controllers import DEADLINE, Client, ask, raw, wait_for
 
-from tf_malleable.controller.listener import Listener
-from tf_malleable.controller.messages import ControllerInfo, GrantLine
-from tf_malleable.controller.server import application
-from tf_malleable.controller.serving import Server
+from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.messages import ControllerInfo
+from tf_malleable.controller.http.application import application
+from tf_malleable.controller.http.server import Server
+from tf_malleable.controller.http.unix_socket import UnixListener
 
 LINE = GrantLine(1, "running", list(range(100)), [])
 CONNECTIONS = 20
@@ -76,7 +77,7 @@ class Served:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        listener = Listener(self.path)
+        listener = UnixListener(self.path)
         server = await Server.start(application(self.engine), listener.socket, CONNECTIONS)
         self._ready.set()
         await self._stop.wait()

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.controller.messages import (
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.requests import (
     Acknowledgement,
     ByHand,
     PolicyChange,
@@ -18,13 +19,12 @@ from tf_malleable.controller.messages import (
     Request,
     Submission,
 )
-from tf_malleable.controller.refusal import Refusal
-from tf_malleable.controller.routes import ROUTES, HistoryQuery
-from tf_malleable.controller.validation import decode_body, decode_query
+from tf_malleable.api.routes import ROUTES, HistoryQuery
+from tf_malleable.api.validation import decode_body, decode_query
 
 BODIES = [route.body for route in ROUTES if route.body is not None]
 
-ALL = "name, command, min, preferred, max, priority, weight, queue, running"
+ALL = "min, preferred, max, priority, weight, name, command, queue, running"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,9 @@ def test_what_was_sent_is_shown_in_part_if_it_is_long():
 
 def test_what_is_allowed_is_taken():
     body = b'{"name":"a","command":["b"],"min":1,"preferred":2,"max":null,"weight":1,"queue":false}'
-    assert decode_body(body, Submission) == Submission("a", ["b"], 1, 2, None, 0, 1.0, False)
+    assert decode_body(body, Submission) == Submission(
+        name="a", command=["b"], preferred=2, queue=False
+    )
     assert decode_body(b"{}", Progress) == Progress()
     assert decode_body(b'{"cores":null}', ByHand) == ByHand(None)
     assert decode_body(b'{"serial":3}', Acknowledgement) == Acknowledgement(3, True)

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from tf_malleable.controller.speeds import Speedometer
 from tf_malleable.model import Grant, Job, Rate, Shape
 from tf_malleable.policies import registry
+from tf_malleable.scheduling.speeds import Speedometer
 
 
 def reported(speed: Speedometer, rate: float, begin: int, end: int) -> Speedometer:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sample_records import WAITING, ended, live, span
 
-from tf_malleable.controller.store import CPUS, Store, default_state, read_history
+from tf_malleable.controller.state.store import CPUS, Store, default_state, read_history
 from tf_malleable.model import Rate
 
 
@@ -145,75 +145,75 @@ def test_many_numbers_may_be_taken_before_anything_is_flushed(store):
 
 
 def test_speeds_are_learned_by_name(store):
-    store.learn("a", [Rate(2, 10.0), Rate(1, 6.0)])
-    store.learn("b", [Rate(1, 1.0)])
-    assert store.speeds("a") == (Rate(1, 6.0), Rate(2, 10.0))
-    assert store.speeds("c") == ()
+    store.knowledge.learn_rates("a", [Rate(2, 10.0), Rate(1, 6.0)])
+    store.knowledge.learn_rates("b", [Rate(1, 1.0)])
+    assert store.knowledge.rates("a") == (Rate(1, 6.0), Rate(2, 10.0))
+    assert store.knowledge.rates("c") == ()
     reopened = again(store)
-    assert reopened.speeds("a") == (Rate(1, 6.0), Rate(2, 10.0))
-    assert reopened.speeds("b") == (Rate(1, 1.0),)
-    reopened.learn("a", [Rate(1, 12.0)])
+    assert reopened.knowledge.rates("a") == (Rate(1, 6.0), Rate(2, 10.0))
+    assert reopened.knowledge.rates("b") == (Rate(1, 1.0),)
+    reopened.knowledge.learn_rates("a", [Rate(1, 12.0)])
     # 6 counts 0.7 times as much as 12.
-    assert reopened.speeds("a")[0].steps_per_second == pytest.approx((0.7 * 6 + 12) / 1.7)
+    assert reopened.knowledge.rates("a")[0].steps_per_second == pytest.approx((0.7 * 6 + 12) / 1.7)
     reopened.close()
 
 
 def test_nothing_measured_is_nothing_learned(store):
-    store.learn("a", [])
-    store.learn("b", [Rate(1, 0.0), Rate(2, float("nan")), Rate(3, float("inf"))])
-    assert store.speeds("a") == store.speeds("b") == ()
+    store.knowledge.learn_rates("a", [])
+    store.knowledge.learn_rates("b", [Rate(1, 0.0), Rate(2, float("nan")), Rate(3, float("inf"))])
+    assert store.knowledge.rates("a") == store.knowledge.rates("b") == ()
 
 
 def test_names_that_were_learned_longest_ago_are_forgotten(store):
-    store.learn("first", [Rate(1, 1.0)])
-    store.learn("second", [Rate(1, 1.0)])
+    store.knowledge.learn_rates("first", [Rate(1, 1.0)])
+    store.knowledge.learn_rates("second", [Rate(1, 1.0)])
     store.flush()
-    store.learn("first", [Rate(1, 1.0)])
+    store.knowledge.learn_rates("first", [Rate(1, 1.0)])
     for number in range(9_999):
-        store.learn(f"job-{number}", [Rate(1, 1.0)])
+        store.knowledge.learn_rates(f"job-{number}", [Rate(1, 1.0)])
     reopened = again(store)
-    assert reopened.speeds("first") == (Rate(1, 1.0),)
-    assert reopened.speeds("second") == ()
+    assert reopened.knowledge.rates("first") == (Rate(1, 1.0),)
+    assert reopened.knowledge.rates("second") == ()
     # The order of learning came back with the file.
-    reopened.learn("another", [Rate(1, 1.0)])
-    assert reopened.speeds("first") == ()
-    assert reopened.speeds("job-0") == (Rate(1, 1.0),)
+    reopened.knowledge.learn_rates("another", [Rate(1, 1.0)])
+    assert reopened.knowledge.rates("first") == ()
+    assert reopened.knowledge.rates("job-0") == (Rate(1, 1.0),)
     reopened.close()
 
 
 def test_run_times_are_learned_by_command(store):
-    store.learn_run_seconds("train", 10.0)
-    assert store.run_seconds("train") == 10.0
-    assert store.run_seconds("other") is None
+    store.knowledge.learn_run_seconds("train", 10.0)
+    assert store.knowledge.run_seconds("train") == 10.0
+    assert store.knowledge.run_seconds("other") is None
     reopened = again(store)
-    reopened.learn_run_seconds("train", 20.0)
+    reopened.knowledge.learn_run_seconds("train", 20.0)
     # 10 counts 0.7 times as much as 20.
-    assert reopened.run_seconds("train") == pytest.approx((0.7 * 10 + 20) / 1.7)
+    assert reopened.knowledge.run_seconds("train") == pytest.approx((0.7 * 10 + 20) / 1.7)
     reopened.close()
 
 
 def test_commands_that_were_learned_longest_ago_are_forgotten(store):
     for number in range(10_001):
-        store.learn_run_seconds(f"command {number}", 1.0)
+        store.knowledge.learn_run_seconds(f"command {number}", 1.0)
     reopened = again(store)
-    assert reopened.run_seconds("command 0") is None
-    assert reopened.run_seconds("command 1") == 1.0
+    assert reopened.knowledge.run_seconds("command 0") is None
+    assert reopened.knowledge.run_seconds("command 1") == 1.0
     reopened.close()
 
 
 def test_a_file_from_before_run_times_were_learned_goes_on(store):
-    store.learn("a", [Rate(1, 6.0)])
+    store.knowledge.learn_rates("a", [Rate(1, 6.0)])
     store.save(live(1))
     store.close()
     with closing(sqlite3.connect(store.path)) as file:
         file.executescript("DROP TABLE run_times; PRAGMA user_version = 1;")
     assert read_history(store.path, 10)[0].jobs == []
     upgraded = Store(store.path)
-    assert upgraded.speeds("a") == (Rate(1, 6.0),)
+    assert upgraded.knowledge.rates("a") == (Rate(1, 6.0),)
     assert upgraded.load() == [live(1)]
-    upgraded.learn_run_seconds("train", 10.0)
+    upgraded.knowledge.learn_run_seconds("train", 10.0)
     reopened = again(upgraded)
-    assert reopened.run_seconds("train") == 10.0
+    assert reopened.knowledge.run_seconds("train") == 10.0
     reopened.close()
 
 

@@ -17,8 +17,8 @@ import pytest
 from sample_records import ended, live, span
 from store_writer import TOGETHER
 
-from tf_malleable.controller.record import Record
-from tf_malleable.controller.store import Store, StoreError, read_history
+from tf_malleable.controller.state.store import Store, StoreError, read_history
+from tf_malleable.scheduling.record import Record
 
 WRITER = Path(__file__).with_name("store_writer.py")
 NOBODY = 65534

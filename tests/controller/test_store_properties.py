@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from sample_records import ended, live, span
 
-from tf_malleable.controller.messages import JobRecord, Span
-from tf_malleable.controller.record import Record
-from tf_malleable.controller.store import Store, read_history
+from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.controller.state.store import Store, read_history
+from tf_malleable.scheduling.record import Record
 
 KEEP = 4
 

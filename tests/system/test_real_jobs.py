@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tf_malleable.agent.connection import Connection
+from tf_malleable.api.connection import Connection
 
 TFM = str(Path(sys.executable).parent / "tfm")
 PATIENCE = 120.0

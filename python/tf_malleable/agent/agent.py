@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from tf_malleable.agent import steps
-from tf_malleable.agent.address import Join
-from tf_malleable.agent.connection import Connection
 from tf_malleable.agent.guest import start_without_signals
 from tf_malleable.agent.session import Session, connection_to, report_at_exit
+from tf_malleable.api.connection import Connection
+from tf_malleable.api.join import Join
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
@@ -87,7 +87,7 @@ class Agent:
         """Stay in touch as long as it goes; return whether that was for a while."""
         session, self._session = self._session, None
         if session is None:
-            session = Session(self._connection, self._join, running=True)
+            session = Session.rejoin(self._connection, self._join)
         self._path = session.path
         begin = time.monotonic()
         with suppress(Exception):

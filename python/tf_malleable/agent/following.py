@@ -25,10 +25,11 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from tf_malleable.agent.address import readable
-from tf_malleable.agent.cgroup import EffectiveCpus, Warnings, threads_for
-from tf_malleable.agent.file_events import Writes
 from tf_malleable.agent.guest import start_without_signals
+from tf_malleable.api.naming import readable
+from tf_malleable.linux.cgroup import threads_for
+from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
+from tf_malleable.linux.inotify import Writes
 from tf_malleable.runtime import library, limits
 
 # To wake up five times a second takes a tenth of a percent of a core.

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tf_malleable.agent.address import (
-    Join,
-    command_for_people,
-    default_socket,
-    name_for_people,
-)
+from tf_malleable.api.address import default_socket
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.join import Join
+from tf_malleable.api.naming import printable_name, shortened_command
 from tf_malleable.model import ControllerError
 
 if TYPE_CHECKING:
-    from tf_malleable.agent.connection import Connection
     from tf_malleable.agent.session import Session
+    from tf_malleable.api.connection import Connection
 
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 2.0
 _BAD_REQUEST: Final = 400
 
 
@@ -80,14 +75,16 @@ def join(
             cores for it now.
     """
     wanted = Join(
-        socket=os.path.abspath(socket or default_socket()),
-        name=_program() if name is None else name,
-        command=command_for_people(sys.orig_argv),
-        min=min,
-        preferred=preferred,
-        max=max,
-        priority=priority,
-        weight=weight,
+        os.path.abspath(socket or default_socket()),
+        JobRequest(
+            name=_program() if name is None else name,
+            command=shortened_command(sys.orig_argv),
+            min=min,
+            preferred=preferred,
+            max=max,
+            priority=priority,
+            weight=weight,
+        ),
     )
     from tf_malleable.agent import agent
 
@@ -100,38 +97,30 @@ def join(
 def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
     """Return a session of this process, as a job that may run."""
     from tf_malleable.agent.session import Session, connection_to
+    from tf_malleable.api.admission import admit, submit
 
-    known = False
-    pause = _FIRST_PAUSE
-    while True:
-        connection = connection_to(wanted)
-        try:
-            session = Session(connection, wanted, queue=queue)
-            known = True
-            pause = _FIRST_PAUSE
-            session.wait_for_first_grant()
-            return connection, session
-        except ControllerError as error:
-            connection.close()
-            if error.status == _BAD_REQUEST:
-                raise ValueError(str(error)) from None
-            raise
-        except (OSError, StopIteration) as error:
-            connection.close()
-            if not known:
-                reason = (isinstance(error, OSError) and error.strerror) or str(error)
-                raise ConnectionError(
-                    f"no controller answers at {wanted.socket} ({reason});"
-                    " 'tfm controller' starts one"
-                ) from None
-        except BaseException:  # Ctrl-C, too.
-            connection.close()
-            raise
-        # It has died while we waited; the job keeps its place where it comes back.
-        time.sleep(pause)
-        pause = pause * 2 if pause * 2 < _LONGEST_PAUSE else _LONGEST_PAUSE
+    try:
+        admitted = admit(
+            lambda: connection_to(wanted),
+            lambda connection: submit(connection, wanted.request, queue=queue),
+        )
+    except ControllerError as error:
+        if error.status == _BAD_REQUEST:
+            raise ValueError(str(error)) from None
+        raise
+    except OSError as error:
+        raise ConnectionError(
+            f"no controller answers at {wanted.socket} ({error.strerror or error});"
+            " 'tfm controller' starts one"
+        ) from None
+    assert admitted is not None
+    session = Session(admitted.connection, admitted.job, admitted.lines)
+    with suppress(OSError, ControllerError):
+        # The agent finds the controller again.
+        session.begin(admitted.grant)
+    return admitted.connection, session
 
 
 def _program() -> str:
     script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-c", "-m") else ""
-    return name_for_people(script or "python")
+    return printable_name(script or "python")

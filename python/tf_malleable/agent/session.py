@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import quote
 
 from tf_malleable.agent import grants, report, steps
-from tf_malleable.agent.address import Join
-from tf_malleable.agent.connection import Connection
-from tf_malleable.agent.grants import Grant
+from tf_malleable.api.admission import Submitted, submit
+from tf_malleable.api.connection import Connection
+from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.join import Join
+from tf_malleable.api.lines import Lines
 from tf_malleable.model import ControllerError
 
 _REPORT_SECONDS: Final = 1.0
@@ -68,7 +69,7 @@ class _Pending:
         in_force: It was carried out and acknowledged, but tasks have yet to end.
     """
 
-    grant: Grant
+    grant: GrantLine
     since: float
     in_force: bool = False
 
@@ -80,40 +81,40 @@ class Session:
         path: Where the controller has this job.
     """
 
-    def __init__(self, connection: Connection, join: Join, **more: bool) -> None:
-        """Submit the job, or find it, and open its stream of grants.
+    def __init__(self, connection: Connection, job: Submitted, lines: Lines) -> None:
+        """Take up a job.
 
         Args:
             connection: To the controller.
-            join: The job.
-            more: "running" and "queue" of the submission.
+            job: As it was submitted there.
+            lines: Its stream of grants.
+        """
+        self.path = job.path
+        self._connection = connection
+        self._lines = lines
+        self._pending: _Pending | None = None
+
+    @classmethod
+    def rejoin(cls, connection: Connection, join: Join) -> Session:
+        """Return the session of a process that computes already.
 
         Raises:
             ControllerError: The controller refuses.
             OSError: It cannot be reached, or is none.
         """
-        self._connection = connection
-        status = connection.request("POST", "/v1/jobs", {**join.fields(), **more})
-        job = status.get("id") if isinstance(status, dict) else None
-        if not isinstance(job, str):
-            raise ConnectionError(f"what answers at {join.socket} is no controller: {status!r}")
-        self.path = f"/v1/jobs/{quote(job, safe='')}"
-        self._lines = connection.stream(f"{self.path}/grants")
-        self._pending: _Pending | None = None
+        job = submit(connection, join.request, running=True)
+        return cls(connection, job, connection.stream(f"{job.path}/grants"))
 
-    def wait_for_first_grant(self) -> None:
-        """Wait until the job may run, and confine it to its CPUs.
+    def begin(self, grant: GrantLine) -> None:
+        """Confine the process to its first CPUs, before it computes.
 
         Raises:
-            StopIteration: The job has ended at the controller.
-            OSError, ValueError, ControllerError: The connection is of no more use.
+            OSError, ControllerError: The connection is of no more use.
         """
-        while not self._take(next(self._lines)):
-            pass
-        if self._pending is not None and not self._pending.grant.cpus:
+        if not grant.cpus:
             # It has lent its CPUs while it waited; now it needs them.
-            grant = self._pending.grant
-            self._pending = replace(self._pending, grant=replace(grant, cpus=grant.lent))
+            grant = replace(grant, cpus=grant.lent)
+        self._take(grant)
         while self._pending is not None and not self._pending.in_force:
             self._go_on(self._pending)
 
@@ -128,7 +129,7 @@ class Session:
         while not stopping():
             line = self._next(min(due - time.monotonic(), steps.look_for_keras()))
             if line is not None:
-                self._take(line)
+                self._take(GrantLine.read(line))
             if self._pending is not None:
                 self._go_on(self._pending)
             if time.monotonic() >= due:
@@ -140,15 +141,12 @@ class Session:
             seconds = min(seconds, _PAUSE_SECONDS if _takes_long(self._pending) else 0.0)
         return self._lines.next_within(max(0.0, seconds))
 
-    def _take(self, line: dict[str, Any]) -> bool:
-        """Begin to carry out the grant of this line; return whether the job may run."""
-        grant = Grant.read(line)
+    def _take(self, grant: GrantLine) -> None:
+        """Begin to carry out a grant."""
         self._pending = None
-        if grant.state != "running":
-            return False
-        grants.make_room(grant)
-        self._pending = _Pending(grant, time.monotonic())
-        return True
+        if grant.state == "running":
+            grants.make_room(grant)
+            self._pending = _Pending(grant, time.monotonic())
 
     def _go_on(self, pending: _Pending) -> None:
         """Carry out a grant as soon as that disturbs no task, or as it must be."""

@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 import click
 
-from tf_malleable.cli.client import Client, json_option, print_json, socket_option
-from tf_malleable.cli.words import cores as cores_of
-from tf_malleable.cli.words import printable
-from tf_malleable.controller.messages import JobStatus
+from tf_malleable.api.client import Client
+from tf_malleable.api.messages import JobStatus
+from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.model import format_cpuset
+from tf_malleable.model.units import cores as cores_of
+from tf_malleable.model.units import printable
 
 _MOST = 65536
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from tf_malleable.controller.container import Containers
+    from tf_malleable.controller.ports import Containers
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 

@@ -17,12 +17,14 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from tf_malleable.cli.client import Client, NoAnswer, json_option, print_json, socket_option
-from tf_malleable.cli.failure import CommandFailed
+from tf_malleable.api.client import Client, NoAnswerError
+from tf_malleable.api.history import History, JobRecord
+from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import duration, number, summed_up
-from tf_malleable.controller.messages import History, JobRecord
-from tf_malleable.controller.store import StoreError, default_state, read_history
+from tf_malleable.cli.words import summed_up
+from tf_malleable.controller.state.store import StoreError, default_state, read_history
+from tf_malleable.model import OperationError
+from tf_malleable.model.units import duration, number
 
 _MOST = 100_000
 _SUFFIXES = (".png", ".svg")
@@ -110,11 +112,11 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
         try:
             return read_history(state, limit)
         except StoreError as error:
-            raise CommandFailed(str(error)) from None
+            raise OperationError(str(error)) from None
     try:
         query = f"/v1/history?limit={limit}&spans={str(spans).lower()}"
         return client.get(query, History), len(client.info().cpus)
-    except NoAnswer:
+    except NoAnswerError:
         # The usual state file need not be the one of a controller elsewhere.
         if state is None and by_socket:
             raise
@@ -122,7 +124,7 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
     try:
         found = read_history(path, limit)
     except StoreError as error:
-        raise CommandFailed(f"no controller answers at {client.socket}, and {error}") from None
+        raise OperationError(f"no controller answers at {client.socket}, and {error}") from None
     click.echo(f"tfm: no controller answers at {client.socket}, reading {path}", err=True)
     return found
 
@@ -130,21 +132,21 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
 def _drawing(path: Path) -> Callable[[History, int], None]:
     """Return what draws a history of so many CPUs into a file."""
     try:
-        from tf_malleable.cli import gantt
+        from tf_malleable.figures import gantt
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("matplotlib"):
             raise
-        raise CommandFailed(
+        raise OperationError(
             "drawing needs matplotlib: pip install 'tf_malleable[figures]'"
         ) from None
 
     def draw(found: History, cpus: int) -> None:
         if not found.jobs and not found.spans:
-            raise CommandFailed("there are no jobs to draw")
+            raise OperationError("there are no jobs to draw")
         try:
             gantt.write(gantt.draw(found, cpus=cpus or None), path)
         except OSError as error:
-            raise CommandFailed(f"cannot write {path}: {error.strerror or error}") from None
+            raise OperationError(f"cannot write {path}: {error.strerror or error}") from None
 
     return draw
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import click
 
-from tf_malleable.cli.client import Client, json_option, print_json, socket_option
+from tf_malleable.api.client import Client
+from tf_malleable.api.messages import Jobs, JobStatus
+from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import desired, duration, granted, number, percent, progress, state
-from tf_malleable.controller.messages import Jobs, JobStatus
+from tf_malleable.cli.words import desired, granted, progress, state
+from tf_malleable.model.units import duration, number, percent
 
 _COLUMNS = (
     ">id",

@@ -13,6 +13,7 @@ import sys
 import click
 
 import tf_malleable
+from tf_malleable.model import OperationError
 
 _MODULES = {
     "run": "run",
@@ -25,8 +26,8 @@ _MODULES = {
     "cancel": "control",
     "policy": "policy",
     "history": "history",
-    "workload": "workload",
-    "container": "container",
+    "workload": "workload.command",
+    "container": "container.group",
 }
 """Module of tf_malleable.cli in which each subcommand is a click command."""
 
@@ -72,6 +73,9 @@ def main() -> int:
         return error.exit_code
     except click.Abort:  # Ctrl-C.
         return _INTERRUPTED
+    except OperationError as error:
+        print(f"tfm: {error}", file=sys.stderr)
+        return error.exit_code
     except ValueError as error:
         print(f"tfm: {error}", file=sys.stderr)
         return 2

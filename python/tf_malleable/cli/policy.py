@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import click
 
-from tf_malleable.cli.client import Client, json_option, print_json, socket_option
+from tf_malleable.api.client import Client
+from tf_malleable.api.messages import Policies
+from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
-from tf_malleable.controller.messages import Policies
 
 
 @click.command()

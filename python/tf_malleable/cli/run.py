@@ -6,15 +6,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
 
-from tf_malleable.agent.address import JOIN, Join, command_for_people, default_socket
-from tf_malleable.agent.cgroup import in_container
-from tf_malleable.cli.naming import default_name
+from tf_malleable.api.address import default_socket
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.join import JOIN, Join
+from tf_malleable.api.naming import default_name, shortened_command
+from tf_malleable.linux.cgroup import in_container
 from tf_malleable.runtime import environment
+from tf_malleable.workload.options import job_options
 
 _PRELOAD = Path(__file__).parent.parent / "preload"
 
@@ -31,23 +34,7 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     default=None,
     help="Keep the limits at the CPUs that its cgroup gives it.  [default: in a container]",
 )
-@click.option("--min", type=int, metavar="N", default=1, help="With fewer cores it does not run.")
-@click.option("--preferred", type=int, metavar="N", help="The cores it asks for.  [default: max]")
-@click.option("--max", type=int, metavar="N", help="More would not help.  [default: all]")
-@click.option(
-    "--priority",
-    type=int,
-    metavar="N",
-    default=0,
-    help="Higher goes first, in policies that look at it.",
-)
-@click.option(
-    "--weight",
-    type=float,
-    metavar="X",
-    default=1.0,
-    help="Its share against others, in policies that look at it.",
-)
+@job_options
 @click.option("--name", metavar="NAME", help="What to call the job.  [default: the program]")
 @click.option(
     "--queue/--no-queue", default=True, help="Wait until there are cores for it, or give up."
@@ -65,11 +52,7 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
 def run(
     threads: int | None,
     follow_cgroup: bool | None,
-    min: int,  # noqa: A002 - as its option is called
-    preferred: int | None,
-    max: int | None,  # noqa: A002
-    priority: int,
-    weight: float,
+    asked: dict[str, Any],
     name: str | None,
     queue: bool,
     id_file: Path | None,
@@ -92,16 +75,10 @@ def run(
     following = _is_to_follow(follow_cgroup)
     if threads is None:
         os.environ[environment.FOLLOW_CGROUP] = str(int(following))
-        join = Join(
-            socket=os.path.abspath(socket or default_socket()),
-            name=name or default_name(command),
-            command=command_for_people(command),
-            min=min,
-            preferred=preferred,
-            max=max,
-            priority=priority,
-            weight=weight,
+        request = JobRequest(
+            name=name or default_name(command), command=shortened_command(command), **asked
         )
+        join = Join(os.path.abspath(socket or default_socket()), request)
         os.environ[JOIN] = join.encode()
         if _is_program(command[0]):
             _ask_controller(join, queue, id_file, most)
@@ -154,9 +131,9 @@ def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) ->
     """Return when the program may start, confined to its CPUs if it was granted any."""
     try:
         os.stat(join.socket)  # Spares the import below where there is no controller.
-        from tf_malleable.cli.admission import Admission
+        from tf_malleable.cli.queue import wait_in_queue
 
-        cpus = Admission(join, queue, id_file).wait()
+        cpus = wait_in_queue(join, queue=queue, id_file=id_file)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         click.echo(f"tfm: no controller at {join.socket}, running alone", err=True)
     except OSError as error:
@@ -166,7 +143,7 @@ def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) ->
             err=True,
         )
     else:
-        if cpus is not None:
+        if cpus:
             os.environ[environment.THREADS] = str(min(len(cpus), most))
 
 

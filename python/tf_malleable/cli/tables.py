@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tf_malleable.cli.words import printable
+from tf_malleable.model.units import printable
 
 # Wide enough that nothing is cut where no terminal shows it.
 _NO_TERMINAL = 1000

@@ -20,7 +20,8 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from tf_malleable.cli.client import Client, NoAnswer, json_option, socket_option
+from tf_malleable.api.client import Client, NoAnswerError
+from tf_malleable.cli.options import json_option, socket_option
 from tf_malleable.cli.top_view import Scene, picture
 
 _END = b"q"
@@ -86,7 +87,7 @@ def _print_lines(client: Client, scene: Scene, interval: float, once: bool) -> N
 def _try_to_look(client: Client) -> Scene | None:
     try:
         return _look(client)
-    except NoAnswer:
+    except NoAnswerError:
         return None
 
 

@@ -16,9 +16,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.tables import table
-from tf_malleable.cli.words import desired, duration, granted, number, percent, progress, state
-from tf_malleable.controller.messages import ControllerInfo, CpuInfo, JobStatus
+from tf_malleable.cli.words import desired, granted, progress, state
+from tf_malleable.model.units import duration, number, percent
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _COLOURS = ("green", "yellow", "blue", "magenta", "cyan", "red", "white")

@@ -1,35 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Numbers and states as people read them."""
+"""Jobs as people read them."""
 
 from __future__ import annotations
 
-from tf_malleable.controller.messages import JobStatus, Summary
-
-
-def printable(text: str) -> str:
-    """Return text that cannot command the terminal: what jobs are called is anybody's."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def number(value: float | None, digits: int = 1) -> str:
-    """Return a number, or a dash for what is not known."""
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def duration(seconds: float | None) -> str:
-    """Return seconds as people read them: 4.2 s, 3:05, 2:10:00."""
-    if seconds is None:
-        return "-"
-    if seconds < 99.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def cores(count: int) -> str:
-    """Return ``"1 core"``, ``"2 cores"``."""
-    return f"{count} core" if count == 1 else f"{count} cores"
+from tf_malleable.api.history import Summary
+from tf_malleable.api.messages import JobStatus
+from tf_malleable.model.units import duration
 
 
 def state(job: JobStatus) -> str:
@@ -55,11 +31,6 @@ def progress(job: JobStatus) -> float | None:
     if job.steps_done is None or not job.steps_total:
         return None
     return min(job.steps_done / job.steps_total, 1.0)
-
-
-def percent(share: float | None) -> str:
-    """Return a share as a percentage, or a dash for what is not known."""
-    return "-" if share is None else f"{share:.0%}"
 
 
 def summed_up(summary: Summary) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.agent import cgroup
+from tf_malleable.linux import cgroup
 from tf_malleable.model import Cpuset, parse_cpuset
 
 # Of a quota; what engines use as well.

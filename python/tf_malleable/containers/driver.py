@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.containers import cgroup_files
 from tf_malleable.containers.cgroup_files import CgroupFiles, State
 from tf_malleable.containers.engine import (
@@ -24,8 +25,7 @@ from tf_malleable.containers.engine import (
     NoSuchContainerError,
     Update,
 )
-from tf_malleable.controller.container import Look
-from tf_malleable.controller.messages import ContainerInfo
+from tf_malleable.controller.ports import Look
 from tf_malleable.model import Cpuset, format_cpuset
 
 _FIRST_PAUSE: Final = 0.1

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import docker
@@ -23,11 +23,11 @@ from docker.errors import (
 )
 from requests.exceptions import RequestException
 
+from tf_malleable.api.messages import ContainerInfo
+from tf_malleable.api.refusal import Refusal
 from tf_malleable.containers import labels
 from tf_malleable.containers.cgroup_files import PERIOD_US
-from tf_malleable.controller.container import ContainerState, Found
-from tf_malleable.controller.messages import ContainerInfo, Submission
-from tf_malleable.controller.refusal import Refusal
+from tf_malleable.controller.ports import ContainerState, Found
 
 _TIMEOUT: Final = 10.0  # Seconds.
 
@@ -267,14 +267,9 @@ def found(attributes: Mapping[str, Any]) -> Found:
     status = _state(state)
     return Found(
         info=ContainerInfo(attributes["Id"], name, config.get("Image") or "", said.resize),
-        submission=Submission(
-            name=said.job,
-            command=[argument[:_LONGEST_ARGUMENT] for argument in command[:_MOST_ARGUMENTS]],
-            min=said.min,
-            preferred=said.preferred,
-            max=said.max,
-            priority=said.priority,
-            weight=said.weight,
+        request=replace(
+            said.request,
+            command=tuple(argument[:_LONGEST_ARGUMENT] for argument in command[:_MOST_ARGUMENTS]),
         ),
         uid=said.user,
         state=status,

@@ -18,6 +18,8 @@ from functools import partial
 from typing import Final, TypeVar
 from weakref import WeakSet
 
+from tf_malleable.api.messages import ContainerInfo
+from tf_malleable.api.refusal import Refusal
 from tf_malleable.containers import engine, labels
 from tf_malleable.containers.driver import Driver
 from tf_malleable.containers.engine import (
@@ -27,9 +29,7 @@ from tf_malleable.containers.engine import (
     EventStream,
     NoSuchContainerError,
 )
-from tf_malleable.controller.container import Container, Found, Listener
-from tf_malleable.controller.messages import ContainerInfo
-from tf_malleable.controller.refusal import Refusal
+from tf_malleable.controller.ports import Container, ContainerObserver, Found
 
 # An engine carries out several updates at a time.
 _THREADS: Final = 8
@@ -59,15 +59,15 @@ class EngineContainers:
         self._engine = engine or Engine()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tfm-engine")
         self._drivers: WeakSet[Driver] = WeakSet()
-        self._listener: Listener | None = None
+        self._observer: ContainerObserver | None = None
         self._ear: threading.Thread | None = None
         self._events: EventStream | None = None
         self._over = threading.Event()
         self._has_looked = asyncio.Event()
 
-    async def start(self, listener: Listener) -> None:
-        """Tell a listener about them from now on; first about all there are, if any answers."""
-        self._listener = listener
+    async def start(self, observer: ContainerObserver) -> None:
+        """Tell an observer about them from now on; first about all there are, if any answers."""
+        self._observer = observer
         loop = asyncio.get_running_loop()
         self._ear = threading.Thread(
             target=self._hear, args=(loop,), name="tfm-engine-events", daemon=True
@@ -162,20 +162,20 @@ class EngineContainers:
         ids = self._engine.list_ids()
         for container in ids:
             self._tell(loop, container)
-        assert self._listener is not None
-        self._post(loop, partial(self._listener.all_seen, frozenset(ids)))
+        assert self._observer is not None
+        self._post(loop, partial(self._observer.all_seen, frozenset(ids)))
 
     def _tell(self, loop: asyncio.AbstractEventLoop, container: str) -> None:
-        assert self._listener is not None
+        assert self._observer is not None
         try:
             attributes = self._engine.inspect(container)
         except NoSuchContainerError:
-            self._post(loop, partial(self._listener.gone, container))
+            self._post(loop, partial(self._observer.gone, container))
             return
         if not labels.is_ours(attributes["Config"].get("Labels") or {}, self._socket):
             return
         try:
-            self._post(loop, partial(self._listener.seen, engine.found(attributes)))
+            self._post(loop, partial(self._observer.seen, engine.found(attributes)))
         except Refusal as refusal:
             if attributes["State"]["Status"] in ("created", "running"):
                 _log.warning("%s", refusal.sentence)

@@ -16,10 +16,12 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from tf_malleable.agent.address import name_for_people
-from tf_malleable.controller import messages
-from tf_malleable.controller.refusal import Refusal
-from tf_malleable.controller.validation import decode_body
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.naming import printable_name
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.requests import Asked
+from tf_malleable.api.validation import decode_body
+from tf_malleable.workload.options import ASKED
 
 PREFIX: Final = "tf_malleable."
 JOB: Final = f"{PREFIX}job"
@@ -29,14 +31,9 @@ _SOCKET: Final = f"{PREFIX}socket"
 _USUAL_SOCKET: Final = "/run/tf_malleable/controller.sock"
 
 
-class _Labels(messages.Request, frozen=True):
+class _Labels(Asked, frozen=True):
     """The numbers among them."""
 
-    min: messages.Cores = 1
-    preferred: messages.Cores | None = None
-    max: messages.Cores | None = None
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
-    weight: Annotated[float, Meta(gt=0, le=1000)] = 1.0
     user: Annotated[int, Meta(ge=0, le=2**32)] = 0
     resize: Literal["cpuset", "quota"] = "cpuset"
 
@@ -46,34 +43,26 @@ class Labels:
     """What a container asks for.
 
     Attributes:
-        job: The job's name.
+        request: What the job asks for; its command is no label.
         socket: Of the controller whose job it is to be.
-        min, preferred, max, priority, weight: As a submission has them.
         user: Whose job it is, as a number.
         resize: ``"cpuset"`` or ``"quota"``.
     """
 
-    job: str
+    request: JobRequest
     socket: str
-    min: int = 1
-    preferred: int | None = None
-    max: int | None = None
-    priority: int = 0
-    weight: float = 1.0
     user: int = 0
     resize: Literal["cpuset", "quota"] = "cpuset"
 
     def write(self) -> dict[str, str]:
         """Return the labels that say so."""
         said = {
-            JOB: self.job,
-            _SOCKET: self.socket,
-            **{
-                f"{PREFIX}{name}": getattr(self, name)
-                for name in (each.name for each in msgspec.structs.fields(_Labels))
-            },
+            **{name: value for name, value in self.request.said().items() if name in ASKED},
+            "user": self.user,
+            "resize": self.resize,
         }
-        return {name: str(value) for name, value in said.items() if value is not None}
+        numbers = {f"{PREFIX}{name}": str(value) for name, value in said.items()}
+        return {JOB: self.request.name, _SOCKET: self.socket, **numbers}
 
 
 def is_ours(labels: Mapping[str, str], socket: str) -> bool:
@@ -102,8 +91,14 @@ def read(labels: Mapping[str, str], name: str) -> Labels:
         raise Refusal(
             refusal.status, f"the labels of container {name}: {refusal.sentence}"
         ) from None
-    job = name_for_people(labels.get(JOB, "")) or name_for_people(name)
-    return Labels(job, labels.get(_SOCKET, _USUAL_SOCKET), **msgspec.structs.asdict(numbers))
+    asked = msgspec.structs.asdict(numbers)
+    user, resize = asked.pop("user"), asked.pop("resize")
+    try:
+        job = printable_name(labels.get(JOB, "")) or printable_name(name)
+        request = JobRequest(name=job, **asked)
+    except ValueError as error:
+        raise Refusal(400, f"the labels of container {name}: {error}") from None
+    return Labels(request, labels.get(_SOCKET, _USUAL_SOCKET), user, resize)
 
 
 def _number(text: str) -> float | str:

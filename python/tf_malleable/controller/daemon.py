@@ -20,15 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tf_malleable
-from tf_malleable.agent.address import default_socket
-from tf_malleable.controller import host, serving
-from tf_malleable.controller.container import Containers
-from tf_malleable.controller.engine import Engine
-from tf_malleable.controller.listener import Listener, ListenError
-from tf_malleable.controller.notify import notify
-from tf_malleable.controller.promptness import be_prompt
-from tf_malleable.controller.server import application, metrics_application
-from tf_malleable.controller.store import Store, StoreError, default_state
+from tf_malleable.api.address import default_socket
+from tf_malleable.controller.http.application import application, metrics_application
+from tf_malleable.controller.http.server import REQUESTS, Server
+from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
+from tf_malleable.controller.ports import Containers
+from tf_malleable.controller.service import Service
+from tf_malleable.controller.state.store import Store, StoreError, default_state
+from tf_malleable.linux import topology
+from tf_malleable.linux.priority import raise_priority
+from tf_malleable.linux.systemd import notify
 from tf_malleable.model import Machine, format_cpuset, parse_cpuset
 from tf_malleable.policies import registry
 
@@ -62,7 +63,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
 
     Args:
         options: How.
-        containers: Returns those of an engine, for a controller at this socket; None
+        containers: Returns those of an service, for a controller at this socket; None
             to do without.
 
     Returns:
@@ -75,12 +76,12 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
     _log_to_stderr(options.verbosity)
     if options.policy is not None:
         registry.create(options.policy)
-    machine = host.machine(None if options.cpus is None else parse_cpuset(options.cpus))
+    machine = topology.machine(None if options.cpus is None else parse_cpuset(options.cpus))
     if options.metrics is not None and not 0 <= options.metrics <= 65535:
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
     with ExitStack() as stack:
         try:
-            listener = Listener(options.socket or default_socket())
+            listener = UnixListener(options.socket or default_socket())
             stack.callback(listener.close)
             metrics = None if options.metrics is None else _metrics_socket(options.metrics)
             if metrics is not None:
@@ -90,7 +91,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
         except (ListenError, StoreError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)
             return 1
-        be_prompt()
+        raise_priority()
         asyncio.run(_serve(machine, options.policy, store, listener, metrics, containers))
     return 0
 
@@ -99,37 +100,37 @@ async def _serve(
     machine: Machine,
     policy: str | None,
     store: Store,
-    listener: Listener,
+    listener: UnixListener,
     metrics: socket.socket | None,
     containers: Callable[[str], Containers] | None,
 ) -> None:
     stop = asyncio.Event()
     _on_signal(stop)
-    engine = Engine(
+    service = Service(
         machine,
         policy,
         store,
         tf_malleable.__version__,
         containers and containers(os.path.abspath(listener.path)),
     )
-    await engine.start()
+    await service.start()
     servers = []
     try:
-        app = application(engine)
-        servers.append(await serving.Server.start(app, listener.socket, _most_connections()))
+        app = application(service)
+        servers.append(await Server.start(app, listener.socket, _most_connections()))
         if metrics is not None:
-            app = metrics_application(engine)
-            servers.append(await serving.Server.start(app, metrics, _METRICS_CONNECTIONS))
-        print(_ready(machine, engine, listener, metrics), file=sys.stderr, flush=True)
+            app = metrics_application(service)
+            servers.append(await Server.start(app, metrics, _METRICS_CONNECTIONS))
+        print(_ready(machine, service, listener, metrics), file=sys.stderr, flush=True)
         notify("READY=1")
         await stop.wait()
         notify("STOPPING=1")
     finally:
         # Jobs are let go before their connections are cut: an agent that goes away
-        # from an engine at work would have its cores shared out anew.
+        # from an service at work would have its cores shared out anew.
         for server in servers:
             server.stop_listening()
-        await engine.close()
+        await service.close()
         for server in servers:
             await server.close()
 
@@ -143,12 +144,12 @@ def _on_signal(stop: asyncio.Event) -> None:
 
 
 def _ready(
-    machine: Machine, engine: Engine, listener: Listener, metrics: socket.socket | None
+    machine: Machine, service: Service, listener: UnixListener, metrics: socket.socket | None
 ) -> str:
     count = len(machine.cpus)
     line = (
         f"tfm controller: {count} CPU{'' if count == 1 else 's'}"
-        f" ({format_cpuset(machine.cpuset)}), policy {engine.info().policy},"
+        f" ({format_cpuset(machine.cpuset)}), policy {service.info().policy},"
         f" listening at {listener.path}"
     )
     if metrics is None:
@@ -176,4 +177,4 @@ def _most_connections() -> int:
 def _log_to_stderr(verbosity: int) -> None:
     level = logging.INFO if verbosity else logging.WARNING
     logging.basicConfig(level=level, format="tfm controller: %(message)s")
-    serving.REQUESTS.setLevel(logging.INFO if verbosity > 1 else logging.WARNING)
+    REQUESTS.setLevel(logging.INFO if verbosity > 1 else logging.WARNING)

@@ -3,10 +3,11 @@
 
 from tf_malleable.model.allocation import NO_GRANT, Allocation, Grant
 from tf_malleable.model.cpuset import Cpuset, format_cpuset, parse_cpuset
-from tf_malleable.model.errors import ControllerError, NotMalleableError
+from tf_malleable.model.errors import ControllerError, NotMalleableError, OperationError
 from tf_malleable.model.job import Job, JobState, Rate
 from tf_malleable.model.machine import Cpu, Machine
 from tf_malleable.model.pool import Pool, PoolKind
+from tf_malleable.model.process import ProcessId
 from tf_malleable.model.shape import Shape
 from tf_malleable.model.threads import Threads
 
@@ -21,8 +22,10 @@ __all__ = [
     "JobState",
     "Machine",
     "NotMalleableError",
+    "OperationError",
     "Pool",
     "PoolKind",
+    "ProcessId",
     "Rate",
     "Shape",
     "Threads",

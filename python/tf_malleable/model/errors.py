@@ -19,3 +19,15 @@ class ControllerError(RuntimeError):
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
+
+
+class OperationError(RuntimeError):
+    """What was asked for failed; asked wrongly, it would be a ValueError.
+
+    The message is one sentence for the person who asked.
+
+    Attributes:
+        exit_code: Of a command that fails so.
+    """
+
+    exit_code = 1

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Iterable
 
 from tf_malleable import _native
-from tf_malleable.runtime import affinity, library, limits
+from tf_malleable.linux import affinity
+from tf_malleable.runtime import library, limits
 
 
 def _checked(cpus: Iterable[int]) -> set[int]:

@@ -1,0 +1,195 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""HTTP to the controller over its Unix socket, with what Python brings along.
+
+It is used inside other people's programs. So nothing is installed for it, nothing
+it gets can make it wait or grow without end, and it can be dropped in a forked
+child without a word on connections that belong to the parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Final
+
+from tf_malleable.api.lines import Lines
+from tf_malleable.model import ControllerError
+
+_TIMEOUT: Final = 10.0
+_LARGEST_ANSWER: Final = 1 << 30
+
+
+class Connection:
+    """A client of one controller. Connects when it is used, again when it must.
+
+    One thread may use it; abort() is for any other.
+
+    Attributes:
+        path: The controller's socket.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout: float = _TIMEOUT,
+        largest: int = _LARGEST_ANSWER,
+    ) -> None:
+        """Prepare a connection.
+
+        Args:
+            path: The controller's socket.
+            timeout: How long it may be silent in the middle of an answer, in seconds.
+            largest: Bytes an answer may have, streams excepted; by default more than any has.
+        """
+        self.path = os.fspath(path)
+        self._timeout = timeout
+        self._largest = largest
+        self._sockets: list[socket.socket] = []
+        self._aborted = False
+        self._http = self._client()
+        self._lines: list[Lines] = []
+
+    def request(self, method: str, path: str, body: object | None = None) -> object:
+        """Ask, wait for the answer and return what its JSON says; None if it is empty.
+
+        Raises:
+            ControllerError: The controller refuses.
+            OSError: It cannot be reached, does not answer in time, or what answers
+                is no controller.
+        """
+        reused = self._http.sock is not None
+        try:
+            try:
+                answer = self._exchange(self._http, method, path, body)
+            except (BrokenPipeError, ConnectionResetError):
+                # A server closes a connection that has been idle for long.
+                if not reused or self._aborted:
+                    raise
+                self._http.close()
+                answer = self._exchange(self._http, method, path, body)
+            text = self._text(answer)
+        except (HTTPException, OSError) as error:
+            self._http.close()
+            raise self._problem(error) from error
+        if not 200 <= answer.status < 300:
+            raise _refusal(answer.status, text)
+        try:
+            return json.loads(text) if text else None
+        except ValueError as error:
+            self._http.close()
+            raise self._problem(error) from None
+
+    def stream(self, path: str) -> Lines:
+        """Open a stream of JSON lines, on a connection of its own.
+
+        Raises: as request().
+        """
+        client = self._client()
+        try:
+            answer = self._exchange(client, "GET", path, None)
+            if answer.status == 200:
+                lines = Lines(client, answer, self._sockets[-1])
+                self._lines.append(lines)
+                return lines
+            text = self._text(answer)
+        except (HTTPException, OSError) as error:
+            client.close()
+            raise self._problem(error) from error
+        client.close()
+        raise _refusal(answer.status, text)
+
+    def close(self) -> None:
+        """Close all that is open. It can be used again."""
+        for lines in self._lines:
+            lines.close()
+        self._lines.clear()
+        self._http.close()
+        self._sockets.clear()
+
+    def abort(self) -> None:
+        """Let what waits in another thread fail at once, and all later use too."""
+        self._aborted = True
+        for each in tuple(self._sockets):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def forget(self) -> None:
+        """Close the descriptors and nothing else, for a child that was forked.
+
+        The objects may be in any state: their thread did not survive the fork.
+        """
+        for each in self._sockets:
+            with suppress(OSError):
+                os.close(each.detach())
+
+    def _client(self) -> _UnixClient:
+        return _UnixClient(self.path, self._timeout, self._opened)
+
+    def _opened(self, new: socket.socket) -> None:
+        # A closed socket has no descriptor any more.
+        self._sockets[:] = [each for each in self._sockets if each.fileno() != -1]
+        self._sockets.append(new)
+
+    def _exchange(
+        self, client: _UnixClient, method: str, path: str, body: object | None
+    ) -> HTTPResponse:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        client.request(method, path, data, headers)
+        if self._aborted:  # Before its socket could be shut down, perhaps.
+            raise ConnectionAbortedError("the connection is no longer wanted")
+        return client.getresponse()
+
+    def _text(self, answer: HTTPResponse) -> bytes:
+        text = answer.read(self._largest + 1)
+        if len(text) > self._largest:
+            raise HTTPException(f"an answer of more than {self._largest} bytes")
+        answer.close()
+        return text
+
+    def _problem(self, error: Exception) -> OSError:
+        if isinstance(error, OSError):
+            return error
+        return ConnectionError(f"what answers at {self.path} is no controller: {error!r}")
+
+
+class _UnixClient(HTTPConnection):
+    """http.client's connection, over a Unix socket."""
+
+    def __init__(self, path: str, timeout: float, opened: Callable[[socket.socket], None]) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+        self._opened = opened
+
+    def connect(self) -> None:
+        """Connect; called by http.client when needed."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._opened(self.sock)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+    def send(self, data: object) -> None:
+        """Send; called by http.client.
+
+        Without SIGPIPE, which ends a program that has not told Python to ignore it.
+        """
+        assert isinstance(data, bytes)
+        if self.sock is None:
+            self.connect()
+        self.sock.sendall(data, socket.MSG_NOSIGNAL)
+
+
+def _refusal(status: int, text: bytes) -> ControllerError:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    sentence = said.get("error") if isinstance(said, dict) else None
+    if not isinstance(sentence, str):
+        sentence = f"the controller answers with status {status}"
+    return ControllerError(status, sentence)

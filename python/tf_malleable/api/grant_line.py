@@ -1,0 +1,58 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A grant as it travels: one line of the stream that a job's processes read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard, get_args
+
+from tf_malleable.model import JobState
+
+
+@dataclass(frozen=True)
+class GrantLine:
+    """One line of the stream of grants.
+
+    Attributes:
+        serial: To acknowledge it with; grows with every change.
+        state: Of the job.
+        cpus: The CPUs it may use.
+        lent: CPUs of its own that others may use now.
+        confined: The job is a container, which is confined to these CPUs already or
+            will be: its processes set their limits and leave their affinity alone.
+    """
+
+    serial: int
+    state: JobState
+    cpus: list[int]
+    lent: list[int]
+    confined: bool = False
+
+    @classmethod
+    def read(cls, line: Mapping[str, Any]) -> GrantLine:
+        """Return the grant that this JSON object says.
+
+        Raises:
+            ValueError: It says none.
+        """
+        serial, state = line.get("serial"), line.get("state")
+        confined = line.get("confined", False)
+        if not _is_number(serial) or not _is_state(state) or not isinstance(confined, bool):
+            raise ValueError(f"a line that is no grant: {line!r}")
+        return cls(serial, state, _cpus(line, "cpus"), _cpus(line, "lent"), confined)
+
+
+def _cpus(line: Mapping[str, Any], name: str) -> list[int]:
+    cpus = line.get(name)
+    if not isinstance(cpus, list) or not all(map(_is_number, cpus)):
+        raise ValueError(f"a line that is no grant: {line!r}")
+    return cpus
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_state(value: object) -> TypeGuard[JobState]:
+    return value in get_args(JobState)

@@ -1,0 +1,101 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a job asks for, whoever asks: `tfm run`, a script, a container's labels, a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from tf_malleable.api.naming import LONGEST_NAME
+from tf_malleable.model import Shape
+
+MOST_CORES: Final = 65536
+MOST_PRIORITY: Final = 1000
+MOST_WEIGHT: Final = 1000
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """A job before it is one.
+
+    Attributes:
+        name: What people call the job; speeds are learned by it.
+        command: The program and its arguments, for people to read.
+        min: With fewer cores it does not run.
+        preferred: What it asks for; None for max.
+        max: More would not help; None for all of the machine.
+        priority: Higher goes first, in policies that look at it; -1000 … 1000.
+        weight: Share against others, in policies that look at it; above 0, at most 1000.
+
+    Raises:
+        ValueError: One of them is not what it should be.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    min: int = 1
+    preferred: int | None = None
+    max: int | None = None
+    priority: int = 0
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= LONGEST_NAME:
+            raise ValueError(
+                f"name must be a text of 1 to {LONGEST_NAME} characters, not {self.name!r}"
+            )
+        if not all(isinstance(argument, str) for argument in self.command):
+            raise ValueError(f"command must be a list of texts, not {self.command!r}")
+        _check_integer("min", self.min, 1, MOST_CORES)
+        for name, cores in (("preferred", self.preferred), ("max", self.max)):
+            if cores is not None:
+                _check_integer(name, cores, 1, MOST_CORES)
+        _check_integer("priority", self.priority, -MOST_PRIORITY, MOST_PRIORITY)
+        if not _is_number(self.weight) or not 0 < self.weight <= MOST_WEIGHT:
+            raise ValueError(
+                f"weight must be a number above 0, at most {MOST_WEIGHT}, not {self.weight!r}"
+            )
+        most = self.max if self.max is not None else self.preferred
+        if most is not None:
+            self.shape(most)
+
+    def shape(self, most: int) -> Shape:
+        """Return the cores asked for where there are at most so many.
+
+        Raises:
+            ValueError: They contradict each other.
+        """
+        most = self.max if self.max is not None else most
+        return Shape(self.min, self.preferred if self.preferred is not None else most, most)
+
+    def said(self) -> dict[str, Any]:
+        """Return what it says, as a submission has it: by field, without any None."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in values if value is not None}
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> JobRequest:
+        """Return what said() made this from. Unknown fields are passed over.
+
+        Raises:
+            ValueError: It is no such thing; the sentence says what is wrong.
+        """
+        known = {field.name for field in fields(cls)}
+        values = {name: said[name] for name in known & said.keys() if said[name] is not None}
+        if "name" not in values:
+            raise ValueError("name is missing")
+        command = values.get("command", [])
+        if not isinstance(command, list | tuple):
+            raise ValueError(f"command must be a list of texts, not {command!r}")
+        return cls(**{**values, "command": tuple(command)})
+
+
+def _check_integer(name: str, value: object, lowest: int, highest: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+        raise ValueError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

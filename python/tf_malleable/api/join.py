@@ -1,0 +1,79 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Which controller a program joins, and as what job.
+
+`tfm run` leaves both in one environment variable, for the program that it starts
+and for every program that this one starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from tf_malleable.api.job_request import JobRequest
+
+JOIN: Final = "TF_MALLEABLE_JOIN"
+
+
+@dataclass(frozen=True)
+class Join:
+    """A job and its controller.
+
+    Attributes:
+        socket: Path of the controller's socket.
+        request: What the job asks for.
+
+    Raises:
+        ValueError: The socket is no path.
+    """
+
+    socket: str
+    request: JobRequest
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.socket, str) or not self.socket:
+            raise ValueError(f"socket must be a path, not {self.socket!r}")
+
+    def encode(self) -> str:
+        """Return the text for the environment variable."""
+        return json.dumps({"socket": self.socket, **self.request.said()})
+
+    @classmethod
+    def decode(cls, text: str) -> Join:
+        """Return what encode() made this text from.
+
+        Unknown fields are passed over: a newer `tfm` may have set them.
+
+        Raises:
+            ValueError: The text is no such thing; the sentence says what is wrong.
+        """
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ValueError(f"{JOIN} must be JSON as 'tfm run' writes it, not {_short(text)}")
+        try:
+            if found.get("socket") is None:
+                raise ValueError("socket is missing")
+            return cls(found["socket"], JobRequest.read(found))
+        except ValueError as error:
+            raise ValueError(
+                f"{JOIN} must be JSON as 'tfm run' writes it, not {_short(text)}: {error}"
+            ) from None
+
+
+def join_asked_for() -> Join | None:
+    """Return the job that `tfm run` made of this process, if it did.
+
+    Raises:
+        ValueError: TF_MALLEABLE_JOIN is not what `tfm run` writes.
+    """
+    text = os.environ.get(JOIN, "")
+    return Join.decode(text) if text else None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}…")

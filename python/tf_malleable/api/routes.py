@@ -1,0 +1,188 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Every path of the controller, as data.
+
+The server is built from this table, and so is the OpenAPI document: what is
+served and what is written down are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from tf_malleable.api import history, messages, requests
+from tf_malleable.api.grant_line import GrantLine
+
+JSON = "application/json"
+JSON_LINES = "application/x-ndjson"
+PROMETHEUS = CONTENT_TYPE_LATEST
+
+BODY_LIMIT = 256 * 1024
+
+# What each refusal means, in every path that can answer so.
+REFUSALS: Mapping[int, str] = MappingProxyType(
+    {
+        400: "The request is not what it must be.",
+        403: "The job is another user's, or the caller is not a process of it.",
+        404: "There is no such job now.",
+        409: "It cannot be done as things are now.",
+        413: f"The body is larger than {BODY_LIMIT // 1024} KiB.",
+        500: "The controller has failed to answer; its log says why.",
+        503: "The controller can take no more jobs or connections.",
+    }
+)
+
+
+class HistoryQuery(requests.Request, frozen=True):
+    """Which part of the history.
+
+    Attributes:
+        limit: So many jobs, the newest.
+        spans: With the stretches of jobs, live ones included.
+    """
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
+    spans: bool = False
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of one path.
+
+    Attributes:
+        name: Its operation's name.
+        method: HTTP method.
+        path: With ``{id}`` for a job's id.
+        summary: What it does.
+        answers: Status and message type when it is done; None for an empty body.
+        refusals: Statuses with which it may be refused, besides those of all paths.
+        body: Message type of the request; None if it has no body.
+        query: Message type of the parameters; None if it has none.
+        media: Content type of its answers.
+        kept: What it changes is on file when it answers, for people count on that.
+    """
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    answers: Mapping[int, Any]
+    refusals: tuple[int, ...] = ()
+    body: type[requests.Request] | None = None
+    query: type[requests.Request] | None = None
+    media: str = JSON
+    kept: bool = False
+
+
+_JOB = "/v1/jobs/{id}"
+
+ROUTES = (
+    Route("info", "GET", "/v1", "The controller itself.", {200: messages.ControllerInfo}),
+    Route("openapi", "GET", "/v1/openapi.json", "This document.", {200: dict[str, Any]}),
+    Route("jobs", "GET", "/v1/jobs", "All live jobs.", {200: messages.Jobs}),
+    Route(
+        "submit",
+        "POST",
+        "/v1/jobs",
+        "Make the calling process a job (201), or find the job it is part of (200).",
+        {200: messages.JobStatus, 201: messages.JobStatus},
+        refusals=(403, 409),
+        body=requests.Submission,
+    ),
+    Route(
+        "take",
+        "POST",
+        "/v1/containers",
+        "Make a container a job (201), or find the job it is (200).",
+        {200: messages.JobStatus, 201: messages.JobStatus},
+        refusals=(403, 404, 409),
+        body=requests.ContainerTaken,
+        kept=True,
+    ),
+    Route("status", "GET", _JOB, "One live job.", {200: messages.JobStatus}, refusals=(404,)),
+    Route(
+        "grants",
+        "GET",
+        f"{_JOB}/grants",
+        "A job's grant and its changes, one JSON object a line, until the job ends.",
+        {200: GrantLine},
+        refusals=(404,),
+        media=JSON_LINES,
+    ),
+    Route(
+        "acknowledge",
+        "POST",
+        f"{_JOB}/acknowledgements",
+        "A process of the job has carried out a grant.",
+        {204: None},
+        refusals=(403, 404, 409),
+        body=requests.Acknowledgement,
+    ),
+    Route(
+        "progress",
+        "POST",
+        f"{_JOB}/progress",
+        "A process of the job says how far it is.",
+        {204: None},
+        refusals=(403, 404),
+        body=requests.Progress,
+    ),
+    Route(
+        "set_cores",
+        "PUT",
+        f"{_JOB}/cores",
+        "Set a job's cores by hand, or hand it back to the policy.",
+        {200: messages.JobStatus},
+        refusals=(403, 404, 409),
+        body=requests.ByHand,
+        kept=True,
+    ),
+    *(
+        Route(
+            name,
+            "POST",
+            f"{_JOB}/{name}",
+            summary,
+            {200: messages.JobStatus},
+            refusals=(403, 404, 409),
+            kept=name != "cancel",
+        )
+        for name, summary in (
+            ("pause", "Take a job's cores away until it is resumed."),
+            ("resume", "Let a paused job have cores again."),
+            ("cancel", "End a job."),
+        )
+    ),
+    Route("policies", "GET", "/v1/policy", "The policies.", {200: messages.Policies}),
+    Route(
+        "set_policy",
+        "PUT",
+        "/v1/policy",
+        "Use another policy from now on.",
+        {200: messages.Policies},
+        refusals=(403,),
+        body=requests.PolicyChange,
+        kept=True,
+    ),
+    Route(
+        "history",
+        "GET",
+        "/v1/history",
+        "Jobs that have ended.",
+        {200: history.History},
+        query=HistoryQuery,
+    ),
+    Route(
+        "metrics",
+        "GET",
+        "/metrics",
+        "Counters for Prometheus.",
+        {200: str},
+        media=PROMETHEUS,
+    ),
+)

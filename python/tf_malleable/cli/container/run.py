@@ -1,0 +1,206 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm container run: a container as a job, with its output and exit code as our own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tf_malleable.api.address import default_socket
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.naming import default_name, printable_name
+from tf_malleable.cli.queue import QueueNotices, say
+from tf_malleable.workload.options import job_options
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--image", required=True, metavar="IMAGE", help="Pulled if it is not here.")
+@job_options
+@click.option(
+    "--resize",
+    type=click.Choice(["cpuset", "quota"]),
+    default="cpuset",
+    show_default=True,
+    help="What is changed of it: the CPUs it may use, or how much CPU time.",
+)
+@click.option("--name", metavar="NAME", help="Of the container.")
+@click.option(
+    "--job",
+    metavar="NAME",
+    help="What to call the job; speeds are learned by it.  [default: --name, or the program]",
+)
+@click.option("-d", "--detach", is_flag=True, help="Print its id and leave it to itself.")
+@click.option("--rm", "remove", is_flag=True, help="Remove it when it has ended.")
+@click.option("-v", "--volume", "volumes", multiple=True, metavar="HOST:CONTAINER[:ro]")
+@click.option("-e", "--env", "env", multiple=True, metavar="NAME[=VALUE]")
+@click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("-w", "--workdir", metavar="DIR", help="Working directory inside.")
+@click.option("-u", "--user", metavar="USER[:GROUP]")
+@click.option("--entrypoint", metavar="PROGRAM", help="Instead of the image's.")
+@click.option("-l", "--label", "label", multiple=True, metavar="NAME[=VALUE]")
+@click.option("-m", "--memory", metavar="SIZE", help="Its limit: 512m, 4g.")
+@click.option("--shm-size", metavar="SIZE", help="Of /dev/shm.")
+@click.option("--network", metavar="NAME")
+@click.option("--ipc", metavar="MODE")
+@click.option("-p", "--publish", "ports", multiple=True, metavar="[HOST:]PORT")
+@click.option("--gpus", metavar="N|all")
+@click.option("--read-only", is_flag=True, help="Its file system cannot be written.")
+@click.option("--tmpfs", multiple=True, metavar="DIR")
+@click.option("--init", is_flag=True, help="A small init reaps its processes.")
+@click.option(
+    "--socket",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The controller's socket.",
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def run(
+    image: str,
+    asked: dict[str, Any],
+    resize: str,
+    name: str | None,
+    job: str | None,
+    detach: bool,
+    remove: bool,
+    volumes: tuple[str, ...],
+    env: tuple[str, ...],
+    env_file: Path | None,
+    label: tuple[str, ...],
+    gpus: str | None,
+    ports: tuple[str, ...],
+    tmpfs: tuple[str, ...],
+    socket: Path | None,
+    command: tuple[str, ...],
+    **others: Any,  # noqa: ANN401 - the engine's own
+) -> NoReturn:
+    """Run a container as a job, when its turn has come.
+
+    For example: tfm container run --image my/training --max 4 -- python train.py
+
+    Its first process gets the signals that tfm gets. Its exit code is tfm's; 125 says
+    that it could not be run. Options not listed under --min, --resize and the like are
+    docker run's. Without a controller it starts at once, and follows its CPUs as they
+    are changed by anybody.
+    """
+    try:
+        from tf_malleable.containers.creating import Recipe, host_path
+        from tf_malleable.containers.foreground import Cancelled, ContainerJob
+        from tf_malleable.containers.labels import Labels
+    except ImportError as error:
+        raise ValueError(
+            "containers need the engine's SDK: pip install 'tf_malleable[containers]'"
+            f" ({error.name} is missing)"
+        ) from None
+    called = job or name or (default_name(command) if command else image)
+    options = {_SDK_NAMES[key]: value for key, value in others.items() if value}
+    options["tmpfs"] = dict.fromkeys(tmpfs, "")
+    if gpus is not None:
+        options["device_requests"] = [_gpus(gpus)]
+    recipe = Recipe(
+        image=image,
+        command=command,
+        labels=Labels(
+            request=JobRequest(name=printable_name(called), **asked),
+            socket=os.path.abspath(socket or default_socket()),
+            user=os.getuid(),
+            resize="quota" if resize == "quota" else "cpuset",
+        ),
+        user_labels=dict(_pair(each) for each in label),
+        environment=[*_from_file(env_file), *_environment(env)],
+        volumes=[host_path(each) for each in volumes],
+        options={
+            **options,
+            "name": name,
+            "auto_remove": remove,
+            "ports": dict(_port(each) for each in ports),
+        },
+    )
+    try:
+        _leave(
+            ContainerJob(recipe, removed=remove, notices=QueueNotices(), say=say).run(detach=detach)
+        )
+    except Cancelled:
+        raise click.Abort from None
+
+
+def _leave(code: int) -> NoReturn:
+    """End this process without Python's own tidying.
+
+    After an SDK of hundreds of modules that takes as long as the engine takes to remove
+    a container, and the next command in a script waits for it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
+_SDK_NAMES = {
+    "workdir": "working_dir",
+    "user": "user",
+    "entrypoint": "entrypoint",
+    "memory": "mem_limit",
+    "shm_size": "shm_size",
+    "network": "network",
+    "ipc": "ipc_mode",
+    "read_only": "read_only",
+    "init": "init",
+}
+"""Options that are handed on as they are, by the SDK's name for them."""
+
+
+def _environment(variables: Iterable[str]) -> list[str]:
+    """Return variables with their values: a bare name has ours, if it has one."""
+    said = []
+    for variable in variables:
+        name, equals, _ = variable.partition("=")
+        if not name:
+            raise ValueError(f"--env must be NAME=VALUE or NAME, not {variable!r}")
+        if equals:
+            said.append(variable)
+        elif name in os.environ:
+            said.append(f"{name}={os.environ[name]}")
+    return said
+
+
+def _from_file(file: Path | None) -> list[str]:
+    if file is None:
+        return []
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ValueError(f"--env-file: cannot read {file}: {reason}") from None
+    return _environment(line for line in map(str.strip, lines) if line and not line.startswith("#"))
+
+
+def _pair(label: str) -> tuple[str, str]:
+    name, _, value = label.partition("=")
+    if not name or name.startswith("tf_malleable."):
+        raise ValueError(
+            "--label must be NAME or NAME=VALUE, and tf_malleable.… are set by other options,"
+            f" not {label!r}"
+        )
+    return name, value
+
+
+def _port(text: str) -> tuple[str, int | None]:
+    host, colon, port = text.rpartition(":")
+    number = port.partition("/")[0]
+    if not number.isdigit() or (colon and not host.isdigit()):
+        raise ValueError(f"--publish must be PORT or HOST:PORT, not {text!r}")
+    return port, int(host) if colon else None
+
+
+def _gpus(text: str) -> Any:  # noqa: ANN401 - the SDK's own type
+    from docker.types import DeviceRequest
+
+    if text != "all" and not (text.isascii() and text.isdigit()):
+        raise ValueError(f"--gpus must be all or a number, not {text!r}")
+    return DeviceRequest(count=-1 if text == "all" else int(text), capabilities=[["gpu"]])

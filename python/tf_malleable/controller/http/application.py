@@ -1,0 +1,249 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The service as a web application: requests in, JSON out.
+
+Nothing is decided here. Requests are checked and handed on with the kernel's word
+for who is calling; whatever goes wrong is answered with one sentence, as JSON.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from tf_malleable.api.messages import Jobs, Problem
+from tf_malleable.api.openapi import document
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.routes import (
+    BODY_LIMIT,
+    JSON,
+    JSON_LINES,
+    PROMETHEUS,
+    ROUTES,
+    Route,
+)
+from tf_malleable.api.validation import cut, decode_body, decode_query
+from tf_malleable.controller.service import Service
+from tf_malleable.linux.peer import Peer, peer_of
+
+_log = logging.getLogger(__name__)
+
+_OTHER_VERSION = re.compile(r"/(v[0-9][^/]*)")
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A request that has been checked; what it has not is None or empty."""
+
+    peer: Peer
+    job: str
+    body: Any
+    query: Any
+
+
+def application(
+    service: Service, peer: Callable[[web.Request], Peer] | None = None
+) -> web.Application:
+    """Return the web application that serves an service.
+
+    Args:
+        service: Carries out the requests.
+        peer: Says who sent a request; by default the kernel does, which needs a
+            Unix socket.
+    """
+    caller = peer or _peer
+    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_explained])
+    operations = _operations(service)
+    special = {
+        "grants": _grants(service, caller),
+        "metrics": _metrics(service),
+        "take": _take(service, caller),
+    }
+    for route in ROUTES:
+        handler = special.get(route.name) or _answering(
+            route, operations[route.name], caller, service
+        )
+        app.router.add_route(route.method, route.path, handler)
+    return app
+
+
+def metrics_application(service: Service) -> web.Application:
+    """Return the web application with Prometheus' counters and nothing else."""
+    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_explained])
+    app.router.add_route("GET", "/metrics", _metrics(service))
+    return app
+
+
+def problem(status: int, sentence: str) -> web.Response:
+    """Return the answer to a request that is not carried out."""
+    return web.Response(
+        status=status, body=msgspec.json.encode(Problem(sentence)), content_type=JSON
+    )
+
+
+def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, object]]]:
+    """Return what each route does: from a call to a status and a message."""
+    openapi = msgspec.Raw(msgspec.json.encode(document(service.info().version)))
+
+    def submit(call: _Call) -> tuple[int, object]:
+        job, new = service.submit(call.peer, call.body)
+        return 201 if new else 200, job
+
+    def acknowledge(call: _Call) -> tuple[int, object]:
+        service.acknowledge(call.peer, call.job, call.body)
+        return 204, None
+
+    def progress(call: _Call) -> tuple[int, object]:
+        service.progress(call.peer, call.job, call.body)
+        return 204, None
+
+    return {
+        "info": lambda call: (200, service.info()),
+        "openapi": lambda call: (200, openapi),
+        "jobs": lambda call: (200, Jobs(service.jobs())),
+        "submit": submit,
+        "status": lambda call: (200, service.status(call.job)),
+        "acknowledge": acknowledge,
+        "progress": progress,
+        "set_cores": lambda call: (200, service.set_cores(call.peer, call.job, call.body.cores)),
+        "pause": lambda call: (200, service.pause(call.peer, call.job)),
+        "resume": lambda call: (200, service.resume(call.peer, call.job)),
+        "cancel": lambda call: (200, service.cancel(call.peer, call.job)),
+        "policies": lambda call: (200, service.policies()),
+        "set_policy": lambda call: (200, service.set_policy(call.peer, call.body.policy)),
+        "history": lambda call: (200, service.history(call.query.limit, call.query.spans)),
+    }
+
+
+def _answering(
+    route: Route,
+    operation: Callable[[_Call], tuple[int, object]],
+    caller: Callable[[web.Request], Peer],
+    service: Service,
+) -> _Handler:
+    async def handle(request: web.Request) -> web.Response:
+        call = _Call(
+            peer=caller(request),
+            job=request.match_info.get("id", ""),
+            query=_query(request, route),
+            body=await _body(request, route),
+        )
+        status, message = operation(call)
+        if route.kept:
+            await service.saved()
+        if message is None:
+            return web.Response(status=status)
+        return web.Response(status=status, body=msgspec.json.encode(message), content_type=JSON)
+
+    return handle
+
+
+def _take(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
+    (route,) = (route for route in ROUTES if route.name == "take")
+
+    async def handle(request: web.Request) -> web.Response:
+        _query(request, route)
+        body: Any = await _body(request, route)
+        job, new = await service.take(caller(request), body.container)
+        await service.saved()
+        status = 201 if new else 200
+        return web.Response(status=status, body=msgspec.json.encode(job), content_type=JSON)
+
+    return handle
+
+
+def _grants(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
+    (route,) = (route for route in ROUTES if route.name == "grants")
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        _query(request, route)
+        await _body(request, route)
+        # This task is cancelled when the client goes, which closes the generator.
+        async with aclosing(service.watch(caller(request), request.match_info["id"])) as lines:
+            line = await anext(lines, None)  # May be refused, before anything is sent.
+            response = web.StreamResponse(headers={"Content-Type": JSON_LINES})
+            response.force_close()
+            # Whatever the client sends from here on is dropped, not kept for later.
+            request.protocol.close()
+            await response.prepare(request)
+            while line is not None:
+                await response.write(msgspec.json.encode(line) + b"\n")
+                line = await anext(lines, None)
+        return response
+
+    return handle
+
+
+def _metrics(service: Service) -> _Handler:
+    async def handle(request: web.Request) -> web.Response:
+        body = service.instruments.render()
+        return web.Response(body=body, headers={"Content-Type": PROMETHEUS})
+
+    return handle
+
+
+def _peer(request: web.Request) -> Peer:
+    connection = request.get_extra_info("socket")
+    if connection is None:
+        raise ConnectionResetError("the client has gone")
+    return peer_of(connection)
+
+
+def _query(request: web.Request, route: Route) -> msgspec.Struct | None:
+    if route.query is not None:
+        return decode_query(request.query.items(), route.query)
+    if request.query:
+        raise Refusal(400, f"{route.method} {route.path} takes no parameters")
+    return None
+
+
+async def _body(request: web.Request, route: Route) -> msgspec.Struct | None:
+    if route.body is not None:
+        return decode_body(await request.read(), route.body)
+    if request.can_read_body:
+        raise Refusal(400, f"{route.method} {route.path} takes no body")
+    return None
+
+
+@web.middleware
+async def _explained(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Answer with one sentence whatever goes wrong in a handler."""
+    try:
+        return await handler(request)
+    except Refusal as refusal:
+        return problem(refusal.status, refusal.sentence)
+    except web.HTTPException as error:
+        answer = problem(error.status, _sentence(request, error))
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            answer.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        return answer
+    except ConnectionError:
+        raise
+    except Exception as error:
+        _log.exception("%s %s failed", request.method, request.rel_url.raw_path)
+        if request.writer.output_size > 0:
+            raise ConnectionAbortedError("an answer was under way") from error
+        return problem(500, "the controller failed to answer; its log says why")
+
+
+def _sentence(request: web.Request, error: web.HTTPException) -> str:
+    path = cut(request.rel_url.raw_path)
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = " and ".join(sorted(error.allowed_methods))
+        return f"{path} allows {allowed}, not {cut(request.method)}"
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return f"the body must be at most {BODY_LIMIT // 1024} KiB"
+    if isinstance(error, web.HTTPNotFound):
+        other = _OTHER_VERSION.match(path)
+        if other is not None and other[1] != "v1":
+            return f"this controller speaks /v1, not /{other[1]}"
+        return f"there is no {path}; see /v1/openapi.json for what there is"
+    return error.text or error.reason

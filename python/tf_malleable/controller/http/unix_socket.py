@@ -1,0 +1,144 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The controller's Unix socket: private, and one controller to a socket.
+
+Who may connect is decided by the directory, which only its owner may enter: a
+socket's own permissions can be set only after it is there. That one controller
+listens is decided by a lock on a file beside it, which the kernel drops with its
+holder: so a socket without a lock has been left behind by a killed controller.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+_LONGEST = 107  # Bytes of sun_path in unix(7), less the one that ends it.
+
+
+class ListenError(Exception):
+    """A socket cannot be listened at; in one sentence, with the remedy."""
+
+
+class UnixListener:
+    """A socket that listens, and the lock that makes it the only one.
+
+    Attributes:
+        path: Where clients find it.
+        socket: The listening socket.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Listen.
+
+        Raises:
+            ListenError: Another controller does, or the place is no place for it.
+        """
+        self.path = Path(os.path.abspath(path))
+        length = len(os.fsencode(self.path))
+        if length > _LONGEST:
+            raise ListenError(
+                f"a socket's path must have at most {_LONGEST} bytes, and {self.path} has {length}:"
+                " choose a shorter one with --socket"
+            )
+        _private_directory(self.path.parent)
+        self._lock = _lock(self.path)
+        try:
+            _remove_stale(self.path)
+            self.socket = _bind(self.path)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._inode = os.stat(self.path).st_ino
+
+    def close(self) -> None:
+        """Remove the socket and let another controller have its place.
+
+        The lock file stays: if it were removed, two controllers could each hold a
+        lock on a file of this name.
+        """
+        self.socket.close()
+        with suppress(OSError):
+            if os.lstat(self.path).st_ino == self._inode:
+                os.unlink(self.path)
+        with suppress(OSError):
+            os.ftruncate(self._lock, 0)
+        os.close(self._lock)
+
+
+def _private_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise ListenError(
+            f"the socket's directory {directory} cannot be made: {error.strerror}"
+        ) from None
+    about = os.lstat(directory)
+    if not stat.S_ISDIR(about.st_mode):
+        raise ListenError(f"the socket's directory {directory} is no directory")
+    if about.st_uid != os.geteuid():
+        raise ListenError(
+            f"the socket's directory {directory} is another user's:"
+            " choose one of your own with --socket"
+        )
+    if about.st_mode & 0o077:
+        raise ListenError(
+            f"the socket's directory {directory} is open to other users (mode"
+            f" {stat.S_IMODE(about.st_mode):04o}): choose another with --socket, or run"
+            f" chmod 700 {directory}"
+        )
+
+
+def _lock(path: Path) -> int:
+    """Return a descriptor that holds the lock on a socket's path."""
+    name = path.with_name(f"{path.name}.lock")
+    try:
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ListenError(f"the lock file {name} cannot be opened: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except BlockingIOError:
+        pid = os.pread(lock, 32, 0).decode(errors="replace").strip()
+        os.close(lock)
+        who = f"a controller (pid {pid})" if pid else "a controller"
+        raise ListenError(f"{who} already listens at {path}") from None
+    except OSError as error:
+        os.close(lock)
+        raise ListenError(f"the lock file {name} cannot be written: {error.strerror}") from None
+    return lock
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a controller that is gone."""
+    try:
+        about = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(about.st_mode):
+        raise ListenError(f"{path} is there and is no socket: choose another with --socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        code = probe.connect_ex(str(path))
+    if code != errno.ECONNREFUSED:
+        raise ListenError(f"another program listens at {path}: choose another with --socket")
+    os.unlink(path)
+
+
+def _bind(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        listening.bind(str(path))
+        os.chmod(path, 0o600)
+    except OSError as error:
+        listening.close()
+        raise ListenError(f"the socket {path} cannot be made: {error.strerror}") from None
+    return listening

@@ -1,0 +1,159 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Carrying grants out from outside: confine a job, stop it, let it go on, end it.
+
+The kernel moves processes of the host. Containers are changed through their engine,
+which would otherwise be mistaken about them.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+
+from tf_malleable.controller.jobs.clock import Clock
+from tf_malleable.controller.jobs.instruments import Instruments
+from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.state.store import Store
+from tf_malleable.linux import affinity, procfs, signals
+from tf_malleable.model import Cpuset, ProcessId
+from tf_malleable.scheduling import accounting
+from tf_malleable.scheduling.decision import Change
+
+_UNCHANGED: Cpuset = frozenset()
+
+
+class Enforcer:
+    """Carries out what was decided. Not thread-safe: one asyncio loop."""
+
+    def __init__(
+        self, jobs: Mapping[str, Live], store: Store, clock: Clock, instruments: Instruments
+    ) -> None:
+        """Prepare to carry out.
+
+        Args:
+            jobs: Those that are live at any time, by id.
+            store: Where records and spans are kept.
+            clock: The time of all records.
+            instruments: Count resizes, pauses and the time to acknowledge.
+        """
+        self._jobs = jobs
+        self._store = store
+        self._clock = clock
+        self._instruments = instruments
+
+    def apply(self, changes: Sequence[Change], now: float) -> None:
+        """Carry out changes of grants, in their order."""
+        self._look_at_processes([self._jobs[each.job] for each in changes if not each.grant])
+        for change in changes:
+            live = self._jobs[change.job]
+            before = live.take(change.grant, now)
+            if before.since < now:
+                self._store.add_span(accounting.span(before, now))
+            if live.record.resizes > before.resizes:
+                self._instruments.resizes.inc()
+            if not change.grant:
+                self._pause(live)
+            elif live.suspended or before.state == "paused":
+                enforce(live)
+                resume(live)
+            elif not live.agents or live.container is not None:
+                enforce(live)
+            else:
+                confine_agentless(live, live.tree)
+            self._store.save(live.record)
+            self.settle(live)
+
+    def settle(self, live: Live) -> None:
+        """Count a job's grant as actual if it was carried out and acknowledged."""
+        seconds = live.settle(self._clock.now())
+        if seconds is not None:
+            self._instruments.acknowledgements.observe(seconds)
+
+    @staticmethod
+    def _look_at_processes(stopping: Sequence[Live]) -> None:
+        """See that none of the processes of jobs that are to stop is missed.
+
+        Elsewhere the last survey will do: to look at all processes of a host takes
+        milliseconds.
+        """
+        roots = {
+            live.record.process.pid: live
+            for live in stopping
+            if live.container is None and live.record.process
+        }
+        if roots:
+            trees = procfs.trees(roots)
+            for root, live in roots.items():
+                live.note_tree(trees[root])
+
+    def _pause(self, live: Live) -> None:
+        if live.record.state == "paused" and not live.is_silent:
+            self._instruments.pauses.inc()
+            suspend(live)
+
+
+def enforce(live: Live) -> None:
+    """Carry a job's grant out from outside: processes by CPU affinity.
+
+    A container is looked at later, to see whether that was done.
+    """
+    cpus = live.record.grant.cpus
+    if live.container is not None and cpus:
+        live.container.carry_out(cpus, frozen=False)
+        return
+    if cpus:
+        affinity.confine(live.tree, cpus)
+    live.note_enforced()
+
+
+def confine_agentless(live: Live, pids: Iterable[int]) -> None:
+    """Confine those of a running job's processes that have no agent to do it."""
+    cpus = live.record.grant.cpus
+    if live.record.state == "running" and cpus and live.container is None:
+        affinity.confine([pid for pid in pids if pid not in live.agents], cpus)
+
+
+def suspend(live: Live) -> None:
+    """Stop a job."""
+    live.note_suspended(True)
+    if live.container is not None:
+        live.container.carry_out(_UNCHANGED, frozen=True)
+        return
+    signals.send(live.tree, signal.SIGSTOP)
+    # Children that were born before their parent stopped.
+    late = [pid for pid in _family(live.record.process) if pid not in live.tree]
+    signals.send(late, signal.SIGSTOP)
+    live.note_tree(live.tree + late)
+
+
+def resume(live: Live) -> None:
+    """Let a job go on."""
+    live.note_suspended(False)
+    if live.container is not None:
+        live.container.carry_out(live.record.grant.cpus, frozen=False)
+    else:
+        signals.send(live.tree, signal.SIGCONT)
+
+
+def terminate(live: Live) -> None:
+    """Tell a job to end."""
+    live.note_suspended(False)
+    if live.container is not None:
+        live.container.end(by_force=False)
+        return
+    live.note_tree(_family(live.record.process))
+    signals.send(live.tree, signal.SIGTERM)
+    signals.send(live.tree, signal.SIGCONT)
+
+
+def kill(live: Live) -> None:
+    """End a job by force."""
+    if live.container is not None:
+        live.container.end(by_force=True)
+    else:
+        signals.send(live.tree, signal.SIGKILL)
+
+
+def _family(process: ProcessId | None) -> list[int]:
+    """Return a process and all its descendants, as they are now."""
+    return [] if process is None else procfs.trees([process.pid])[process.pid]

@@ -1,0 +1,61 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A live job as users and agents get to see it."""
+
+from __future__ import annotations
+
+from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.messages import JobStatus, Speed
+from tf_malleable.controller.jobs.live import Live
+from tf_malleable.linux.users import user_name
+from tf_malleable.scheduling import accounting
+
+
+def grant_line(live: Live) -> GrantLine:
+    """Return a job's grant as its agents get to see it."""
+    grant = live.record.grant
+    return GrantLine(
+        live.record.serial,
+        live.record.state,
+        sorted(grant.cpus),
+        sorted(grant.lent),
+        confined=live.container is not None,
+    )
+
+
+def job_status(live: Live, now: float) -> JobStatus:
+    """Return a job's state as users get to see it."""
+    record = accounting.up_to(live.record, now)
+    return JobStatus(
+        id=record.id,
+        name=record.name,
+        command=list(record.command),
+        user=user_name(record.uid),
+        pid=None if record.process is None else record.process.pid,
+        container=record.container,
+        state=record.state,
+        min=record.shape.min,
+        preferred=record.shape.preferred,
+        max=record.shape.max,
+        priority=record.priority,
+        weight=record.weight,
+        desired=record.shape.preferred if record.by_hand is None else record.by_hand,
+        granted=sorted(record.grant.cpus),
+        lent=sorted(record.grant.lent),
+        actual=sorted(live.actual),
+        by_hand=record.by_hand,
+        held=record.held,
+        stopped=live.stopped,
+        malleable=bool(live.agents) and record.state != "waiting",
+        submitted=record.submitted,
+        started=record.started,
+        waiting_seconds=record.waiting_seconds,
+        run_seconds=record.run_seconds,
+        paused_seconds=record.paused_seconds,
+        resizes=record.resizes,
+        steps_done=live.speed.steps,
+        steps_total=live.speed.total,
+        steps_per_second=live.speed.recent if record.state == "running" else None,
+        expected_seconds=live.lessons.expected_seconds,
+        used_cpus=live.used_cpus,
+        speeds=[Speed(rate.cores, rate.steps_per_second) for rate in live.rates],
+    )

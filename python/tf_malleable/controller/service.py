@@ -1,0 +1,337 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What users and agents may ask of the controller, and who may ask it.
+
+Each request is checked here and then handed to the reactor. A request that is not
+carried out raises a Refusal and has changed nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.history import History
+from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus, Policies, PolicyInfo
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.requests import Acknowledgement, Progress, Submission
+from tf_malleable.controller.jobs import enforcement
+from tf_malleable.controller.jobs.admission import Admission
+from tf_malleable.controller.jobs.container_jobs import ContainerJobs
+from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.controller.jobs.views import grant_line, job_status
+from tf_malleable.controller.ports import Containers
+from tf_malleable.controller.state.store import Store, StoreError
+from tf_malleable.linux import pidfds, procfs
+from tf_malleable.linux.peer import Peer
+from tf_malleable.model import Machine
+from tf_malleable.model.units import cores as cores_of
+from tf_malleable.policies import registry
+from tf_malleable.scheduling import accounting, metrics
+from tf_malleable.scheduling.record import Record
+
+_PROTOCOL = 1
+
+# From SIGTERM to SIGKILL.
+_CANCEL_SECONDS = 10.0
+
+
+class Service:
+    """The controller without its socket. Not thread-safe: one asyncio loop.
+
+    Attributes:
+        instruments: Counters for a monitoring system.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        policy: str | None,
+        store: Store,
+        version: str,
+        containers: Containers | None = None,
+    ) -> None:
+        """Prepare a service; start() sets it going.
+
+        Args:
+            machine: The CPUs to share out.
+            policy: Its name and options; None for the last one used, or else the default.
+            store: What is kept from one controller to the next.
+            version: Of tf_malleable, for clients to see.
+            containers: Those of an engine; None to do without.
+
+        Raises:
+            ValueError: There is no such policy.
+        """
+        self._reactor = Reactor(machine, policy, store, containers)
+        self._roster = self._reactor.roster
+        self._admission = Admission(len(machine.cpus), store)
+        self._containers = (
+            None
+            if containers is None
+            else ContainerJobs(self._reactor, self._admission, containers)
+        )
+        self._machine = machine
+        self._store = store
+        self._version = version
+        self._started = self._reactor.now()
+        self.instruments = self._reactor.instruments
+
+    async def start(self) -> None:
+        """Take up the jobs of an earlier controller that still run, and begin."""
+        await self._reactor.start()
+        if self._containers is not None:
+            await self._containers.start()
+
+    async def close(self) -> None:
+        """Let go of all jobs: those that are paused go on, as without a controller."""
+        await self._reactor.close()
+        if self._containers is not None:
+            await self._containers.close()
+
+    async def saved(self) -> None:
+        """Return once what was asked so far would survive the controller's death.
+
+        Unless its file cannot be written, which info() tells.
+        """
+        await self._reactor.saved()
+
+    def info(self) -> ControllerInfo:
+        """Return what the controller is and does."""
+        return ControllerInfo(
+            version=self._version,
+            protocol=_PROTOCOL,
+            pid=os.getpid(),
+            started=self._started,
+            policy=self._reactor.policy,
+            cpus=[CpuInfo(cpu.id, cpu.core, cpu.node) for cpu in self._machine.cpus],
+            problem=self._reactor.problem or self._store.problem,
+        )
+
+    def jobs(self) -> list[JobStatus]:
+        """Return all live jobs, in order of arrival."""
+        now = self._reactor.now()
+        return [job_status(live, now) for live in self._roster.live.values()]
+
+    def status(self, job: str) -> JobStatus:
+        """Return one live job."""
+        return job_status(self._find(job), self._reactor.now())
+
+    def submit(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
+        """Make the calling process a job, or find the job it is part of.
+
+        Returns:
+            The job, and whether it is new.
+        """
+        now = self._reactor.now()
+        known = self._job_of(peer)
+        if known is not None:
+            if known.record.state == "waiting":
+                known.expect(now)
+                self._reactor.react_soon()
+            return job_status(known, now), False
+        live = self._new(peer, submission, now)
+        self._reactor.react()
+        if not submission.queue and live.record.state == "waiting":
+            self._roster.drop(live)
+            raise Refusal(
+                409,
+                f"no cores are free for it now: it needs {submission.min}, and was not to queue",
+            )
+        self._store.save(live.record)
+        # At once: a program must not believe that it runs alone when it is a job.
+        self._reactor.save()
+        return job_status(live, self._reactor.now()), True
+
+    def _new(self, peer: Peer, submission: Submission, now: float) -> Live:
+        try:
+            request = submission.request
+        except ValueError as error:
+            raise Refusal(400, str(error)) from None
+        self._admission.check(request)
+        process = procfs.identify(peer.pid)
+        if process is None:
+            raise Refusal(
+                403, "the calling process cannot be seen from here: another PID namespace?"
+            )
+        try:
+            pidfd = pidfds.open_pidfd(process)
+        except OSError as error:
+            raise Refusal(503, f"no more jobs can be taken: {error.strerror}") from None
+        if pidfd is None:
+            raise Refusal(409, "the calling process has ended")
+        try:
+            record = self._admission.record(
+                request, peer.uid, now, process, running=submission.running
+            )
+        except Refusal:
+            os.close(pidfd)
+            raise
+        live = self._roster.add(record, pidfd)
+        live.expect(now)
+        return live
+
+    async def take(self, peer: Peer, container: str) -> tuple[JobStatus, bool]:
+        """Make a container a job, or find the job it is.
+
+        Returns:
+            The job, and whether it is new.
+        """
+        self._check_outside(peer)
+        if self._containers is None:
+            raise Refusal(
+                409,
+                "this controller does without containers:"
+                " for them it needs: pip install 'tf_malleable[containers]'",
+            )
+        live, new = await self._containers.take(container)
+        self._check_owner(peer, live)
+        return job_status(live, self._reactor.now()), new
+
+    def _job_of(self, peer: Peer) -> Live | None:
+        live = self._roster.job_of(peer.pid)
+        if live is None:
+            return None
+        # Whoever a container's processes run as: that they are in it says enough.
+        inside = live.container is not None
+        return live if inside or peer.uid in (0, live.record.uid) else None
+
+    def _find(self, job: str) -> Live:
+        live = self._roster.live.get(job)
+        if live is None:
+            raise Refusal(404, f"there is no job {job!r} now")
+        return live
+
+    def _find_own(self, peer: Peer, job: str) -> Live:
+        live = self._find(job)
+        self._check_owner(peer, live)
+        return live
+
+    def _check_owner(self, peer: Peer, live: Live) -> None:
+        if self._check_outside(peer, but=live):
+            return
+        if peer.uid not in (0, live.record.uid):
+            raise Refusal(403, f"job {live.record.id} is another user's")
+
+    def _check_outside(self, peer: Peer, but: Live | None = None) -> bool:
+        """Refuse what a container asks for but its own job; return whether that asks.
+
+        Its root may be nobody outside, and is root in the kernel's eyes.
+        """
+        own = self._roster.job_of(peer.pid)
+        if own is None or own.container is None:
+            return False
+        if own is not but:
+            raise Refusal(403, f"what runs in job {own.record.id} may speak of that job only")
+        return True
+
+    def _find_from_inside(self, peer: Peer, job: str) -> Live:
+        live = self._find(job)
+        if peer.pid not in live.agents and self._job_of(peer) is not live:
+            raise Refusal(403, f"process {peer.pid} is not part of job {job}")
+        return live
+
+    def set_cores(self, peer: Peer, job: str, cores: int | None) -> JobStatus:
+        """Set a job's cores by hand, or hand it back to the policy with None."""
+        live = self._find_own(peer, job)
+        if cores is not None:
+            others = sum(o.record.by_hand or 0 for o in self._roster.live.values() if o is not live)
+            left = len(self._machine.cpus) - others
+            if cores > left:
+                is_left = "is left" if left == 1 else "are left"
+                taken = ", the others are set by hand for other jobs" if others else ""
+                raise Refusal(
+                    409,
+                    f"cannot set {cores_of(cores)}: only {left} of {len(self._machine.cpus)}"
+                    f" {is_left}{taken}",
+                )
+        return self._amended(live, replace(live.record, by_hand=cores))
+
+    def pause(self, peer: Peer, job: str) -> JobStatus:
+        """Take a job's cores away until it is resumed."""
+        live = self._find_own(peer, job)
+        return self._amended(live, replace(live.record, held=True))
+
+    def resume(self, peer: Peer, job: str) -> JobStatus:
+        """Let the policy give a paused job cores again."""
+        live = self._find_own(peer, job)
+        return self._amended(live, replace(live.record, held=False))
+
+    def cancel(self, peer: Peer, job: str) -> JobStatus:
+        """End a job: SIGTERM to its processes, SIGKILL if that does not help."""
+        live = self._find_own(peer, job)
+        if not live.cancelled:
+            live.cancel(kill_at=self._reactor.now() + _CANCEL_SECONDS)
+            enforcement.terminate(live)
+        return job_status(live, self._reactor.now())
+
+    def _amended(self, live: Live, record: Record) -> JobStatus:
+        self._reactor.amend(live, record)
+        return job_status(live, self._reactor.now())
+
+    def acknowledge(self, peer: Peer, job: str, acknowledgement: Acknowledgement) -> None:
+        """Note that a process of a job has carried out a grant."""
+        live = self._find_from_inside(peer, job)
+        if acknowledgement.serial > live.record.serial:
+            raise Refusal(409, f"job {job} has had no grant {acknowledgement.serial} yet")
+        self._reactor.acknowledge(live, peer.pid, acknowledgement.serial)
+
+    def progress(self, peer: Peer, job: str, progress: Progress) -> None:
+        """Note what an agent reports."""
+        live = self._find_from_inside(peer, job)
+        if progress.steps_done is not None:
+            live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
+
+    async def watch(self, peer: Peer, job: str) -> AsyncGenerator[GrantLine, None]:
+        """Yield a job's grant, and again each time it changes, until the job ends.
+
+        A process of the job that watches is counted on to acknowledge.
+        """
+        live = self._find(job)
+        inside = self._job_of(peer) is live
+        if inside:
+            live.connect(peer.pid)
+            self._reactor.react_soon()
+        news = live.open_stream()
+        try:
+            while not live.over:
+                news.clear()
+                yield grant_line(live)
+                await news.wait()
+        finally:
+            live.close_stream(news)
+            if inside and not live.over:
+                self._reactor.disconnect(live, peer.pid)
+
+    def policies(self) -> Policies:
+        """Return the policy in force and all there are."""
+        return Policies(
+            self._reactor.policy, [PolicyInfo(*entry) for entry in registry.available()]
+        )
+
+    def set_policy(self, peer: Peer, spec: str) -> Policies:
+        """Use another policy from now on."""
+        self._check_outside(peer)
+        if peer.uid not in (0, os.getuid()):
+            raise Refusal(403, "only root or the controller's user may change the policy")
+        try:
+            self._reactor.choose(spec)
+        except ValueError as error:
+            raise Refusal(400, str(error)) from None
+        return self.policies()
+
+    def history(self, limit: int, spans: bool) -> History:
+        """Return the newest jobs that have ended, and live ones' stretches."""
+        try:
+            records, stretches = self._store.history(limit, spans=spans)
+        except StoreError as error:
+            raise Refusal(503, str(error)) from None
+        now = self._reactor.now()
+        current = [accounting.span(live.record, now) for live in self._roster.live.values()]
+        return History(
+            records,
+            [*stretches, *current] if spans else [],
+            metrics.summary(records, len(self._machine.cpus)),
+        )

@@ -1,0 +1,289 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A picture of a history: who had how many cores when, and what that cost.
+
+One row for each job, as in Henry Gantt's charts; the height of a bar is the number
+of cores. Below the rows the cores in use add up, so that idle and oversubscribed
+times show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from tf_malleable.api.history import History, Outcome, Summary
+from tf_malleable.figures.timeline import Row, bands, load, rows
+from tf_malleable.model.units import cores, duration, number
+
+# Okabe and Ito's colours, which colour-blind people can tell apart, without
+# yellow and black, which are hard to see on white or mean something else here.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
+_WAITING = "#9A9A9A"
+_PAUSED = "#8A8A8A"
+_ALARM = "#B00020"
+_SHADE = "#F6F6F6"
+_VEIL = "#FFFFFF99"
+_ALL = "#5F7C99"
+_ENDS: dict[Outcome | None, str] = {"failed": "X", "cancelled": "s"}
+
+# In inches.
+_WIDTH = 9.0
+_TALLEST = 36.0
+_STRIP = 0.95
+_ROW_MOST = 0.34
+_ROW_LEAST = 0.105
+_ROWS_COMFORTABLE = 5.0
+_LABEL = 0.1
+
+# As parts of a row.
+_BAR = 0.84
+_WAITING_BAR = 0.1
+_PAUSED_BAR = 0.3
+_ONE_CORE = 0.25
+
+# More colours upon each other than these are noise.
+_MOST_BANDS = 40
+
+_Corners = list[tuple[float, float]]
+
+
+def draw(history: History, *, cpus: int | None = None) -> Figure:
+    """Return a picture of one history.
+
+    Args:
+        history: With its spans; a job without any is drawn with its mean cores.
+        cpus: How many there are; by default as many as the spans name.
+    """
+    return compare([("", history)], cpus=cpus)
+
+
+def compare(histories: Sequence[tuple[str, History]], *, cpus: int | None = None) -> Figure:
+    """Return a picture of histories one above the other, on the same time axis.
+
+    Args:
+        histories: Each with its title, at least one.
+        cpus: How many there are; by default as many as all spans name.
+    """
+    if cpus is None:
+        cpus = len({cpu for _, each in histories for span in each.spans for cpu in span.cpus})
+    panels = [rows(history) for _, history in histories]
+    stretches = [stretch for panel in panels for row in panel for stretch in row.stretches]
+    longest = max((stretch.end for stretch in stretches), default=1.0)
+    tallest = max((stretch.cores for stretch in stretches), default=1.0) or 1.0
+
+    row = _row_inches(sum(map(len, panels)))
+    heights = [inches for panel in panels for inches in (max(len(panel), 1) * row, _STRIP)]
+    figure = Figure(figsize=(_WIDTH, sum(heights) + 0.9 + 0.5 * len(panels)), layout="constrained")
+    axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)
+    for index, panel in enumerate(panels):
+        upper, lower = axes[2 * index][0], axes[2 * index + 1][0]
+        title, history = histories[index]
+        _write_title(upper, title, history.summary)
+        _draw_rows(upper, panel, tallest, row)
+        _draw_strip(lower, panel, cpus)
+    _label_time(axes[-1][0], longest)
+    figure.legend(
+        handles=_legend(panels, tallest, cpus),
+        loc="outside lower center",
+        ncols=6,
+        fontsize=8.5,
+        frameon=False,
+        handlelength=1.6,
+    )
+    return figure
+
+
+def write(figure: Figure, path: Path) -> None:
+    """Write a picture in the format that the file's suffix names.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    # No date and no random names: the same history gives the same file.
+    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+    with rc_context({"svg.hashsalt": "tf_malleable"}):
+        figure.savefig(path, dpi=140, metadata=metadata)
+
+
+def _row_inches(count: int) -> float:
+    """Return the height of a row: comfortable for few, just readable for many."""
+    fitting = max(_ROW_LEAST, min(_ROW_MOST, _ROWS_COMFORTABLE / max(count, 1)))
+    return min(fitting, _TALLEST / max(count, 1))
+
+
+def _write_title(axes: Axes, title: str, summary: Summary) -> None:
+    metrics = (
+        f"makespan {duration(summary.makespan)}  ·  mean turnaround"
+        f" {duration(summary.mean_turnaround)}  ·  mean slowdown {number(summary.mean_slowdown, 2)}"
+    )
+    if title:
+        axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    axes.set_title(metrics, loc="right" if title else "left", fontsize=9.5)
+
+
+def _draw_rows(axes: Axes, panel: Sequence[Row], tallest: float, inches: float) -> None:
+    """Draw one row below the other, the first to arrive on top."""
+    waiting: list[_Corners] = []
+    paused: list[_Corners] = []
+    running: list[list[_Corners]] = [[] for _ in _COLOURS]
+    for index, row in enumerate(panel):
+        for stretch in row.stretches:
+            height, group = {
+                "waiting": (_WAITING_BAR, waiting),
+                "paused": (_PAUSED_BAR, paused),
+                "running": (_bar(stretch.cores, tallest), running[index % len(_COLOURS)]),
+            }[stretch.state]
+            low = index + 0.5 - height / 2
+            group.append(_rectangle(stretch.begin, stretch.end, low, low + height))
+        if row.outcome in _ENDS and row.stretches:
+            axes.plot(
+                row.stretches[-1].end,
+                index + 0.5,
+                _ENDS[row.outcome],
+                color=_end_colour(row.outcome),
+                markersize=min(7.0, inches * 45),
+                markeredgecolor="white",
+                markeredgewidth=0.5,
+                clip_on=False,
+                zorder=4,
+            )
+    shade = [_rectangle(0, 1, index, index + 1) for index in range(1, len(panel), 2)]
+    across = axes.get_yaxis_transform()
+    axes.add_collection(PolyCollection(shade, facecolors=_SHADE, zorder=0, transform=across))
+    axes.add_collection(PolyCollection(waiting, facecolors=_WAITING, linewidths=0))
+    axes.add_collection(_hatched(paused, _PAUSED, "/////"))
+    for colour, group in zip(_COLOURS, running, strict=True):
+        axes.add_collection(_plain(group, colour))
+
+    every = math.ceil(_LABEL / inches)
+    axes.set_yticks(
+        [index + 0.5 for index in range(0, len(panel), every)],
+        [_short(row.label) for row in panel[::every]],
+        fontsize=max(5.5, min(9.0, inches * every * 72 * 0.72)),
+    )
+    axes.set_ylim(max(len(panel), 1), 0)
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", length=0, labelbottom=False)
+    _strip_frame(axes)
+
+
+def _bar(count: float, tallest: float) -> float:
+    """Return a bar's height: in proportion to the cores as long as one can be seen.
+
+    With more than four times one core a power of their share, so that one core
+    still has a quarter of the height.
+    """
+    if count <= 0:
+        return _WAITING_BAR
+    power = min(1.0, math.log(_ONE_CORE) / math.log(1 / tallest)) if tallest > 1 else 1.0
+    return _BAR * math.pow(count / tallest, power)
+
+
+def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int) -> None:
+    """Draw the cores of all rows together, against those there are."""
+    steps = load(panel)
+    times, counts = [time for time, _ in steps], [count for _, count in steps]
+    if len(panel) <= _MOST_BANDS:
+        stacked = bands(panel)
+        for index, colour in enumerate(_COLOURS):
+            group = [
+                _rectangle(band.begin, band.end, band.bottom, band.top)
+                for band in stacked
+                if band.row % len(_COLOURS) == index
+            ]
+            axes.add_collection(_plain(group, colour))
+    else:
+        axes.fill_between(times, counts, step="post", color=_ALL, linewidth=0)
+    highest = max([cpus, 1, *counts])
+    if cpus:
+        over = [
+            _rectangle(time, following, cpus, count)
+            for (time, count), (following, _) in pairwise(steps)
+            if count > cpus
+        ]
+        axes.add_collection(_hatched(over, _ALARM, "////", face=_VEIL))
+        axes.axhline(cpus, color="black", linewidth=1, linestyle=(0, (4, 2)))
+    axes.set_ylim(0, highest * 1.12)
+    axes.set_yticks(sorted({0, cpus, math.ceil(highest)}))
+    axes.set_ylabel("cores", fontsize=9)
+    axes.tick_params(labelsize=8.5)
+    _strip_frame(axes)
+
+
+def _plain(corners: list[_Corners], colour: str) -> PolyCollection:
+    # An edge of the same colour closes the seams between bars.
+    return PolyCollection(corners, facecolors=colour, edgecolors=colour, linewidths=0.3, zorder=2)
+
+
+def _hatched(
+    corners: list[_Corners], colour: str, hatch: str, face: str = "white"
+) -> PolyCollection:
+    return PolyCollection(
+        corners, facecolors=face, edgecolors=colour, linewidths=0.4, hatch=hatch, zorder=3
+    )
+
+
+def _end_colour(outcome: Outcome | None) -> str:
+    return _ALARM if outcome == "failed" else "black"
+
+
+def _rectangle(left: float, right: float, low: float, high: float) -> _Corners:
+    return [(left, low), (right, low), (right, high), (left, high)]
+
+
+def _strip_frame(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _label_time(axes: Axes, longest: float) -> None:
+    unit, seconds = next(
+        (unit, seconds)
+        for unit, seconds, most in (("s", 1, 300), ("min", 60, 10_800), ("h", 3600, math.inf))
+        if longest <= most
+    )
+    axes.set_xlim(0, longest * 1.01)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / seconds:.4g}")
+    axes.tick_params(axis="x", labelbottom=True)
+    axes.set_xlabel(f"time since the first arrival ({unit})", fontsize=9)
+
+
+def _legend(panels: Sequence[Sequence[Row]], tallest: float, cpus: int) -> list[Patch | Line2D]:
+    """Return the legend, for what is in the picture and nothing else."""
+    shown = [row for panel in panels for row in panel]
+    states = {stretch.state for row in shown for stretch in row.stretches}
+    handles: list[Patch | Line2D] = []
+    if "running" in states:
+        most = cores(round(tallest))
+        handles.append(Patch(color=_COLOURS[0], label=f"running, full height: {most}"))
+    if "waiting" in states:
+        handles.append(Line2D([], [], color=_WAITING, linewidth=3, label="waiting"))
+    if "paused" in states:
+        handles.append(_hatched_patch(_PAUSED, "/////", "paused"))
+    for outcome, mark in _ENDS.items():
+        if outcome is not None and any(row.outcome == outcome for row in shown):
+            colour = _end_colour(outcome)
+            handles.append(Line2D([], [], color=colour, marker=mark, ls="", label=outcome))
+    if cpus and any(count > cpus for panel in panels for _, count in load(panel)):
+        handles.append(_hatched_patch(_ALARM, "////", "more cores than there are"))
+    return handles
+
+
+def _hatched_patch(colour: str, hatch: str, label: str) -> Patch:
+    return Patch(facecolor="white", edgecolor=colour, hatch=hatch, label=label, linewidth=0.4)
+
+
+def _short(label: str) -> str:
+    # A dollar sign would begin a formula.
+    plain = label.replace("$", r"\$")
+    return plain if len(plain) <= 28 else f"{plain[:27]}…"

@@ -1,0 +1,163 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A history as rows and steps over time: all of a picture that is no drawing."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tf_malleable.api.history import History, JobRecord, Outcome, Span
+from tf_malleable.api.messages import State
+
+# Two stretches so near each other are one after the other.
+_TOUCHING_SECONDS = 1e-3
+# Mean numbers of cores do not add up to 0 exactly.
+_NOTHING = 1e-9
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A time in which a job's state and number of cores stayed the same.
+
+    Attributes:
+        begin: In seconds since the first arrival of the history.
+        end: In seconds since the same.
+        state: Of the job.
+        cores: How many it had.
+    """
+
+    begin: float
+    end: float
+    state: State
+    cores: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job.
+
+    Attributes:
+        label: Its name, with its id if other jobs have that name too.
+        stretches: In order of time.
+        outcome: How it ended; None if it has not.
+    """
+
+    label: str
+    stretches: tuple[Stretch, ...]
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True)
+class Band:
+    """A rectangle of the strip in which the cores of all rows are stacked."""
+
+    row: int
+    begin: float
+    end: float
+    bottom: float
+    top: float
+
+
+def rows(history: History) -> list[Row]:
+    """Return one row for each job, ended or live, in order of arrival.
+
+    A job that has no spans is shown by its record: waiting, then running with the
+    mean number of its cores.
+    """
+    spans: defaultdict[str, list[Span]] = defaultdict(list)
+    for span in sorted(history.spans, key=lambda span: span.begin):
+        spans[span.job].append(span)
+    records = {job.id: job for job in history.jobs}
+    for job in history.jobs:
+        spans.setdefault(job.id, [])
+    arrival = {
+        name: records[name].submitted if name in records else found[0].begin
+        for name, found in spans.items()
+    }
+    zero = min(arrival.values(), default=0.0)
+    names = Counter(job.name for job in history.jobs)
+    result = []
+    for name in sorted(spans, key=lambda name: arrival[name]):
+        record = records.get(name)
+        stretches = [
+            Stretch(span.begin, span.end, span.state, len(span.cpus)) for span in spans[name]
+        ]
+        if not stretches and record is not None:
+            stretches = _by_record(record)
+        shifted = [replace(s, begin=s.begin - zero, end=s.end - zero) for s in stretches]
+        if record is None:
+            result.append(Row(f"job {name}", _merged(shifted), None))
+        else:
+            label = f"{record.name} ({name})" if names[record.name] > 1 else record.name
+            result.append(Row(label, _merged(shifted), record.outcome))
+    return result
+
+
+def load(rows: Sequence[Row]) -> list[tuple[float, float]]:
+    """Return how many cores all rows have together: from each time on, so many."""
+    cores: defaultdict[int, float] = defaultdict(float)
+    steps = []
+    for time, changes in _changes(rows):
+        for index, change in changes:
+            cores[index] += change
+        steps.append((time, sum(height for height in cores.values() if height > _NOTHING)))
+    return steps
+
+
+def bands(rows: Sequence[Row]) -> list[Band]:
+    """Return the cores of the rows stacked upon each other, the first row lowest."""
+    cores: defaultdict[int, float] = defaultdict(float)
+    now: dict[int, Band] = {}
+    result = []
+    for time, changes in _changes(rows):
+        for index, change in changes:
+            cores[index] += change
+        before, now, bottom = now, {}, 0.0
+        for index in sorted(index for index, height in cores.items() if height > _NOTHING):
+            top = bottom + cores[index]
+            old = before.get(index)
+            stays = old is not None and (old.bottom, old.top) == (bottom, top)
+            now[index] = Band(index, old.begin if old and stays else time, time, bottom, top)
+            bottom = top
+        for index, band in before.items():
+            if index not in now or now[index].begin == time:
+                result.append(replace(band, end=time))
+    return result
+
+
+def _changes(rows: Sequence[Row]) -> list[tuple[float, list[tuple[int, float]]]]:
+    """Return by time which rows gain or lose how many cores."""
+    changes: defaultdict[float, list[tuple[int, float]]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        for stretch in row.stretches:
+            if stretch.state == "running":
+                changes[stretch.begin].append((index, stretch.cores))
+                changes[stretch.end].append((index, -stretch.cores))
+    return sorted(changes.items())
+
+
+def _by_record(job: JobRecord) -> list[Stretch]:
+    if job.started is None:
+        return [Stretch(job.submitted, job.ended, "waiting", 0)]
+    cores = job.core_seconds / job.service_seconds if job.service_seconds > 0 else 0.0
+    return [
+        Stretch(job.submitted, job.started, "waiting", 0),
+        Stretch(job.started, job.ended, "running", cores),
+    ]
+
+
+def _merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    """Return stretches without the seams where only the CPUs changed."""
+    result: list[Stretch] = []
+    for stretch in stretches:
+        last = result[-1] if result else None
+        if (
+            last is not None
+            and (last.state, last.cores) == (stretch.state, stretch.cores)
+            and stretch.begin - last.end <= _TOUCHING_SECONDS
+        ):
+            result[-1] = replace(last, end=stretch.end)
+        elif stretch.end > stretch.begin:
+            result.append(stretch)
+    return tuple(result)

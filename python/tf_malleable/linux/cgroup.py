@@ -1,0 +1,196 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Cgroups: where their files are and what these say, v1, v2 and both at once.
+
+A container, a Kubernetes pod and a systemd unit are cgroups.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tf_malleable.model.cpuset import parse_cpuset
+
+# Numbers of microseconds are of 64 bits.
+_MOST_DIGITS: Final = 20
+_CONTAINER_ID: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+def in_container() -> bool:
+    """Return whether this process seems to be in a container.
+
+    Docker and Podman leave a file, Podman and systemd-nspawn a variable, and
+    Kubernetes, whatever runs its containers, variables of its own.
+    """
+    files = ("/.dockerenv", "/run/.containerenv")
+    variables = ("container", "KUBERNETES_SERVICE_HOST")
+    return any(map(os.path.exists, files)) or any(map(os.environ.get, variables))
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mounted cgroup hierarchy.
+
+    Attributes:
+        root: The cgroup that is seen at the mount point.
+        point: Where it is mounted.
+        controllers: v1's, among other words.
+        unified: It is v2's.
+    """
+
+    root: str
+    point: Path
+    controllers: frozenset[str]
+    unified: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, or two, that limit the CPUs of a cgroup, and what their texts mean.
+
+    Attributes:
+        paths: The files.
+        parse: Returns how many CPUs their texts allow, None for any number.
+        shows_in_affinity: The kernel keeps the affinity within it.
+    """
+
+    paths: tuple[Path, ...]
+    parse: Callable[..., float | None]
+    shows_in_affinity: bool = False
+
+
+def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
+    """Return the cgroup hierarchies in the text of /proc/PID/mountinfo."""
+    mounts = []
+    for line in mountinfo.split("\n"):
+        before, _, after = line.partition(" - ")
+        fields, (kind, *rest) = before.split(" "), after.split(" ")
+        if kind not in ("cgroup", "cgroup2") or len(fields) < 5:
+            continue
+        mounts.append(
+            Mount(
+                root=_unescaped(fields[3]),
+                point=Path(_unescaped(fields[4])),
+                controllers=frozenset(rest[-1].split(",") if rest else ()),
+                unified=kind == "cgroup2",
+            )
+        )
+    return tuple(mounts)
+
+
+def _unescaped(path: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), path)
+
+
+def parse_memberships(cgroup: str) -> dict[str, str]:
+    """Return a process's cgroup in each hierarchy, by controller; by "" for v2's.
+
+    Args:
+        cgroup: The text of /proc/PID/cgroup.
+
+    Raises:
+        ValueError: It is none.
+    """
+    paths = {}
+    for line in filter(None, cgroup.split("\n")):
+        found = re.fullmatch(r"\d+:([^:]*):(/.*)", line)
+        if found is None:
+            raise ValueError(f"a line that names no cgroup: {line!r}")
+        for controller in found[1].split(","):
+            paths[controller] = found[2]
+    return paths
+
+
+def folders(mount: Mount, path: str) -> tuple[Path, ...]:
+    """Return the folders of a cgroup and its parents, as far as they can be seen."""
+    root = mount.root.rstrip("/")
+    names = [name for name in path[len(root) :].split("/") if name]
+    if f"{path}/".startswith(f"{root}/") and ".." not in names:
+        return tuple(mount.point.joinpath(*names[:depth]) for depth in range(len(names), -1, -1))
+    # It lies outside of what is mounted, or of the cgroup namespace; the mount is the
+    # nearest thing to it.
+    return (mount.point,)
+
+
+def sources(mounts: tuple[Mount, ...], memberships: dict[str, str]) -> tuple[Source, ...]:
+    """Return what there may be to read for these memberships."""
+    found: list[Source] = []
+    for mount in mounts:
+        if mount.unified and "" in memberships:
+            for folder in folders(mount, memberships[""]):
+                found.append(Source((folder / "cpu.max",), parse_cpu_max))
+                found.append(Source((folder / "cpuset.cpus.effective",), parse_size, True))
+        if "cpu" in mount.controllers and "cpu" in memberships:
+            for folder in folders(mount, memberships["cpu"]):
+                files = (folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
+                found.append(Source(files, parse_cfs))
+        if "cpuset" in mount.controllers and "cpuset" in memberships:
+            for folder in folders(mount, memberships["cpuset"]):
+                for name in ("cpuset.effective_cpus", "cpuset.cpus"):
+                    found.append(Source((folder / name,), parse_size, True))
+    return tuple(dict.fromkeys(found))
+
+
+def parse_cpu_max(text: str) -> float | None:
+    """Return the CPUs that v2's cpu.max allows, None for any number.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match text.split():
+        case ["max"] | ["max", _]:
+            return None
+        case [quota, period]:
+            return _ratio(quota, period)
+    raise ValueError(f"no quota and period: {text!r}")
+
+
+def parse_cfs(quota: str, period: str) -> float | None:
+    """Return the CPUs that v1's quota and period allow, None for any number.
+
+    Raises:
+        ValueError: They are none.
+    """
+    return None if quota.strip() == "-1" else _ratio(quota.strip(), period.strip())
+
+
+def _ratio(quota: str, period: str) -> float:
+    return _microseconds(quota) / _microseconds(period)
+
+
+def _microseconds(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0):
+        raise ValueError(f"no number of microseconds: {text!r}")
+    return int(text)
+
+
+def parse_size(cpus: str) -> float | None:
+    """Return the size of a list of CPUs such as ``0-3,8``, None for an empty one.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return float(len(parse_cpuset(cpus))) or None
+
+
+def threads_for(cpus: float) -> int:
+    """Return how many threads make use of so many CPUs: rounded up, at least 1."""
+    return max(1, math.ceil(cpus))
+
+
+def cgroup_names(pid: int) -> list[str]:
+    """Return what may be ids of containers in the names of a process' cgroups.
+
+    Engines and drivers put them differently: `/docker/ID`, `docker-ID.scope`,
+    `libpod-ID.scope`.
+    """
+    try:
+        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
+    except OSError:
+        return []
+    return list(dict.fromkeys(_CONTAINER_ID.findall(text)))

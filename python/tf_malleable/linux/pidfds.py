@@ -1,0 +1,56 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The end of a process that is not our child, and how it ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from tf_malleable.linux.procfs import is_alive, read_stat
+from tf_malleable.model import ProcessId
+
+# PIDFD_GET_INFO with PIDFD_INFO_EXIT, linux/pidfd.h; since Linux 6.15.
+_PIDFD_INFO = struct.Struct("QQ11Ii")
+_PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+_PIDFD_INFO_EXIT = 1 << 3
+
+
+def open_pidfd(process: ProcessId) -> int | None:
+    """Return a descriptor that becomes readable when the process ends.
+
+    None if it has ended already.
+
+    Raises:
+        OSError: There are no descriptors left.
+    """
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return None
+    if is_alive(process):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def exit_code(process: ProcessId, pidfd: int) -> int | None:
+    """Return how a process has ended, None if the kernel cannot say.
+
+    As a shell has it: 0 … 255, or 128 + the number of the signal that ended it.
+    Until its parent has waited for it, /proc tells; after that a new enough kernel.
+    """
+    stat = read_stat(process.pid)
+    if stat is not None and stat.start == process.start and stat.state == "Z":
+        return _as_shell(stat.exit_status)
+    request = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13))
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, request)
+    except OSError:
+        return None
+    mask, *_, status = _PIDFD_INFO.unpack(request)
+    return _as_shell(status) if mask & _PIDFD_INFO_EXIT else None
+
+
+def _as_shell(status: int) -> int:
+    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)

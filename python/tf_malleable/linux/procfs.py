@@ -1,0 +1,134 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Processes as /proc has them: their CPU time, state, parents and children.
+
+The controller is not the parent of its jobs. It reads all processes at once, rarely,
+to see which belong together, and only those of running jobs often.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tf_malleable.model import ProcessId
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# Bytes. 52 numbers of at most 20 digits, and a name.
+_LONGEST_STAT = 4096
+
+
+@dataclass(frozen=True)
+class Stat:
+    """One process as /proc/PID/stat has it.
+
+    Attributes:
+        parent: Pid of its parent.
+        state: One letter; T is stopped, Z ended but not yet waited for.
+        start: When it was started, in clock ticks since boot.
+        cpu_seconds: CPU time of all its threads and of the children it has
+            waited for.
+        exit_status: As wait() gives it; of use in state Z only.
+    """
+
+    parent: int
+    state: str
+    start: int
+    cpu_seconds: float
+    exit_status: int
+
+
+def read_stat(pid: int) -> Stat | None:
+    """Return what the kernel says of a process, None if there is none."""
+    return _stat(f"/proc/{pid}/stat")
+
+
+def _stat(path: str) -> Stat | None:
+    fields = _stat_fields(path)
+    if fields is None:
+        return None
+    return Stat(
+        parent=int(fields[1]),
+        state=fields[0].decode(),
+        start=int(fields[19]),
+        cpu_seconds=sum(map(int, fields[11:15])) / _TICKS_PER_SECOND,
+        exit_status=int(fields[49]),
+    )
+
+
+def _stat_fields(path: str) -> list[bytes] | None:
+    """Return what follows the process' name, None if there is no such process."""
+    # Thousands of these are read every minute, and file objects cost as much as the kernel.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = os.read(descriptor, _LONGEST_STAT)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    # The name in parentheses may hold anything, parentheses too.
+    return text[text.rindex(b")") + 2 :].split()
+
+
+@cache
+def boot_id() -> str:
+    """Return what the kernel calls the present boot of the host."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identify(pid: int) -> ProcessId | None:
+    """Return the identity of the process that has this number now."""
+    stat = read_stat(pid)
+    return None if stat is None else ProcessId(pid, stat.start, boot_id())
+
+
+def is_alive(process: ProcessId) -> bool:
+    """Return whether this very process still runs."""
+    stat = read_stat(process.pid)
+    return (
+        stat is not None
+        and stat.state not in "ZX"
+        and stat.start == process.start
+        and boot_id() == process.boot
+    )
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """Yield a process, its parent, and so on up to the first of the host."""
+    while pid > 0:
+        yield pid
+        stat = read_stat(pid)
+        pid = 0 if stat is None else stat.parent
+
+
+def trees(roots: Iterable[int]) -> dict[int, list[int]]:
+    """Return for each of these processes itself and all its descendants."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _stat_fields(f"/proc/{name}/stat")
+            if fields is not None:
+                children[int(fields[1])].append(int(name))
+    found = {}
+    for root in roots:
+        tree = [root]
+        for pid in tree:  # Grows under way.
+            tree.extend(children.get(pid, ()))
+        found[root] = tree
+    return found
+
+
+def runnable(pids: Iterable[int]) -> int:
+    """Return how many threads of these processes run or wait for a CPU."""
+    count = 0
+    for pid in pids:
+        with suppress(OSError):  # It has ended.
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                stat = _stat(f"/proc/{pid}/task/{thread}/stat")
+                count += stat is not None and stat.state == "R"
+    return count

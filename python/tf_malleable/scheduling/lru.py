@@ -1,0 +1,39 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A dictionary that forgets the least recently set, and knows what is not written yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+_T = TypeVar("_T")
+
+
+class Lru(Generic[_T]):
+    """So many values at most: those that were set last.
+
+    Args:
+        known: Keys and values from before, that which was set last at the end.
+        keep: How many.
+
+    Attributes:
+        unwritten: What has changed since it was last emptied; None is forgotten.
+    """
+
+    def __init__(self, known: Iterable[tuple[str, _T]] = (), keep: int = 10_000) -> None:
+        self.unwritten: dict[str, _T | None] = {}
+        self._values = dict(known)
+        self._keep = keep
+
+    def get(self, key: str) -> _T | None:
+        """Return the value of a key, None if there is none."""
+        return self._values.get(key)
+
+    def set(self, key: str, value: _T) -> None:
+        """Set the value of a key, and forget the oldest if these are too many."""
+        self._values.pop(key, None)
+        self._values[key] = self.unwritten[key] = value
+        if len(self._values) > self._keep:
+            oldest = next(iter(self._values))
+            del self._values[oldest]
+            self.unwritten[oldest] = None

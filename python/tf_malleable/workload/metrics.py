@@ -1,0 +1,133 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What became of a workload: the same metrics with a controller and without."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import msgspec
+
+from tf_malleable.api.client import Client, NoAnswerError
+from tf_malleable.api.history import History, JobRecord, Outcome, Span
+from tf_malleable.model import OperationError
+from tf_malleable.scheduling import metrics
+from tf_malleable.workload.plan import PlannedJob
+
+# Jobs of others that may have ended meanwhile.
+_OTHERS = 1000
+_MOST = 100_000
+
+_PATIENCE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A job that has ended, as its parent saw it. Times are Unix times.
+
+    Attributes:
+        job: What it was.
+        id: Of the controller; None if it started without one.
+        user: Whose it was.
+        submitted: When it was started.
+        ended: When it was gone.
+        exit_code: As a shell has it.
+        cpu_seconds: Of it and all its children.
+    """
+
+    job: PlannedJob
+    id: str | None
+    user: str
+    submitted: float
+    ended: float
+    exit_code: int
+    cpu_seconds: float
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        return "failed" if self.exit_code else "finished"
+
+
+def from_outside(finished: Sequence[Finished], cpus: Sequence[int]) -> History:
+    """Return the metrics of jobs that all had all of these CPUs from their start on."""
+    jobs = sorted(finished, key=lambda each: each.submitted)
+    records = [_seen(each, str(number), len(cpus)) for number, each in enumerate(jobs, 1)]
+    spans = [
+        Span(record.id, record.submitted, record.ended, "running", list(cpus)) for record in records
+    ]
+    return History(records, spans, metrics.summary(records, len(cpus)))
+
+
+def from_history(finished: Sequence[Finished], controller: Client, cpus: Sequence[int]) -> History:
+    """Return the metrics of jobs as the controller has them.
+
+    How they ended and what CPU time they took, their parent knows better. A job that
+    the controller has never had is as from outside.
+
+    Raises:
+        OperationError: The controller does not answer, or has forgotten a job.
+    """
+    known = {each.id: each for each in finished if each.id is not None}
+    history = _history_of(known.keys(), controller)
+    records = [_completed(record, known[record.id]) for record in history.jobs]
+    strangers = [each for each in finished if each.id is None]
+    records += [_seen(each, f"-{n}", len(cpus)) for n, each in enumerate(strangers, 1)]
+    records.sort(key=lambda record: record.submitted)
+    return History(records, history.spans, metrics.summary(records, len(cpus)))
+
+
+def _history_of(ids: Set[str], controller: Client) -> History:
+    """Return what the controller's history has of these jobs, once it has all of them."""
+    limit = min(len(ids) + _OTHERS, _MOST)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        missing = ids
+        try:
+            history = controller.get(f"/v1/history?limit={limit}&spans=true", History)
+        except NoAnswerError:  # It may be on its way back.
+            if time.monotonic() > deadline:
+                raise
+        else:
+            jobs = [record for record in history.jobs if record.id in ids]
+            missing = ids - {record.id for record in jobs}
+            if not missing:
+                spans = [span for span in history.spans if span.job in ids]
+                return History(jobs, spans, history.summary)
+        if time.monotonic() > deadline:
+            raise OperationError(
+                f"the controller's history does not have job {', '.join(sorted(missing))}"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _completed(record: JobRecord, seen: Finished) -> JobRecord:
+    outcome = record.outcome if record.outcome == "cancelled" else seen.outcome
+    return msgspec.structs.replace(
+        record, outcome=outcome, exit_code=seen.exit_code, cpu_seconds=seen.cpu_seconds
+    )
+
+
+def _seen(each: Finished, job_id: str, cpus: int) -> JobRecord:
+    seconds = each.ended - each.submitted
+    return JobRecord(
+        id=job_id,
+        name=each.job.request.name,
+        command=list(each.job.request.command),
+        user=each.user,
+        submitted=each.submitted,
+        started=each.submitted,
+        ended=each.ended,
+        outcome=each.outcome,
+        exit_code=each.exit_code,
+        waiting_seconds=0.0,
+        service_seconds=seconds,
+        paused_seconds=0.0,
+        total_seconds=seconds,
+        core_seconds=seconds * cpus,
+        cpu_seconds=each.cpu_seconds,
+        resizes=0,
+        steps=None,
+    )

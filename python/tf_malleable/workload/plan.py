@@ -1,0 +1,122 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Files that say which jobs arrive when.
+
+A job is a line: the second of its arrival, then what follows `tfm run` on a command
+line. So there is nothing to learn besides `tfm run`, a line can be tried out by
+pasting it into a shell, and the options, their checks and their help are the same
+code. (TOML or CSV would need a second spelling of every option, a library on Python
+3.10, and a decision on how a command is cut into words: here the shell's.)
+
+    # seconds  options                          command
+    0          --name cnn --max 2               -- python cnn.py --epochs 3
+    2.5        --min 2 --priority 10            -- python big.py
+    2.5        python small.py "with spaces"
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.naming import default_name
+from tf_malleable.workload.options import ASKED, job_options
+
+# Options of `tfm run` that are the whole workload's to say, or its controller's.
+_NOT_HERE = ("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file")
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """A job that is to arrive.
+
+    Attributes:
+        at: When, in seconds after the workload's start.
+        request: What it asks for, with the whole command.
+        queue: Wait until there are cores; otherwise be refused.
+
+    Raises:
+        ValueError: One of them is not what it should be.
+    """
+
+    at: float
+    request: JobRequest
+    queue: bool = True
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.at) or self.at < 0:
+            raise ValueError(f"an arrival must be a number of seconds from 0, not {self.at}")
+        if not self.request.command:
+            raise ValueError("there is no command")
+
+    @property
+    def arguments(self) -> list[str]:
+        """What follows `tfm run` to start it."""
+        said = self.request.said()
+        return [
+            *(f"--{name}={said[name]}" for name in ("name", *ASKED) if name in said),
+            "--queue" if self.queue else "--no-queue",
+            "--",
+            *self.request.command,
+        ]
+
+
+def read_workload(path: Path) -> list[PlannedJob]:
+    """Return the jobs of a workload file, in order of arrival.
+
+    Raises:
+        ValueError: It cannot be read, a line is wrong, or there is no job in it.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text file") from None
+    jobs = []
+    for number, line in enumerate(lines, 1):
+        try:
+            words = shlex.split(line, comments=True)
+            if words:
+                jobs.append(_parse(words))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from None
+        except click.UsageError as error:
+            raise ValueError(f"{path}, line {number}: {error.format_message()}") from None
+    if not jobs:
+        raise ValueError(f"there is no job in {path}")
+    return sorted(jobs, key=lambda job: job.at)
+
+
+@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": []})
+@job_options
+@click.option("--name")
+@click.option("--queue/--no-queue", default=True)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def _line(
+    asked: dict[str, Any], name: str | None, queue: bool, command: tuple[str, ...]
+) -> tuple[JobRequest, bool]:
+    return JobRequest(name=name or default_name(command), command=command, **asked), queue
+
+
+def _parse(words: list[str]) -> PlannedJob:
+    first, *rest = words
+    try:
+        at = float(first)
+    except ValueError:
+        raise ValueError(
+            f"a line must begin with the second of the job's arrival, not {first!r}"
+        ) from None
+    try:
+        with _line.make_context("tfm run", rest) as context:
+            request, queue = _line.invoke(context)
+    except click.NoSuchOption as error:
+        if error.option_name in _NOT_HERE:
+            raise ValueError(f"{error.option_name} cannot be given in a workload") from None
+        raise
+    return PlannedJob(at, request, queue)

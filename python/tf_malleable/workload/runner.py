@@ -1,0 +1,262 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Runs the jobs of a workload, measures them, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tf_malleable_cli
+from tf_malleable.api.client import Client
+from tf_malleable.api.history import History
+from tf_malleable.api.messages import JobStatus
+from tf_malleable.linux import procfs, signals
+from tf_malleable.model import OperationError, ProcessId
+from tf_malleable.workload.metrics import Finished, from_history, from_outside
+from tf_malleable.workload.plan import PlannedJob
+
+_TICK_SECONDS = 1.0
+# From SIGTERM to SIGKILL, when the workload is interrupted.
+_GRACE_SECONDS = 5.0
+_POLL_SECONDS = 0.01
+
+_TFM = str(Path(tf_malleable_cli.__file__).with_name("__main__.py"))
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something for people to see.
+
+    Attributes:
+        seconds: Since the workload's start.
+        kind: A job has arrived, a job has ended, or a second has passed.
+        job: Which job; None for a tick.
+        exit_code: Of a job that has ended, as a shell has it.
+    """
+
+    seconds: float
+    kind: Literal["arrived", "ended", "tick"]
+    job: PlannedJob | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class _Running:
+    job: PlannedJob
+    process: subprocess.Popen[bytes]
+    submitted: float
+    id_file: Path
+
+
+def run_workload(
+    jobs: Sequence[PlannedJob],
+    *,
+    out: Path,
+    controller: Client | None,
+    watch: Callable[[Event], None] = lambda event: None,
+) -> History:
+    """Start each job when it is to arrive and wait for all of them.
+
+    Args:
+        jobs: What is to run.
+        out: A folder for their output: NAME.log, NAME-2.log and so on. It is made.
+        controller: Shares the cores out among them; None to start them without one,
+            as TensorFlow alone would run.
+        watch: Is told what happens.
+
+    Returns:
+        The metrics of these jobs and of all of them together: from the controller's
+        history, or else as seen from outside.
+
+    Raises:
+        OperationError: The controller does not answer, or has forgotten a job.
+        OSError: A file cannot be written or a program not be started.
+        KeyboardInterrupt: As it came; all jobs have been ended then.
+    """
+    if controller is None:
+        cpus = sorted(os.sched_getaffinity(0))
+    else:
+        cpus = [cpu.id for cpu in controller.info().cpus]
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="tfm-workload-") as folder:
+        runner = _Runner(out, Path(folder), controller, watch)
+        finished = runner.run(jobs)
+    if controller is None:
+        return from_outside(finished, cpus)
+    return from_history(finished, controller, cpus)
+
+
+class _Runner:
+    """Starts jobs and waits for them. Used once."""
+
+    def __init__(
+        self,
+        out: Path,
+        ids: Path,
+        controller: Client | None,
+        watch: Callable[[Event], None],
+    ) -> None:
+        self._out = out
+        self._ids = ids
+        self._controller = controller
+        self._watch = watch
+        self._names: Counter[str] = Counter()
+        self._running: dict[int, _Running] = {}
+        self._poll = select.poll()
+        self._begin = time.monotonic()
+
+    def run(self, jobs: Sequence[PlannedJob]) -> list[Finished]:
+        """Run all jobs; return them in order of their ends."""
+        waiting = deque(sorted(jobs, key=lambda job: job.at))
+        finished: list[Finished] = []
+        self._begin = time.monotonic()
+        try:
+            while waiting or self._running:
+                while waiting and waiting[0].at <= self._now():
+                    self._start(waiting.popleft())
+                finished += self._wait(waiting[0].at if waiting else None)
+        except BaseException:
+            self._end_all()
+            raise
+        return finished
+
+    def _now(self) -> float:
+        return time.monotonic() - self._begin
+
+    def _start(self, job: PlannedJob) -> None:
+        self._names[job.request.name] += 1
+        count = self._names[job.request.name]
+        # A name may be anything; a file's may not.
+        name = re.sub(r"[^\w.+-]", "_", job.request.name).lstrip(".") or "job"
+        log = self._out / (f"{name}.log" if count == 1 else f"{name}-{count}.log")
+        id_file = self._ids / str(sum(self._names.values()))
+        # Before it can have begun, or it would seem to take less time than it does.
+        submitted = time.time()
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                self._command(job, id_file),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for us: we end the jobs. And each is a group, to end as one.
+                start_new_session=True,
+            )
+        running = _Running(job, process, submitted, id_file)
+        pidfd = os.pidfd_open(process.pid)
+        self._running[pidfd] = running
+        self._poll.register(pidfd, select.POLLIN)
+        self._watch(Event(self._now(), "arrived", job))
+
+    def _command(self, job: PlannedJob, id_file: Path) -> Sequence[str]:
+        if self._controller is None:
+            # It says of a program that is not there what `tfm run` does: 127.
+            return ["env", "--", *job.request.command]
+        socket = f"--socket={self._controller.socket}"
+        return [
+            *(sys.executable, _TFM, "run", socket, f"--id-file={id_file}"),
+            *job.arguments,
+        ]
+
+    def _wait(self, next_arrival: float | None) -> list[Finished]:
+        """Wait until jobs end or the next one arrives, but not for long."""
+        seconds = _TICK_SECONDS
+        if next_arrival is not None:
+            seconds = min(seconds, max(0.0, next_arrival - self._now()))
+        ready = self._poll.poll(seconds * 1000)
+        finished = [self._finish(pidfd) for pidfd, _ in ready]
+        if not ready:
+            self._watch(Event(self._now(), "tick"))
+        return finished
+
+    def _finish(self, pidfd: int) -> Finished:
+        running = self._running.pop(pidfd)
+        ended = time.time()
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status, usage = os.wait4(running.process.pid, 0)
+        code = running.process.returncode = os.waitstatus_to_exitcode(status)
+        exit_code = code if code >= 0 else 128 - code
+        self._watch(Event(self._now(), "ended", running.job, exit_code))
+        return Finished(
+            job=running.job,
+            id=_id(running),
+            user=_user(),
+            submitted=running.submitted,
+            ended=ended,
+            exit_code=exit_code,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+        )
+
+    def _end_all(self) -> None:
+        """End all jobs, those that are stopped too; return when they are gone."""
+        # None is waited for before all are gone, so that no number is used again.
+        roots = [running.process.pid for running in self._running.values()]
+        victims = [
+            process
+            for tree in procfs.trees(roots).values()
+            for pid in tree
+            if (process := procfs.identify(pid)) is not None
+        ]
+        with suppress(KeyboardInterrupt, SystemExit):  # Somebody has no patience.
+            self._cancel_all()
+            _send(roots, victims, signal.SIGTERM)
+            _send(roots, victims, signal.SIGCONT)
+            _wait_for_end(victims, _GRACE_SECONDS)
+        _send(roots, victims, signal.SIGKILL)
+        _wait_for_end(victims, _GRACE_SECONDS)
+        for pidfd, running in self._running.items():
+            os.close(pidfd)
+            running.process.wait()
+
+    def _cancel_all(self) -> None:
+        """Let the controller's history say that the jobs did not end by themselves."""
+        if self._controller is None:
+            return
+        ours = {_id(running) for running in self._running.values()}
+        with suppress(OperationError, ValueError):
+            live = [job for job in self._controller.jobs() if job.id in ours]
+            # Those without cores first, or they would start on the others'.
+            for job in sorted(live, key=lambda job: job.state == "running"):
+                with suppress(OperationError, ValueError):
+                    self._controller.ask("POST", f"/v1/jobs/{job.id}/cancel", JobStatus)
+
+
+def _send(roots: Iterable[int], victims: Iterable[ProcessId], number: signal.Signals) -> None:
+    """Send a signal to processes, and to all others in the groups of some of them."""
+    signals.send([victim.pid for victim in victims if procfs.is_alive(victim)], number)
+    for root in roots:
+        with suppress(ProcessLookupError):
+            os.killpg(root, number)
+
+
+def _wait_for_end(victims: Iterable[ProcessId], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while any(map(procfs.is_alive, victims)) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
+def _id(running: _Running) -> str | None:
+    """Return the job's id, None if no controller has taken it."""
+    with suppress(FileNotFoundError):
+        return running.id_file.read_text().strip() or None
+    return None
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
