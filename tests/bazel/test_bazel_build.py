@@ -17,8 +17,8 @@ import pytest
 import tf_malleable
 
 ROOT = Path(__file__).parents[2]
-WITH_BAZEL = ROOT / "build" / "bazel-bin" / "python" / "tf_malleable"
-WITH_CMAKE = Path(tf_malleable.__file__).parent
+WITH_BAZEL = ROOT / "build" / "bazel-bin" / "python" / "tf_malleable" / "runtime"
+WITH_CMAKE = Path(tf_malleable.__file__).parent / "runtime"
 sys.path.insert(0, str(ROOT / "tests" / "patches"))
 from trees import PACKAGE, THREAD_POOL, make_tree  # noqa: E402
 

@@ -20,7 +20,7 @@ def lib(pytestconfig: pytest.Config) -> Path:
         spec = importlib.util.find_spec("tf_malleable")
         if spec is None or spec.origin is None:
             raise pytest.UsageError("no tf_malleable here; name a library: --lib PATH")
-        path = Path(spec.origin).parent / "libtf_malleable_overlay.so"
+        path = Path(spec.origin).parent / "runtime" / "libtf_malleable_overlay.so"
     if not path.is_file():
         raise pytest.UsageError(f"--lib: there is no library {path}")
     return path.absolute()

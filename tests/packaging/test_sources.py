@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable._build import TENSORFLOW_VERSION
+from tf_malleable.runtime._build import TENSORFLOW_VERSION
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 ROOT = Path(__file__).parents[2]
@@ -72,11 +72,13 @@ def test_the_sdist_builds_a_wheel(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for needed in (
-        "libtf_malleable_overlay.so",
-        "_build.py",
+        "runtime/libtf_malleable_overlay.so",
+        "runtime/_build.py",
         "preload/sitecustomize.py",
         "py.typed",
     ):
         assert f"tf_malleable/{needed}" in names
-    assert any(name.startswith("tf_malleable/_native") and name.endswith(".so") for name in names)
+    assert any(
+        name.startswith("tf_malleable/runtime/_native") and name.endswith(".so") for name in names
+    )
     assert any(name.endswith("LICENSE") for name in names)

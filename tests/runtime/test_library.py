@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import tf_malleable as tfm
-from tf_malleable import _build
-from tf_malleable.runtime import library, tensorflow_install
+from tf_malleable.runtime import _build, library, tensorflow_install
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,8 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
-from tf_malleable._build import TENSORFLOW_VERSION
 from tf_malleable.runtime import library
+from tf_malleable.runtime._build import TENSORFLOW_VERSION
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 SCRIPT = Path(__file__).parents[2] / "cc" / "overlay" / "exports.lds"

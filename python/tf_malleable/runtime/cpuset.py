@@ -12,8 +12,7 @@ import os
 import threading
 from collections.abc import Iterable
 
-from tf_malleable import _native
-from tf_malleable.runtime import affinity, library, limits
+from tf_malleable.runtime import _native, affinity, library, limits
 
 
 def _checked(cpus: Iterable[int]) -> set[int]:

@@ -11,10 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Literal
 
-from tf_malleable import _native
-from tf_malleable._build import TENSORFLOW_VERSION
 from tf_malleable.model import NotMalleableError
-from tf_malleable.runtime import elf, environment
+from tf_malleable.runtime import _native, elf, environment
+from tf_malleable.runtime._build import TENSORFLOW_VERSION
 from tf_malleable.runtime.tensorflow_install import TensorFlow, find_tensorflow
 
 Backend = Literal["overlay", "patched"]
@@ -22,7 +21,7 @@ Backend = Literal["overlay", "patched"]
 FRAMEWORK: Final = "libtensorflow_framework.so.2"
 # A framework library that has it was built with the patches.
 _ANY_FUNCTION: Final = "tfm_abi_version"
-OVERLAY: Final = Path(__file__).parent.parent / "libtf_malleable_overlay.so"
+OVERLAY: Final = Path(__file__).parent / "libtf_malleable_overlay.so"
 REBUILD: Final = "pip install --force-reinstall --no-deps --no-cache-dir tf_malleable"
 
 _TOO_LATE: Final = (
