@@ -8,12 +8,14 @@ COMPAT_VERSIONS = 2.20.0 2.19.1
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# How many compilers a build runs at a time.
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: demo demo-containers test bench bench-many bench-containers compat lint cc-test \
   python-test bazel-test conformance tensorflow-wheel clean
 
 demo: .venv/installed-demo
-	.venv/bin/python examples/demo.py
+	@.venv/bin/python examples/demo.py
 
 # In containers, of a Docker engine that is there or is started for it.
 demo-containers: .venv/installed-demo
@@ -76,19 +78,19 @@ compat-%: .venv-%/installed
 
 # Environments. A stamp is newer than all it was made from.
 .venv/bin/python:
-	tools/system_packages.sh $(PYTHON)
-	$(PYTHON) -m venv .venv
-	.venv/bin/pip install -q --upgrade 'pip>=25.1'
+	@tools/system_packages.sh $(PYTHON)
+	@tools/step.sh venv "Creating a Python environment in .venv" sh -c \
+	  "$(PYTHON) -m venv .venv && .venv/bin/pip install -q --upgrade 'pip>=25.1'"
 
 .venv/installed-demo: .venv/bin/python $(SOURCES)
-	.venv/bin/pip install -q --group demo
-	@mkdir -p build
-	.venv/bin/pip install -q .
-	touch $@
+	@tools/step.sh demo "Installing TensorFlow and the demo's other packages" \
+	  .venv/bin/pip install -q --group demo
+	@tools/step.sh build "Building tf_malleable" .venv/bin/pip install -q .
+	@touch $@
 
 .venv/installed-test: .venv/installed-demo
-	.venv/bin/pip install -q --group test
-	touch $@
+	@tools/step.sh test "Installing what the tests need" .venv/bin/pip install -q --group test
+	@touch $@
 
 .venv-%/installed: .venv/bin/python $(SOURCES)
 	$(PYTHON) -m venv $(@D)
