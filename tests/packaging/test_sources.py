@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable.runtime._build import TENSORFLOW_VERSION
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 ROOT = Path(__file__).parents[2]
@@ -27,22 +26,23 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 @pytest.fixture
-def eigen(tmp_path):
-    """Return a tree with the installed TensorFlow's own pool header."""
+def tensorflow():
     found = find_tensorflow()
     assert found is not None
+    return found
+
+
+@pytest.fixture
+def eigen(tmp_path, tensorflow):
+    """Return a tree with the installed TensorFlow's own pool header."""
     header = Path("Eigen/src/ThreadPool/NonBlockingThreadPool.h")
     (tmp_path / header).parent.mkdir(parents=True)
-    shutil.copy(found.directory / "include" / header, tmp_path / header)
+    shutil.copy(tensorflow.directory / "include" / header, tmp_path / header)
     return tmp_path
 
 
-def test_the_eigen_patch_applies_without_fuzz_and_reverses(eigen):
-    name = (
-        "tensorflow-2.19.patch"
-        if TENSORFLOW_VERSION.startswith("2.19")
-        else "tensorflow-2.20.patch"
-    )
+def test_the_eigen_patch_applies_without_fuzz_and_reverses(eigen, tensorflow):
+    name = "tensorflow-2.19.patch" if tensorflow.minor == "2.19" else "tensorflow-2.20.patch"
     header = eigen / "Eigen/src/ThreadPool/NonBlockingThreadPool.h"
     before = header.read_text()
     apply = ["patch", "-p1", "--fuzz=0", "-i", PATCHES / name]
@@ -63,7 +63,7 @@ def test_patches_stay_small(patch):
     assert 20 <= len([line for line in changed if line]) <= 60
 
 
-def test_the_sdist_builds_a_wheel(tmp_path):
+def test_the_sdist_builds_a_wheel(tmp_path, tensorflow):
     build = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"
     run(sys.executable, "-c", build, tmp_path)
     (sdist,) = tmp_path.glob("*.tar.gz")
@@ -72,8 +72,7 @@ def test_the_sdist_builds_a_wheel(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for needed in (
-        "runtime/libtf_malleable_overlay.so",
-        "runtime/_build.py",
+        f"runtime/libtf_malleable_overlay-{tensorflow.minor}.so",
         "preload/sitecustomize.py",
         "py.typed",
     ):
