@@ -34,8 +34,9 @@ pytestmark = pytest.mark.timeout(1200)
 @pytest.fixture(scope="session")
 def wheel() -> Path:
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    (found,) = (ROOT / "dist").glob(f"tf_malleable-*-{tag}-{tag}-*.whl")
-    return found
+    found = list((ROOT / "dist").glob(f"tf_malleable-*-{tag}-{tag}-*.whl"))
+    assert len(found) == 1, "make dist comes first"
+    return found[0]
 
 
 class Environment:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -67,6 +68,11 @@ def test_the_sdist_builds_a_wheel(tmp_path, tensorflow):
     build = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"
     run(sys.executable, "-c", build, tmp_path)
     (sdist,) = tmp_path.glob("*.tar.gz")
+    assert sdist.stat().st_size < 1_000_000
+    with tarfile.open(sdist) as archive:
+        tops = {Path(name).parts[1] for name in archive.getnames()}
+    assert tops >= {"CMakeLists.txt", "LICENSE", "README.md", "cc", "patches", "python"}
+    assert not tops & {".ci", ".github", "benchmarks", "build", "dist", "docs", "tests", "tools"}
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     run(*pip, "-w", tmp_path, sdist)
     (wheel,) = tmp_path.glob("*.whl")
