@@ -4,16 +4,17 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CLANG_FORMAT_FILES = $(shell git ls-files 'cc/*.h' 'cc/*.cc')
 SOURCES = $(shell git ls-files CMakeLists.txt pyproject.toml cc patches python)
-COMPAT_VERSIONS = 2.20.0 2.19.1
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# How many compilers a build runs at a time.
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: demo demo-containers test bench bench-many bench-containers compat lint cc-test \
-  python-test bazel-test conformance tensorflow-wheel clean
+  python-test bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
-	.venv/bin/python examples/demo.py
+	@.venv/bin/python examples/demo.py
 
 # In containers, of a Docker engine that is there or is started for it.
 demo-containers: .venv/installed-demo
@@ -69,34 +70,36 @@ conformance: $(if $(filter .venv/bin/python,$(TF_PYTHON)),.venv/installed-test)
 tensorflow-wheel:
 	tools/build_tensorflow.sh build/tensorflow
 
-# The other TensorFlow versions, each in an environment of its own.
-compat: $(COMPAT_VERSIONS:%=compat-%)
-compat-%: .venv-%/installed
-	.venv-$*/bin/python -m pytest tests/compat
+# What is published: an sdist, and a wheel for this Python with every overlay.
+dist: build/dist-made
+
+# The wheel with each TensorFlow, in environments of their own and without a compiler.
+compat: build/dist-made .venv/installed-test
+	.venv/bin/python -m pytest tests/compat
 
 # Environments. A stamp is newer than all it was made from.
 .venv/bin/python:
-	tools/system_packages.sh $(PYTHON)
-	$(PYTHON) -m venv .venv
-	.venv/bin/pip install -q --upgrade 'pip>=25.1'
+	@tools/system_packages.sh $(PYTHON)
+	@tools/step.sh venv "Creating a Python environment in .venv" sh -c \
+	  "$(PYTHON) -m venv .venv && .venv/bin/pip install -q --upgrade 'pip>=25.1'"
 
 .venv/installed-demo: .venv/bin/python $(SOURCES)
-	.venv/bin/pip install -q --group demo
-	@mkdir -p build
-	.venv/bin/pip install -q .
-	touch $@
+	@tools/step.sh demo "Installing TensorFlow and the demo's other packages" \
+	  .venv/bin/pip install -q --group demo
+	@tools/step.sh build "Building tf_malleable" .venv/bin/pip install -q .
+	@touch $@
 
 .venv/installed-test: .venv/installed-demo
-	.venv/bin/pip install -q --group test
-	touch $@
+	@tools/step.sh test "Installing what the tests need" .venv/bin/pip install -q --group test
+	@touch $@
 
-.venv-%/installed: .venv/bin/python $(SOURCES)
-	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/pip install -q --upgrade 'pip>=25.1'
-	$(@D)/bin/pip install -q --group compat tensorflow-cpu==$*
-	$(@D)/bin/pip install -q .
-	touch $@
-.PRECIOUS: .venv-%/installed
+build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py
+	@tools/step.sh dist-group "Installing what builds a wheel" \
+	  .venv/bin/pip install -q --group dist
+	@tools/step.sh dist "Building the sdist and the wheel" \
+	  .venv/bin/python tools/make_dist.py --out dist
+	@ls -sh dist/tf_malleable-*
+	@touch $@
 
 clean:
-	rm -rf build dist out bazel-out .venv .venv-*
+	rm -rf build dist out bazel-out .venv

@@ -18,8 +18,9 @@ if ! find_bazel; then
     exit 2
   fi
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -q
-  apt-get install -q -y --no-install-recommends bazel-bootstrap
+  tools/step.sh apt-update "Updating apt's package lists" apt-get update -q
+  tools/step.sh apt-bazel "Installing Bazel with apt-get" \
+    apt-get install -q -y --no-install-recommends bazel-bootstrap
   find_bazel
 fi
 

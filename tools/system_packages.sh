@@ -18,9 +18,11 @@ header=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ]; then
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -q
+  step="$(dirname "$0")/step.sh"
+  "$step" apt-update "Updating apt's package lists" apt-get update -q
   # shellcheck disable=SC2086 # One package a word.
-  apt-get install -q -y --no-install-recommends $missing
+  "$step" apt-install "Installing with apt-get:$missing" \
+    apt-get install -q -y --no-install-recommends $missing
 else
   echo "Missing packages. Please run: sudo apt-get install$missing" >&2
   exit 1

@@ -72,18 +72,14 @@ int PoolRegistry::CapacityFor(const std::string& name, PoolKind kind,
 int PoolRegistry::FirstLimitFor(PoolKind kind, int requested,
                                 int capacity) const {
   std::lock_guard<std::mutex> lock(mu_);
-  const int set = SetFor(kind);
-  return set == kUnset ? requested : std::min(set, capacity);
+  return LimitFor(kind, requested, capacity);
 }
 
 void PoolRegistry::Register(LimitedPool* pool) {
   std::lock_guard<std::mutex> lock(mu_);
   pools_.emplace(next_id_++, pool);
   // A limit may have been set or unset since the pool asked for its first one.
-  const int set = SetFor(pool->kind());
-  const int limit =
-      set == kUnset ? pool->requested() : std::min(set, pool->capacity());
-  if (limit != pool->limit()) pool->SetLimit(limit);
+  UpdateLimit(pool);
 }
 
 void PoolRegistry::Unregister(LimitedPool* pool) {
@@ -105,14 +101,9 @@ Outcome PoolRegistry::SetLimits(int intra, int inter) {
   if (intra != kKeep) intra_set_ = intra;
   if (inter != kKeep) inter_set_ = inter;
   for (const auto& [id, pool] : pools_) {
-    const PoolKind kind = pool->kind();
-    if ((kind == PoolKind::kInterOp ? inter : intra) == kKeep) continue;
-    const int set = SetFor(kind);
-    const int limit =
-        set == kUnset ? pool->requested() : std::min(set, pool->capacity());
-    if (limit == pool->limit()) continue;
-    pool->SetLimit(limit);
-    changed = true;
+    const bool is_inter = pool->kind() == PoolKind::kInterOp;
+    if ((is_inter ? inter : intra) == kKeep) continue;
+    changed |= UpdateLimit(pool);
   }
   return changed ? Outcome::kDone : Outcome::kNoChange;
 }
@@ -183,6 +174,18 @@ int PoolRegistry::InForce(PoolKind kind, int set) const {
     if (pool->kind() == kind) return pool->limit();
   }
   return set;
+}
+
+int PoolRegistry::LimitFor(PoolKind kind, int requested, int capacity) const {
+  const int set = kind == PoolKind::kInterOp ? inter_set_ : intra_set_;
+  return set == kUnset ? requested : std::min(set, capacity);
+}
+
+bool PoolRegistry::UpdateLimit(LimitedPool* pool) {
+  const int limit = LimitFor(pool->kind(), pool->requested(), pool->capacity());
+  if (limit == pool->limit()) return false;
+  pool->SetLimit(limit);
+  return true;
 }
 
 bool PoolRegistry::Settled() const {

@@ -80,9 +80,14 @@ class PoolRegistry {
  private:
   int MaxFor(PoolKind kind) const;            // REQUIRES: mu_ held.
   int InForce(PoolKind kind, int set) const;  // REQUIRES: mu_ held.
-  int SetFor(PoolKind kind) const {
-    return kind == PoolKind::kInterOp ? inter_set_ : intra_set_;
-  }
+
+  // The rule: a limit that is set, as far as the capacity allows; else what
+  // TensorFlow requested. REQUIRES: mu_ held.
+  int LimitFor(PoolKind kind, int requested, int capacity) const;
+
+  // Brings a pool to the limit of its kind; false if it had it already.
+  // REQUIRES: mu_ held.
+  bool UpdateLimit(LimitedPool* pool);
   bool Settled() const;
 
   const int max_threads_;

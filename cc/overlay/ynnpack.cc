@@ -4,6 +4,8 @@
 // TensorFlow's place, TensorFlow 2.21 and later. By their names only: YNNPACK's
 // headers, which the classes need, are not in the wheel.
 
+#if TF_MALLEABLE_TF_MINOR >= 21
+
 #include "cc/limits/hooks.h"
 #include "cc/overlay/tensorflow_functions.h"
 
@@ -26,3 +28,5 @@ extern "C" bool YnnMayBlock(const void* self) {
 }
 
 }  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_TF_MINOR >= 21

@@ -12,7 +12,7 @@ from tf_malleable.api.grant_line import GrantLine
 PROGRAM = """
 import sys, threading
 import tf_malleable as tfm
-from tf_malleable import _native
+from tf_malleable.runtime import _native
 for _ in range(3):
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 for line in sys.stdin:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import shutil
@@ -15,10 +16,11 @@ from pathlib import Path
 import pytest
 
 import tf_malleable
+from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 ROOT = Path(__file__).parents[2]
-WITH_BAZEL = ROOT / "build" / "bazel-bin" / "python" / "tf_malleable"
-WITH_CMAKE = Path(tf_malleable.__file__).parent
+WITH_BAZEL = ROOT / "build" / "bazel-bin" / "python" / "tf_malleable" / "runtime"
+WITH_CMAKE = Path(tf_malleable.__file__).parent / "runtime"
 sys.path.insert(0, str(ROOT / "tests" / "patches"))
 from trees import PACKAGE, THREAD_POOL, make_tree  # noqa: E402
 
@@ -31,7 +33,7 @@ def exported(library: Path) -> set[str]:
 
 
 def test_the_overlay_exports_the_same_symbols():
-    overlay = "libtf_malleable_overlay.so"
+    (overlay,) = (path.name for path in WITH_CMAKE.glob("libtf_malleable_overlay-*.so"))
     found = exported(WITH_BAZEL / overlay)
     assert "tfm_set_threads T" in found
     assert found == exported(WITH_CMAKE / overlay)
@@ -42,8 +44,16 @@ def test_the_python_module_exports_the_same_symbols():
     assert exported(WITH_BAZEL / "_native.so") == exported(cmake) == {"PyInit__native T"}
 
 
-def test_the_package_says_the_same_tensorflow():
-    assert (WITH_BAZEL / "_build.py").read_text() == (WITH_CMAKE / "_build.py").read_text()
+def test_the_overlay_says_the_same_tensorflow():
+    (with_cmake,) = WITH_CMAKE.glob("libtf_malleable_overlay-*.so")
+    found = find_tensorflow()
+    assert found is not None
+    said = []
+    for path in (with_cmake, WITH_BAZEL / with_cmake.name):
+        version = ctypes.CDLL(str(path)).tfm_tensorflow_version
+        version.restype = ctypes.c_char_p
+        said.append(version())
+    assert said == [found.version.encode()] * 2
 
 
 def bazel(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

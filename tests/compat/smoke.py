@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Trains and computes while limits change; prints "smoke ok". Run by test_smoke.py."""
+"""Trains and computes while limits change; prints "smoke ok". Run by test_wheel.py."""
 
 from __future__ import annotations
 

@@ -20,7 +20,12 @@ def lib(pytestconfig: pytest.Config) -> Path:
         spec = importlib.util.find_spec("tf_malleable")
         if spec is None or spec.origin is None:
             raise pytest.UsageError("no tf_malleable here; name a library: --lib PATH")
-        path = Path(spec.origin).parent / "libtf_malleable_overlay.so"
+        folder = Path(spec.origin).parent / "runtime"
+        overlays = sorted(folder.glob("libtf_malleable_overlay-*.so"))
+        if len(overlays) != 1:
+            found = ", ".join(path.name for path in overlays) or "none"
+            raise pytest.UsageError(f"--lib: which overlay? There is {found} in {folder}")
+        path = overlays[0]
     if not path.is_file():
         raise pytest.UsageError(f"--lib: there is no library {path}")
     return path.absolute()

@@ -6,12 +6,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tf_malleable._build import TENSORFLOW_VERSION
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 ROOT = Path(__file__).parents[2]
@@ -27,22 +27,23 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 
 @pytest.fixture
-def eigen(tmp_path):
-    """Return a tree with the installed TensorFlow's own pool header."""
+def tensorflow():
     found = find_tensorflow()
     assert found is not None
+    return found
+
+
+@pytest.fixture
+def eigen(tmp_path, tensorflow):
+    """Return a tree with the installed TensorFlow's own pool header."""
     header = Path("Eigen/src/ThreadPool/NonBlockingThreadPool.h")
     (tmp_path / header).parent.mkdir(parents=True)
-    shutil.copy(found.directory / "include" / header, tmp_path / header)
+    shutil.copy(tensorflow.directory / "include" / header, tmp_path / header)
     return tmp_path
 
 
-def test_the_eigen_patch_applies_without_fuzz_and_reverses(eigen):
-    name = (
-        "tensorflow-2.19.patch"
-        if TENSORFLOW_VERSION.startswith("2.19")
-        else "tensorflow-2.20.patch"
-    )
+def test_the_eigen_patch_applies_without_fuzz_and_reverses(eigen, tensorflow):
+    name = "tensorflow-2.19.patch" if tensorflow.minor == "2.19" else "tensorflow-2.20.patch"
     header = eigen / "Eigen/src/ThreadPool/NonBlockingThreadPool.h"
     before = header.read_text()
     apply = ["patch", "-p1", "--fuzz=0", "-i", PATCHES / name]
@@ -63,20 +64,26 @@ def test_patches_stay_small(patch):
     assert 20 <= len([line for line in changed if line]) <= 60
 
 
-def test_the_sdist_builds_a_wheel(tmp_path):
+def test_the_sdist_builds_a_wheel(tmp_path, tensorflow):
     build = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"
     run(sys.executable, "-c", build, tmp_path)
     (sdist,) = tmp_path.glob("*.tar.gz")
+    assert sdist.stat().st_size < 1_000_000
+    with tarfile.open(sdist) as archive:
+        tops = {Path(name).parts[1] for name in archive.getnames()}
+    assert tops >= {"CMakeLists.txt", "LICENSE", "README.md", "cc", "patches", "python"}
+    assert not tops & {".ci", ".github", "benchmarks", "build", "dist", "docs", "tests", "tools"}
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     run(*pip, "-w", tmp_path, sdist)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for needed in (
-        "libtf_malleable_overlay.so",
-        "_build.py",
+        f"runtime/libtf_malleable_overlay-{tensorflow.minor}.so",
         "preload/sitecustomize.py",
         "py.typed",
     ):
         assert f"tf_malleable/{needed}" in names
-    assert any(name.startswith("tf_malleable/_native") and name.endswith(".so") for name in names)
+    assert any(
+        name.startswith("tf_malleable/runtime/_native") and name.endswith(".so") for name in names
+    )
     assert any(name.endswith("LICENSE") for name in names)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tf_malleable as tfm
-from tf_malleable import _native
+from tf_malleable.runtime import _native
 
 MOST = _native.get_threads().intra_max
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 import tf_malleable as tfm
-from tf_malleable import _native
+from tf_malleable.runtime import _native
 
 
 @pytest.fixture

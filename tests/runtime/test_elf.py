@@ -4,22 +4,43 @@
 from __future__ import annotations
 
 import random
+import subprocess
 
 import pytest
 
 from tf_malleable.runtime import library
-from tf_malleable.runtime.elf import exports
+from tf_malleable.runtime.elf import exported, exports
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
+
+*_, OVERLAY = library.overlays().values()
 
 
 @pytest.mark.parametrize("name", ["tfm_abi_version", "tfm_set_threads", "tfm_wait_settled"])
 def test_what_the_overlay_exports_is_found(name):
-    assert exports(library.OVERLAY, name)
+    assert exports(OVERLAY, name)
 
 
 @pytest.mark.parametrize("name", ["tfm_abi", "tfm_abi_versions", "dlopen", ""])
 def test_a_part_of_a_name_or_what_it_only_uses_is_not(name):
-    assert not exports(library.OVERLAY, name)
+    assert not exports(OVERLAY, name)
+
+
+def test_all_that_is_exported_is_listed():
+    command = ["nm", "--dynamic", "--defined-only", "--extern-only", "--format=posix", OVERLAY]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = {line.split()[0] for line in output.splitlines()}
+    assert len(names) > 15
+    assert exported(OVERLAY) == names
+
+
+def test_what_is_no_library_has_no_list(tmp_path):
+    file = tmp_path / "lib.so"
+    with pytest.raises(OSError, match="lib"):
+        exported(file)
+    for text in (b"\x7fELF", OVERLAY.read_bytes()[:4000]):
+        file.write_bytes(text)
+        with pytest.raises(ValueError, match=r"library|ELF|file"):
+            exported(file)
 
 
 def test_stock_tensorflow_has_no_hook():
@@ -31,7 +52,7 @@ def test_stock_tensorflow_has_no_hook():
 
 
 def test_what_is_no_whole_library_exports_nothing_or_is_as_good(tmp_path):
-    whole = library.OVERLAY.read_bytes()
+    whole = OVERLAY.read_bytes()
     file = tmp_path / "lib.so"
     assert not exports(file, "tfm_abi_version")
     for text in (b"", b"\x7fELF", b"#!/bin/sh\n", whole[:64], whole[:4000]):

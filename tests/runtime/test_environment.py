@@ -62,7 +62,7 @@ def test_import_says_so(name):
 
 def test_the_library_takes_both():
     script = (
-        "import tf_malleable; from tf_malleable import _native\n"
+        "import tf_malleable; from tf_malleable.runtime import _native\n"
         "now = _native.get_threads(); print(now.intra, now.intra_max)"
     )
     result = subprocess.run(

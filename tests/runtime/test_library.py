@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import tf_malleable as tfm
-from tf_malleable import _build
-from tf_malleable.runtime import library, tensorflow_install
+from tf_malleable.runtime import _native, library
+from tf_malleable.runtime.tensorflow_install import TensorFlow, find_tensorflow, main
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,22 +25,96 @@ def test_the_overlay_is_what_is_here():
     assert tfm.backend() == "overlay"
 
 
-def test_the_installed_tensorflow_is_the_one_built_against():
-    found = tensorflow_install.find_tensorflow()
+def test_the_overlay_is_that_of_the_installed_tensorflow():
+    found = find_tensorflow()
     assert found is not None
-    assert found.version == _build.TENSORFLOW_VERSION
     assert (found.directory / "include" / "Eigen").is_dir()
+    assert list(library.overlays()) == [found.minor]
+    assert _native.tensorflow_version() == found.version
 
 
-def test_another_tensorflow_is_refused_with_the_remedy():
-    other = tensorflow_install.TensorFlow("2.99.0", Path("/"))
-    with pytest.raises(ImportError, match=r"against TensorFlow 2\.\d+\.\d+ but 2\.99\.0") as caught:
-        library._check_version(other)
-    assert library.REBUILD in str(caught.value)
+CARRIED = {minor: Path(f"/{minor}.so") for minor in ("2.9", "2.19", "2.20", "2.21")}
 
 
-def test_no_tensorflow_is_no_mismatch():
-    library._check_version(None)
+@pytest.mark.parametrize("version", ["2.20.0", "2.20.7", "2.20.0rc1", "2.20.1+cpu"])
+def test_patch_releases_share_the_overlay_of_their_minor(version):
+    assert library.overlay_for(TensorFlow(version, Path("/")), CARRIED) == Path("/2.20.so")
+
+
+@pytest.mark.parametrize("version", ["2.2.0", "2.22.0", "3.20.0", "2.210.0", "2"])
+def test_a_minor_that_is_not_carried_is_refused_with_the_remedy(version):
+    with pytest.raises(ImportError) as caught:
+        library.overlay_for(TensorFlow(version, Path("/")), CARRIED)
+    assert str(caught.value) == (
+        f"TensorFlow {version} is installed, but this tf_malleable supports 2.9, 2.19, 2.20 and"
+        " 2.21; build the newest release from source: pip install --force-reinstall --no-deps"
+        " --no-cache-dir --no-binary tf_malleable tf_malleable"
+    )
+
+
+def test_one_overlay_is_named_alone():
+    with pytest.raises(ImportError, match=r"this tf_malleable supports 2\.21; build"):
+        library.overlay_for(TensorFlow("2.20.0", Path("/")), {"2.21": Path("/2.21.so")})
+
+
+@pytest.mark.parametrize("found", [None, TensorFlow("2.21.0", Path("/"))])
+def test_a_build_for_patched_tensorflow_has_no_overlay_for_another(found):
+    with pytest.raises(ImportError, match=r"supports no version without the patches; build"):
+        library.overlay_for(found, {})
+
+
+def test_before_tensorflow_is_installed_the_newest_overlay_does():
+    assert library.overlay_for(None, CARRIED) == Path("/2.21.so")
+
+
+def test_overlays_are_listed_from_old_to_new(tmp_path, monkeypatch):
+    for minor in ("2.21", "2.9", "2.19"):
+        (tmp_path / f"libtf_malleable_overlay-{minor}.so").touch()
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
+    assert list(library.overlays()) == ["2.9", "2.19", "2.21"]
+
+
+def stand_in(folder: Path, version: str) -> Path:
+    """Write a package that looks like TensorFlow, with no libraries; return the folder."""
+    (folder / "tensorflow").mkdir(parents=True)
+    (folder / "tensorflow" / "__init__.py").touch()
+    (folder / f"tensorflow_cpu-{version}.dist-info").mkdir()
+    return folder
+
+
+def imported(folder: Path) -> str:
+    """Return what importing tf_malleable beside that TensorFlow says."""
+    script = "try:\n import tf_malleable\nexcept ImportError as error:\n print(error)"
+    result = python("-c", f"import sys; sys.path.insert(0, {str(folder)!r})\n{script}")
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_importing_beside_another_minor_is_refused(tmp_path):
+    said = imported(stand_in(tmp_path, "2.99.0"))
+    assert said.startswith("TensorFlow 2.99.0 is installed, but this tf_malleable supports 2.")
+    assert said.endswith(f"{library.REBUILD}\n")
+    assert len(said.splitlines()) == 1
+
+
+def test_a_patch_release_without_a_replaced_function_is_refused(tmp_path):
+    found = find_tensorflow()
+    assert found is not None
+    said = imported(stand_in(tmp_path, f"{found.minor}.99"))
+    assert said.startswith(f"TensorFlow {found.minor}.99 is installed, but has no function _ZN")
+    assert f"which libtf_malleable_overlay-{found.minor}.so replaces; build" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_the_build_is_told_each_tensorflow_it_asks_for(tmp_path, capsys):
+    folders = [str(stand_in(tmp_path / version, version)) for version in ("2.19.1", "2.20.0")]
+    assert main(folders) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"2.19.1;{folders[0]}/tensorflow",
+        f"2.20.0;{folders[1]}/tensorflow",
+    ]
+    assert main([folders[0], "/nowhere"]) == 1
+    assert capsys.readouterr() == ("", "/nowhere has no TensorFlow\n")
 
 
 def test_importing_too_late_says_so_at_the_first_call_that_needs_it():

@@ -12,9 +12,8 @@ import os
 import threading
 from collections.abc import Iterable
 
-from tf_malleable import _native
 from tf_malleable.linux import affinity
-from tf_malleable.runtime import library, limits
+from tf_malleable.runtime import _native, library, limits
 
 
 def _checked(cpus: Iterable[int]) -> set[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,20 @@ def exports(library: Path, symbol: str) -> bool:
             return _Image(image).defines(symbol.encode())
     except (OSError, ValueError, KeyError, ArithmeticError, struct.error):
         return False
+
+
+def exported(library: Path) -> frozenset[str]:
+    """Return the dynamic symbols that a shared library defines.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no 64-bit little-endian ELF file with a GNU hash table.
+    """
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
+        try:
+            return frozenset(name.decode() for name in _Image(image).defined())
+        except (KeyError, struct.error) as error:
+            raise ValueError(f"{library} is no whole shared library") from error
 
 
 class _Image:
@@ -67,23 +82,34 @@ class _Image:
         raise ValueError("a table outside the file")
 
     def defines(self, symbol: bytes) -> bool:
+        wanted = 5381
+        for byte in symbol:
+            wanted = (wanted * 33 + byte) & 0xFFFFFFFF
+        buckets, *_ = self._read("<I", self._table(_DT_GNU_HASH))
+        return any(
+            found | 1 == wanted | 1
+            and self._image[start : start + len(symbol) + 1] == symbol + b"\0"
+            for found, start in self._chain(wanted % buckets)
+        )
+
+    def defined(self) -> Iterator[bytes]:
+        buckets, *_ = self._read("<I", self._table(_DT_GNU_HASH))
+        for bucket in range(buckets):
+            for _, start in self._chain(bucket):
+                yield self._image[start : self._image.find(b"\0", start)]
+
+    def _chain(self, bucket: int) -> Iterator[tuple[int, int]]:
+        """Yield the hash and the place of the name of each symbol in a bucket."""
         table = self._table(_DT_GNU_HASH)
         names, symbols = self._table(_DT_STRTAB), self._table(_DT_SYMTAB)
         buckets, first, bloom_words, _ = self._read("<IIII", table)
         bucket_table = table + 16 + 8 * bloom_words
-        wanted = 5381
-        for byte in symbol:
-            wanted = (wanted * 33 + byte) & 0xFFFFFFFF
-        (index,) = self._read("<I", bucket_table + 4 * (wanted % buckets))
         chains = bucket_table + 4 * buckets
+        (index,) = self._read("<I", bucket_table + 4 * bucket)
         while index >= first:
             (found,) = self._read("<I", chains + 4 * (index - first))
-            if found | 1 == wanted | 1:
-                (name,) = self._read("<I", symbols + _SYMBOL_SIZE * index)
-                start = names + name
-                if self._image[start : start + len(symbol) + 1] == symbol + b"\0":
-                    return True
+            (name,) = self._read("<I", symbols + _SYMBOL_SIZE * index)
+            yield found, names + name
             if found & 1:
                 break
             index += 1
-        return False

@@ -8,22 +8,24 @@ tf_malleable is imported, and comes too late if a stock TensorFlow is there alre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from tf_malleable import _native
-from tf_malleable._build import TENSORFLOW_VERSION
 from tf_malleable.model import NotMalleableError
-from tf_malleable.runtime import elf, environment
+from tf_malleable.runtime import _native, elf, environment
 from tf_malleable.runtime.tensorflow_install import TensorFlow, find_tensorflow
 
 Backend = Literal["overlay", "patched"]
 
 FRAMEWORK: Final = "libtensorflow_framework.so.2"
+_TENSORFLOW_LIBRARIES: Final = (FRAMEWORK, "libtensorflow_cc.so.2")
 # A framework library that has it was built with the patches.
 _ANY_FUNCTION: Final = "tfm_abi_version"
-OVERLAY: Final = Path(__file__).parent.parent / "libtf_malleable_overlay.so"
-REBUILD: Final = "pip install --force-reinstall --no-deps --no-cache-dir tf_malleable"
+_OVERLAY: Final = "libtf_malleable_overlay-"
+REBUILD: Final = (
+    "pip install --force-reinstall --no-deps --no-cache-dir --no-binary tf_malleable tf_malleable"
+)
 
 _TOO_LATE: Final = (
     "tf_malleable was imported after tensorflow, too late to take over its threads:"
@@ -37,7 +39,7 @@ def load() -> None:
     """Make the C ABI available, once; do nothing if TensorFlow came first.
 
     Raises:
-        ImportError: tf_malleable was built against another TensorFlow.
+        ImportError: There is no overlay for the TensorFlow that is installed.
         ValueError: One of our environment variables is not what it should be.
     """
     global _backend
@@ -48,24 +50,70 @@ def load() -> None:
     found = find_tensorflow()
     if _native.exports(FRAMEWORK):
         _native.load(FRAMEWORK, in_front=False)
-    elif _native.is_loaded(FRAMEWORK) and not _native.is_loaded(str(OVERLAY)):
+    elif _native.is_loaded(FRAMEWORK) and not any(
+        _native.is_loaded(str(overlay)) for overlay in overlays().values()
+    ):
         return
     elif found is not None and elf.exports(found.directory / FRAMEWORK, _ANY_FUNCTION):
         _native.load(str(found.directory / FRAMEWORK), in_front=False)
     else:
-        _check_version(found)
-        _native.load(str(OVERLAY), in_front=True)
+        overlay = overlay_for(found, overlays())
+        if found is not None:
+            _check_fits(overlay, found)
+        _native.load(str(overlay), in_front=True)
     _backend = _native.backend()
     if threads is not None:
         _native.set_threads(threads, threads)
 
 
-def _check_version(found: TensorFlow | None) -> None:
-    if found is not None and found.version != TENSORFLOW_VERSION:
-        raise ImportError(
-            f"tf_malleable was built against TensorFlow {TENSORFLOW_VERSION} but"
-            f" {found.version} is installed; rebuild it: {REBUILD}"
-        )
+def overlays() -> dict[str, Path]:
+    """Return the overlays that are here by TensorFlow's minor version, oldest first.
+
+    A wheel has several. A build from source has one; or none, if it was made for a
+    TensorFlow with the patches.
+    """
+    paths = Path(__file__).parent.glob(f"{_OVERLAY}*.so")
+    by_minor = {path.stem.removeprefix(_OVERLAY): path for path in paths}
+    return dict(sorted(by_minor.items(), key=lambda entry: [*map(int, entry[0].split("."))]))
+
+
+def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
+    """Return the overlay for an installed TensorFlow; the newest if there is none.
+
+    Patch releases share an overlay. It depends on the layout of a few classes and on
+    the functions it replaces. TensorFlow's patch releases fix bugs: the headers of
+    2.19.0 and 2.19.1 differ in TF_PATCH_VERSION alone. Whether the functions are there
+    is checked when the overlay is loaded.
+
+    Args:
+        found: The TensorFlow, or None.
+        overlays: The overlays to choose from by minor version, the oldest first.
+
+    Raises:
+        ImportError: There is none for this TensorFlow.
+    """
+    if found is None and overlays:
+        return list(overlays.values())[-1]
+    if found is not None and found.minor in overlays:
+        return overlays[found.minor]
+    version = "no TensorFlow" if found is None else f"TensorFlow {found.version}"
+    *others, last = overlays or ["no version without the patches"]
+    supported = f"{', '.join(others)} and {last}" if others else last
+    raise ImportError(
+        f"{version} is installed, but this tf_malleable supports {supported};"
+        f" build the newest release from source: {REBUILD}"
+    )
+
+
+def _check_fits(overlay: Path, found: TensorFlow) -> None:
+    """Refuse a TensorFlow without a function that the overlay replaces."""
+    libraries = [found.directory / name for name in _TENSORFLOW_LIBRARIES]
+    for name in sorted(elf.exported(overlay)):
+        if not name.startswith("tfm_") and not any(elf.exports(path, name) for path in libraries):
+            raise ImportError(
+                f"TensorFlow {found.version} is installed, but has no function {name}, which"
+                f" {overlay.name} replaces; build the newest release from source: {REBUILD}"
+            )
 
 
 def backend() -> Backend | None:

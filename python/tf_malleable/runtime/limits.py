@@ -10,9 +10,8 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Final
 
-from tf_malleable import _native
 from tf_malleable.model import Pool, PoolKind, Threads
-from tf_malleable.runtime import library
+from tf_malleable.runtime import _native, library
 
 _KINDS: Final[tuple[PoolKind, ...]] = ("intra_op", "inter_op", "other")
 

@@ -11,9 +11,17 @@ from __future__ import annotations
 import re
 import sys
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Final
+
+_NONE_INSTALLED: Final = (
+    "tf_malleable is built against the TensorFlow it will run with, and"
+    f" {sys.executable} has none: pip install tensorflow (or tensorflow-cpu)"
+    " first, then pip install tf_malleable"
+)
 
 
 @dataclass(frozen=True)
@@ -23,16 +31,25 @@ class TensorFlow:
     version: str
     directory: Path
 
+    @property
+    def minor(self) -> str:
+        """The version without its patch number: ``"2.21"``."""
+        return ".".join(self.version.split(".")[:2])
 
-def find_tensorflow() -> TensorFlow | None:
+
+def find_tensorflow(folders: Sequence[str] | None = None) -> TensorFlow | None:
     """Return the TensorFlow that ``import tensorflow`` would load, or None.
 
     The version is that of the distribution whose metadata lies beside the
     package; a TensorFlow without any counts as absent.
+
+    Args:
+        folders: Where to look; sys.path and the environment's packages if None.
     """
-    # pip hides the environment's packages from a build it isolates.
-    installed = [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
-    spec = PathFinder.find_spec("tensorflow", [*sys.path, *installed])
+    if folders is None:
+        # pip hides the environment's packages from a build it isolates.
+        folders = [*sys.path, *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))]
+    spec = PathFinder.find_spec("tensorflow", list(folders))
     if spec is None or spec.origin is None:
         return None
     directory = Path(spec.origin).parent
@@ -46,20 +63,25 @@ def find_tensorflow() -> TensorFlow | None:
     return None
 
 
-def main() -> int:
-    """Print ``version;directory`` for CMake, or say what is missing."""
-    found = find_tensorflow()
-    if found is None:
-        print(
-            "tf_malleable is built against the TensorFlow it will run with, and"
-            f" {sys.executable} has none: pip install tensorflow (or tensorflow-cpu)"
-            " first, then pip install tf_malleable",
-            file=sys.stderr,
-        )
-        return 1
-    print(f"{found.version};{found.directory}")
+def main(folders: Sequence[str]) -> int:
+    """Print ``version;directory`` for the build, or what is missing.
+
+    Args:
+        folders: Each has a TensorFlow, and each is printed on a line of its own; none
+            stands for the TensorFlow that is installed.
+    """
+    places: list[list[str] | None] = [[folder] for folder in folders]
+    lines = []
+    for where in places or [None]:
+        found = find_tensorflow(where)
+        if found is None:
+            missing = f"{where[0]} has no TensorFlow" if where else _NONE_INSTALLED
+            print(missing, file=sys.stderr)
+            return 1
+        lines.append(f"{found.version};{found.directory}")
+    print(*lines, sep="\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -7,8 +7,7 @@ from typing import Final
 
 from threadpoolctl import LibController
 
-from tf_malleable import _native
-from tf_malleable.runtime import library, limits
+from tf_malleable.runtime import _native, library, limits
 
 
 class TensorFlowController(LibController):  # type: ignore[misc]

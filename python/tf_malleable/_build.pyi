@@ -1,3 +1,0 @@
-"""Written by the build; this stands for it in type checks."""
-
-TENSORFLOW_VERSION: str

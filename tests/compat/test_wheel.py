@@ -1,0 +1,147 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The wheel that `make dist` built: with each TensorFlow, installed in any order.
+
+Each environment is new, and has no compiler on its PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SMOKE = Path(__file__).parent / "smoke.py"
+IMPORT = """
+try:
+    import tf_malleable as tfm
+    print(tfm.backend(), tfm.pools())
+except ImportError as error:
+    print(error)
+"""
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    found = list((ROOT / "dist").glob(f"tf_malleable-*-{tag}-{tag}-*.whl"))
+    assert len(found) == 1, "make dist comes first"
+    return found[0]
+
+
+class Environment:
+    """A virtual environment that sees no program but its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._programs = folder / "bin"
+        venv.create(folder, symlinks=True, with_pip=False)
+
+    def install(self, *packages: str | Path) -> None:
+        # With --no-compile, as most of TensorFlow's modules are never imported.
+        pip = ["pip", "--python", self._programs / "python", "install", "-q", "--no-compile"]
+        self._run(sys.executable, "-m", *pip, "--only-binary=:all:", *packages)
+
+    def python(self, *arguments: str | Path, **environment: str) -> str:
+        """Run Python and return what it prints."""
+        return self._run(self._programs / "python", *arguments, **environment)
+
+    def _run(self, *command: str | Path, **environment: str) -> str:
+        result = subprocess.run(
+            [str(part) for part in command],
+            env={**os.environ, "PATH": str(self._programs), **environment},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    def smoke(self, version: str) -> None:
+        """Hold the main promises, from each of three first limits."""
+        said = self.python("-c", "import tensorflow; print(tensorflow.__version__)")
+        assert said == f"{version}\n"
+        for start in ("1", "2", "4"):
+            output = self.python(
+                SMOKE,
+                start,
+                TF_CPP_MIN_LOG_LEVEL="3",
+                TF_MALLEABLE_MAX_THREADS="4",
+                TF_NUM_INTRAOP_THREADS=start,
+                TF_NUM_INTEROP_THREADS=start,
+            )
+            assert output.splitlines()[-1] == "smoke ok"
+
+
+@pytest.fixture
+def environment() -> Iterator[Environment]:
+    # Not in pytest's own folders, which stay: with a TensorFlow it has a gigabyte.
+    with tempfile.TemporaryDirectory() as name:
+        yield Environment(Path(name))
+
+
+def test_installed_before_tensorflow(environment, wheel):
+    environment.install(wheel)
+    assert environment.python("-c", IMPORT) == "overlay []\n"
+    environment.install("tensorflow-cpu==2.19.1")
+    environment.smoke("2.19.1")
+
+
+def test_installed_after_tensorflow_which_is_then_upgraded(environment, wheel, tmp_path):
+    environment.install("tensorflow-cpu==2.20.0")
+    environment.install(wheel)
+    environment.smoke("2.20.0")
+    environment.install("tensorflow-cpu==2.21.0")
+    environment.smoke("2.21.0")
+
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").touch()
+    (tmp_path / "tensorflow-2.22.0.dist-info").mkdir()
+    assert environment.python("-c", IMPORT, PYTHONPATH=str(tmp_path)) == (
+        "TensorFlow 2.22.0 is installed, but this tf_malleable supports 2.19, 2.20 and 2.21;"
+        " build the newest release from source: pip install --force-reinstall --no-deps"
+        " --no-cache-dir --no-binary tf_malleable tf_malleable\n"
+    )
+
+
+def test_nothing_is_added_to_the_wheel(wheel):
+    assert re.search(r"-manylinux_2_\d+_\w+\.whl$", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        libraries = {name for name in archive.namelist() if ".so" in name}
+        (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        requirements = re.findall(r"^Requires-Dist: (.*)", archive.read(metadata).decode(), re.M)
+    folder = "tf_malleable/runtime"
+    native = {name for name in libraries if name.startswith(f"{folder}/_native.")}
+    assert len(native) == 1
+    overlays = {
+        f"{folder}/libtf_malleable_overlay-{minor}.so" for minor in ("2.19", "2.20", "2.21")
+    }
+    assert libraries == native | overlays
+    assert requirements
+    assert not [line for line in requirements if "tensorflow" in line]
+
+
+def test_the_overlays_export_what_they_should(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    tests = ROOT / "tests" / "runtime" / "test_symbols.py"
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", str(tests)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+    for minor in ("2.19", "2.20", "2.21"):
+        for test in ("exports_are_those_listed_and_the_abi", "nothing_of_tensorflow_is_needed"):
+            assert f"test_{test}[{minor}] PASSED" in result.stdout

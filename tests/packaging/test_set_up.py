@@ -1,0 +1,83 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The set-up prints one line a step, and everything if a step fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).parents[2] / "tools"
+STEP = TOOLS / "step.sh"
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_step_prints_what_it_does_and_keeps_the_rest_in_a_log(tmp_path):
+    command = ["sh", "-c", "echo out; echo WARNING: noise >&2"]
+    assert run(STEP, "apt", "Installing things", *command, cwd=tmp_path) == (
+        0,
+        "Installing things …\n",
+        "",
+    )
+    assert (tmp_path / "build/log/apt.log").read_text() == "out\nWARNING: noise\n"
+
+
+def test_a_step_that_fails_shows_its_output_and_its_code(tmp_path):
+    command = ["sh", "-c", "echo out; echo no such package >&2; exit 3"]
+    assert run(STEP, "apt", "Installing things", *command, cwd=tmp_path) == (
+        3,
+        "Installing things …\n",
+        "out\nno such package\n",
+    )
+
+
+@pytest.fixture
+def bare_machine(tmp_path):
+    """Return a PATH without a compiler, with an apt-get that prints its arguments."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for program in ("cat", "dirname", "mkdir", "sh"):
+        (programs / program).symlink_to(str(shutil.which(program)))
+    for name, script in {"id": "echo 0", "apt-get": 'echo "$@"; exit ${APT_FAILS:-0}'}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    return str(programs)
+
+
+def test_missing_packages_are_installed_without_noise(tmp_path, bare_machine):
+    code, output, errors = run(
+        TOOLS / "system_packages.sh", sys.executable, cwd=tmp_path, PATH=bare_machine
+    )
+    assert (code, errors) == (0, "")
+    first, second = output.splitlines()
+    assert first == "Updating apt's package lists …"
+    assert second.startswith("Installing with apt-get: g++ patch util-linux")
+    said = (tmp_path / "build/log/apt-install.log").read_text()
+    assert said.startswith("install -q -y --no-install-recommends g++ patch util-linux")
+
+
+def test_an_apt_get_that_fails_is_heard(tmp_path, bare_machine):
+    code, _, errors = run(
+        TOOLS / "system_packages.sh",
+        sys.executable,
+        cwd=tmp_path,
+        PATH=bare_machine,
+        APT_FAILS="100",
+    )
+    assert (code, errors) == (100, "update -q\n")

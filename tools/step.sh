@@ -1,0 +1,13 @@
+#!/bin/sh
+# Runs one step of a set-up: prints what it does, and the command's own output only if
+# it fails. Usage: step.sh NAME TEXT COMMAND…; the output is kept in build/log/NAME.log.
+set -eu
+log=build/log/$1.log
+echo "$2 …"
+shift 2
+mkdir -p "${log%/*}"
+"$@" >"$log" 2>&1 || {
+  status=$?
+  cat "$log" >&2
+  exit "$status"
+}
