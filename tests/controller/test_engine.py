@@ -115,10 +115,8 @@ def test_by_hand_wins_until_auto(state):
             second = await here.job()
             assert here.engine.set_cores(ME, first, 3).by_hand == 3
             assert here.granted() == [3, 1]
-            with refused(
-                409,
-                "cannot set 2 cores: only 1 of 4 is left, the others are set by hand for other jobs",
-            ):
+            sentence = "cannot set 2 cores: only 1 of 4 is left, the others are set by hand"
+            with refused(409, f"{sentence} for other jobs"):
                 here.engine.set_cores(ME, second, 2)
             assert here.granted() == [3, 1]
             here.engine.set_cores(ME, first, None)
