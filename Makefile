@@ -55,6 +55,18 @@ python-test: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
 
+# The documentation, as a site in build/site. docs-check builds it without writing to the
+# working tree, and runs the example of docs/how-to/own-policy.md.
+.PHONY: docs docs-check
+docs: .venv/installed-docs
+	.venv/bin/python tools/draw_architecture.py
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+docs-check: .venv/installed-docs
+	.venv/bin/python tools/draw_architecture.py --check
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	.venv/bin/python tools/docs_example.py docs/how-to/own-policy.md
+
 # Our own targets, built by Bazel against the installed TensorFlow.
 bazel-test: .venv/installed-test
 	tools/bazel_test.sh .venv/bin/python
@@ -65,7 +77,7 @@ TF_PYTHON ?= .venv/bin/python
 conformance: $(if $(filter .venv/bin/python,$(TF_PYTHON)),.venv/installed-test)
 	$(TF_PYTHON) -m pytest tests/conformance $(if $(LIB),--lib $(abspath $(LIB)))
 
-# TensorFlow itself with the patches: hours, and the network. See docs/build-tensorflow.md.
+# TensorFlow itself with the patches: hours, and the network. See docs/how-to/tensorflow-from-source.md.
 tensorflow-wheel:
 	tools/build_tensorflow.sh build/tensorflow
 
@@ -88,6 +100,10 @@ compat-%: .venv-%/installed
 
 .venv/installed-test: .venv/installed-demo
 	.venv/bin/pip install -q --group test
+	touch $@
+
+.venv/installed-docs: .venv/installed-test
+	.venv/bin/pip install -q --group docs
 	touch $@
 
 .venv-%/installed: .venv/bin/python $(SOURCES)
