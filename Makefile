@@ -60,11 +60,11 @@ python-test: .venv/installed-test
 .PHONY: docs docs-check
 docs: .venv/installed-docs
 	.venv/bin/python tools/draw_architecture.py
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	@echo "build/site/index.html"
 docs-check: .venv/installed-docs
 	.venv/bin/python tools/draw_architecture.py --check
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	.venv/bin/python tools/docs_example.py docs/how-to/own-policy.md
 
 # Our own targets, built by Bazel against the installed TensorFlow.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -28,18 +28,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _reference(api: _Json) -> Iterator[str]:
+    operations = [each for methods in api["paths"].values() for each in methods.values()]
+    always = set.intersection(*(set(each["responses"]) for each in operations)) - {"200"}
     yield "## Requests\n"
-    for path, operations in api["paths"].items():
-        for method, operation in operations.items():
+    yield "Every request may be refused with these; they are not repeated below.\n"
+    yield from _answers(operations[0]["responses"], always)
+    for path, methods in api["paths"].items():
+        for method, operation in methods.items():
             yield f"### {method.upper()} `{path}`\n"
-            yield from _operation(operation)
+            yield from _operation(operation, set(operation["responses"]) - always)
     yield "\n## Messages\n"
     for name, schema in api["components"]["schemas"].items():
         yield f"### {name} {{ #{name.lower()} }}\n"
         yield from _schema(schema)
 
 
-def _operation(operation: _Json) -> Iterator[str]:
+def _operation(operation: _Json, statuses: Set[str]) -> Iterator[str]:
     yield f"{operation['summary']}\n"
     parameters = [each for each in operation["parameters"] if each["in"] == "query"]
     if parameters:
@@ -48,10 +52,15 @@ def _operation(operation: _Json) -> Iterator[str]:
     body = operation.get("requestBody")
     if body:
         yield f"Body: {_content(body['content'])}\n"
+    yield from _answers(operation["responses"], statuses)
+
+
+def _answers(answers: _Json, statuses: Set[str]) -> Iterator[str]:
     yield "| status | meaning | body |\n| --- | --- | --- |"
-    for status, answer in operation["responses"].items():
-        content = answer.get("content")
-        yield f"| {status} | {answer['description']} | {_content(content) if content else '–'} |"
+    for status in sorted(statuses):
+        content = answers[status].get("content")
+        body = _content(content) if content else "–"
+        yield f"| {status} | {answers[status]['description']} | {body} |"
     yield ""
 
 
@@ -60,17 +69,23 @@ def _schema(schema: _Json) -> Iterator[str]:
     properties = schema["properties"]
     if properties:
         rows = ((name, each, each.get("description", "")) for name, each in properties.items())
-        yield from _table("field", rows, set(schema.get("required", ())))
+        # What the controller sends has every field; of requests it is worth saying.
+        is_request = schema.get("additionalProperties") is False
+        yield from _table(
+            "field", rows, set(schema.get("required", ())) if is_request else frozenset()
+        )
 
 
 def _table(
-    what: str, rows: Iterator[tuple[str, _Json, str]], required: set[str] | None = None
+    what: str, rows: Iterator[tuple[str, _Json, str]], required: Set[str] = frozenset()
 ) -> Iterator[str]:
     yield f"| {what} | type | meaning |\n| --- | --- | --- |"
     for name, schema, description in rows:
-        default = f" Default: `{_json(schema['default'])}`." if "default" in schema else ""
-        needed = " Required." if required and name in required and "default" not in schema else ""
-        yield f"| `{name}` | {_type(schema)} | {description}{default}{needed} |"
+        default = schema.get("default")
+        note = f" Default: `{_json(default)}`." if default is not None else ""
+        if name in required:
+            note = " Required."
+        yield f"| `{name}` | {_type(schema)} | {description}{note} |"
     yield ""
 
 
