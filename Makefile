@@ -37,7 +37,7 @@ lint: .venv/installed-test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/lint-imports
+	PYTHONPATH=python .venv/bin/lint-imports
 	.venv/bin/clang-format --dry-run -Werror $(CLANG_FORMAT_FILES)
 
 # The C++ core, plain and under the sanitizers.
@@ -56,6 +56,18 @@ python-test: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
 
+# The documentation, as a site in build/site. docs-check builds it without writing to the
+# working tree, and runs the example of docs/how-to/own-policy.md.
+.PHONY: docs docs-check
+docs: .venv/installed-docs
+	.venv/bin/python tools/draw_architecture.py
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	@echo "build/site/index.html"
+docs-check: .venv/installed-docs
+	.venv/bin/python tools/draw_architecture.py --check
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	.venv/bin/python tools/docs_example.py docs/how-to/own-policy.md
+
 # Our own targets, built by Bazel against the installed TensorFlow.
 bazel-test: .venv/installed-test
 	tools/bazel_test.sh .venv/bin/python
@@ -66,7 +78,7 @@ TF_PYTHON ?= .venv/bin/python
 conformance: $(if $(filter .venv/bin/python,$(TF_PYTHON)),.venv/installed-test)
 	$(TF_PYTHON) -m pytest tests/conformance $(if $(LIB),--lib $(abspath $(LIB)))
 
-# TensorFlow itself with the patches: hours, and the network. See docs/build-tensorflow.md.
+# TensorFlow itself with the patches: hours, and the network. See docs/how-to/tensorflow-from-source.md.
 tensorflow-wheel:
 	tools/build_tensorflow.sh build/tensorflow
 
@@ -99,6 +111,11 @@ build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py
 	@tools/step.sh dist "Building the sdist and the wheel" \
 	  .venv/bin/python tools/make_dist.py --out dist
 	@ls -sh dist/tf_malleable-*
+	@touch $@
+
+.venv/installed-docs: .venv/installed-test
+	@tools/step.sh docs "Installing what builds the documentation" \
+	  .venv/bin/pip install -q --group docs
 	@touch $@
 
 clean:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fetches TensorFlow's sources with our patches into DIR and builds a wheel there. Takes
-# hours; docs/build-tensorflow.md says what it needs. Usage: build_tensorflow.sh DIR
+# hours; docs/how-to/tensorflow-from-source.md says what it needs. Usage: build_tensorflow.sh DIR
 set -eu
 cd "$(dirname "$0")/.."
 tree=$1

@@ -25,6 +25,7 @@ from tf_malleable.agent.joining import join
 from tf_malleable.agent.steps import progress
 from tf_malleable.api import join as _join
 from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
+from tf_malleable.model.version import __version__ as __version__
 from tf_malleable.runtime import environment as _environment
 from tf_malleable.runtime import library as _library
 from tf_malleable.runtime.cpuset import set_cpuset
@@ -37,8 +38,6 @@ from tf_malleable.runtime.limits import (
     threads,
     wait_settled,
 )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ControllerError",

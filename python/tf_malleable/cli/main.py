@@ -12,8 +12,8 @@ import sys
 
 import click
 
-import tf_malleable
 from tf_malleable.model import OperationError
+from tf_malleable.model.version import __version__
 
 _MODULES = {
     "run": "run",
@@ -49,7 +49,7 @@ class _Lazy(click.Group):
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(tf_malleable.__version__, prog_name="tfm")
+@click.version_option(__version__, prog_name="tfm")
 def tfm() -> None:
     """Change how many threads TensorFlow uses while it runs.
 

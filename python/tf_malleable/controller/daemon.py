@@ -19,7 +19,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import tf_malleable
 from tf_malleable.api.address import default_socket
 from tf_malleable.controller.http.application import application, metrics_application
 from tf_malleable.controller.http.server import REQUESTS, Server
@@ -31,6 +30,7 @@ from tf_malleable.linux import topology
 from tf_malleable.linux.priority import raise_priority
 from tf_malleable.linux.systemd import notify
 from tf_malleable.model import Machine, format_cpuset, parse_cpuset
+from tf_malleable.model.version import __version__
 from tf_malleable.policies import registry
 
 _MOST_CONNECTIONS = 16384
@@ -110,7 +110,7 @@ async def _serve(
         machine,
         policy,
         store,
-        tf_malleable.__version__,
+        __version__,
         containers and containers(os.path.abspath(listener.path)),
     )
     await service.start()

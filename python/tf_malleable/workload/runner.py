@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import tf_malleable_cli
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import History
 from tf_malleable.api.messages import JobStatus
@@ -33,7 +32,8 @@ _TICK_SECONDS = 1.0
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.01
 
-_TFM = str(Path(tf_malleable_cli.__file__).with_name("__main__.py"))
+# Beside this package: a folder, which Python runs.
+_TFM = str(Path(__file__).parents[2] / "tf_malleable_cli")
 
 
 @dataclass(frozen=True)
