@@ -1,6 +1,4 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """The version of this package; the build reads it here."""
 
-from typing import Final
-
-__version__: Final = "0.1.0"
+__version__ = "0.1.0"
