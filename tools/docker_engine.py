@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Run COMMAND with a Docker engine: the one that answers, else a private one.
+"""Run COMMAND with a Docker engine: the running one, or else a private one.
 
-The private one is started for it, and nothing of it is left afterwards. COMMAND finds the
-engine's address in DOCKER_HOST. If there can be no engine, it runs all the same, and
-TF_MALLEABLE_NO_ENGINE says why.
+A private engine is started for COMMAND and removed afterwards without a trace. COMMAND gets
+the engine's address in DOCKER_HOST. If there is no engine and none can be started, it runs
+anyway, with the reason in TF_MALLEABLE_NO_ENGINE.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ PACKAGE = "docker.io"
 BY_HAND = f"sudo apt-get install --no-install-recommends {PACKAGE}"
 INSTALL = ("apt-get", "install", "-q", "-y", "--no-install-recommends", PACKAGE)
 
-# Where the path of a Unix socket may have 107 bytes, this is the longest below the folder.
+# The longest path of a socket below the engine's folder. Linux allows 107 bytes in all.
 LONGEST_SOCKET = "exec/containerd/containerd-debug.sock"
-# What a dockerd makes outside of the folders it is told, deepest first.
+# What dockerd creates outside its configured folders, deepest first.
 OUTSIDE = tuple(
     Path(name)
     for name in (
@@ -74,8 +74,8 @@ class _UnixConnection(http.client.HTTPConnection):
 def answers(host: str) -> bool:
     """Return whether an engine answers at ``"unix:///…"``.
 
-    Hosts of other kinds never do: what an engine on another machine mounts into its
-    containers is not what is here.
+    False for other kinds of hosts: an engine on another machine cannot mount this
+    machine's files into its containers.
     """
     kind, _, path = host.partition("://")
     if kind != "unix":
@@ -91,15 +91,17 @@ def answers(host: str) -> bool:
 
 
 class DockerEngine:
-    """A dockerd of one's own, with all it has in one folder, and no network.
+    """A private dockerd, with all its files in one folder and without a network.
 
-    As a context manager it runs for the length of the with statement.
+    As a context manager, it runs until the with statement ends.
     """
 
     def __init__(self, folder: Path, *, live_restore: bool = False) -> None:
-        """Choose the folder, empty or to be made by start(). stop() deletes it.
+        """Prepare an engine.
 
-        With live_restore containers survive the end of dockerd.
+        Args:
+            folder: An empty folder, or one that start() creates. stop() deletes it.
+            live_restore: Containers survive the end of dockerd.
 
         Raises:
             EngineError: The folder's path is too long.
@@ -128,7 +130,7 @@ class DockerEngine:
         """Start dockerd and wait until it answers.
 
         Raises:
-            EngineError: It does not. Nothing of it is left.
+            EngineError: It does not start or does not answer. Everything has been removed.
         """
         try:
             _check_rights()
@@ -139,11 +141,11 @@ class DockerEngine:
             raise
 
     def _start(self) -> None:
-        # Not the machine's own settings, which may contradict these.
+        # Instead of the machine's own settings, which may contradict these.
         settings = self.folder / "daemon.json"
         settings.write_text(json.dumps({"live-restore": self._live_restore}))
-        # containerd dies with dockerd, if it is given the time. Of both their files are left
-        # after a crash, and dockerd would take a zombie of that number for the process.
+        # containerd ends soon after dockerd. After a crash, the pid files of both are left,
+        # and dockerd would mistake a zombie with that pid for the process.
         _until_none(lambda: self._daemons("containerd"), _kill)
         pid_file = self.folder / "pid"
         for file in (pid_file, self.folder / "exec/containerd/containerd.pid"):
@@ -157,45 +159,45 @@ class DockerEngine:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C at the terminal is for the tests; the engine is stopped after them.
+                # Ctrl-C at the terminal must reach only the tests; the engine ends later.
                 start_new_session=True,
                 preexec_fn=_block_no_signals,
             )
         deadline = time.monotonic() + PATIENCE
         while not answers(self.host):
             if self._dockerd.poll() is not None:
-                raise EngineError(f"dockerd does not start here: {self._last_words()}")
+                raise EngineError(f"dockerd does not start here: {self._last_log_line()}")
             if time.monotonic() > deadline:
                 raise EngineError(f"dockerd does not answer within {PATIENCE:.0f} seconds")
             time.sleep(0.02)
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         lines = self.log.read_text(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")
 
     def kill(self) -> None:
-        """Kill dockerd alone, as if it had crashed; restart() is the way back."""
+        """Kill only dockerd, as if it had crashed. restart() starts it again."""
         if self._dockerd is not None:
             self._dockerd.kill()
             self._dockerd.wait()
             self._dockerd = None
 
     def restart(self) -> None:
-        """End dockerd, if it has not been killed, and start it on what it left.
+        """End dockerd, unless it has been killed, and start it again with the same files.
 
         Raises:
-            EngineError: It does not start. Nothing of it is left.
+            EngineError: It does not start. Everything has been removed.
         """
         self._terminate()
         self.start()
 
     def stop(self) -> None:
-        """End dockerd and all containers, and remove all that it made.
+        """End dockerd and all its containers, and remove everything that it created.
 
         Raises:
             EngineError: Something could not be removed.
         """
-        # dockerd would wait ten seconds for a container that heeds no SIGTERM.
+        # dockerd would wait ten seconds for a container that ignores SIGTERM.
         self._kill_containers()
         self._terminate()
         self._kill_containers()
@@ -206,7 +208,7 @@ class DockerEngine:
         _until_none(self._cgroups, Path.rmdir)
         shutil.rmtree(self.folder, ignore_errors=True)
         for path in self._outside:
-            # Another engine may have come, and use them.
+            # Another engine may have been started meanwhile, and be using them.
             with suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
         if self.folder.exists():
@@ -221,13 +223,13 @@ class DockerEngine:
 
     def _kill_containers(self) -> None:
         for cgroup in self._cgroups():
-            # A frozen process of cgroup v1 does not even die.
+            # In cgroup v1, a frozen process cannot even be killed.
             with suppress(OSError):
                 (cgroup / "freezer.state").write_text("THAWED")
         _until_none(self._in_containers, _kill)
 
     def _cgroups(self) -> Iterator[Path]:
-        """Give the control groups of its containers, inner ones before outer ones."""
+        """Yield the cgroups of its containers, inner ones before outer ones."""
         containers = [path.name for path in self.folder.glob("data/containers/*")]
         if containers:
             for folder, _, _ in os.walk(CGROUPS, topdown=False):
@@ -240,7 +242,7 @@ class DockerEngine:
                 yield from map(int, (cgroup / "cgroup.procs").read_text().split())
 
     def _daemons(self, names: str) -> Iterator[int]:
-        """Give the processes that serve it and have such names, a regular expression."""
+        """Yield the pids of its own processes whose names match a regular expression."""
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 program, *arguments = file.read_bytes().decode(errors="replace").split("\0")
@@ -256,7 +258,7 @@ class DockerEngine:
             raise EngineError(f"{left[0]} is still mounted, so {self.folder} was not removed")
 
     def _mounts(self) -> list[Path]:
-        """Return what is mounted below its folder, in the order it was done."""
+        """Return the mount points below its folder, in the order of mounting."""
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         paths = (
             Path(re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), line.split()[4]))
@@ -266,34 +268,34 @@ class DockerEngine:
 
 
 def _check_rights() -> None:
-    """Refuse where dockerd is missing, or would start but no container of it.
+    """Check that dockerd is installed and would be able to start containers.
 
     Raises:
-        EngineError: It is so.
+        EngineError: It is not.
     """
     if shutil.which("dockerd") is None:
         raise EngineError(f"dockerd is missing: {BY_HAND}")
     if os.geteuid() != 0:
-        raise EngineError("dockerd needs root's rights")
+        raise EngineError("dockerd must be run as root")
     rights = re.search(r"^CapEff:\s*(\w+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
     if rights is None or not int(rights[1], 16) & SYS_ADMIN:
-        raise EngineError("dockerd needs the right to mount, which root has not got here")
-    # Version 1 has a hierarchy for each resource, version 2 one for all.
+        raise EngineError("dockerd needs the capability SYS_ADMIN, which root does not have here")
+    # Version 1 has a hierarchy for each resource; version 2 has one for all.
     cpu = CGROUPS / "cpu"
     if not os.access(cpu if cpu.exists() else CGROUPS, os.W_OK):
-        raise EngineError("dockerd needs control groups, and there are none to be changed here")
+        raise EngineError("dockerd needs writable cgroups, and there are none here")
 
 
 def _until_none(find: Callable[[], Iterator[T]], act: Callable[[T], object]) -> None:
-    """Act on what is found until nothing is found any more.
+    """Act on everything that is found, until nothing is found.
 
     Raises:
-        EngineError: Some stays.
+        EngineError: Something is still found after a minute.
     """
     deadline = time.monotonic() + PATIENCE
     while found := list(find()):
         if time.monotonic() > deadline:
-            raise EngineError(f"{found[0]} of the engine cannot be ended")
+            raise EngineError(f"cannot end or remove {found[0]} of the engine")
         for one in found:
             with suppress(OSError):
                 act(one)
@@ -305,18 +307,18 @@ def _kill(process: int) -> None:
 
 
 def _block_no_signals() -> None:
-    """Undo main()'s blocking in a child; a container's programs would inherit it."""
+    """Unblock in a child what main() has blocked; a container's programs would inherit it."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 @contextmanager
 def running_engine(*, install: bool = False) -> Iterator[str]:
-    """Give the host of an engine: one that answers, else a private one for the while.
+    """Yield the address of an engine: a running one, or else a temporary private one.
 
-    It is DOCKER_HOST that is asked, or the default socket if this is unset.
+    The running one is looked for at DOCKER_HOST, or at the default socket if that is unset.
 
     Raises:
-        EngineError: There is none, and none can be started.
+        EngineError: No engine is running, and none can be started.
     """
     host = os.environ.get("DOCKER_HOST") or DEFAULT_HOST
     if not answers(host) and install and shutil.which("dockerd") is None:
@@ -339,7 +341,7 @@ def _install() -> None:
     """Install Debian's package.
 
     Raises:
-        EngineError: It could not be.
+        EngineError: It cannot be installed.
     """
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise EngineError(f"dockerd is missing: {BY_HAND}")
@@ -348,7 +350,7 @@ def _install() -> None:
             command,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             stdin=subprocess.DEVNULL,
-            # CMD's output is its own.
+            # stdout is for the output of COMMAND.
             stdout=sys.stderr,
             check=False,
             preexec_fn=_block_no_signals,
@@ -358,7 +360,7 @@ def _install() -> None:
 
 
 def _run(command: Sequence[str], **environment: str) -> int:
-    """Run a command, pass on signals to it, return its exit code as a shell has it."""
+    """Run a command, forward signals to it, and return its exit code as a shell does."""
     if early := signal.sigpending() & FORWARDED:
         return 128 + min(early)
     kept = {name: value for name, value in os.environ.items() if name != NO_ENGINE}
@@ -371,7 +373,7 @@ def _run(command: Sequence[str], **environment: str) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
     while (code := process.poll()) is None:
         received = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
-        # One from the terminal has reached the command as well: it is in our group.
+        # Signals from the terminal reach the command anyway, as it is in our process group.
         if received.si_signo != signal.SIGCHLD and received.si_code <= 0:
             process.send_signal(received.si_signo)
     return code if code >= 0 else 128 - code
@@ -383,7 +385,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = _Parser(description=__doc__, usage="%(prog)s [-h] [--install] -- COMMAND …")
     parser.add_argument(
         "--install",
@@ -396,7 +398,7 @@ def main() -> int:
         own, command = own[:split], own[split + 1 :]
     arguments = parser.parse_args(own)
     if not command:
-        parser.error("name a command, after --")
+        parser.error("give a command after --")
     signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     code = None
     try:
