@@ -1,0 +1,71 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Results of one benchmark: results.json, results.png and the table that is printed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import figure, machine
+from benchmarks.common.rows import Row, as_text
+from benchmarks.common.runs import Run, Table, times_text
+
+
+class Results:
+    """Is written after each part, so that an interrupted benchmark leaves what it has."""
+
+    def __init__(self, benchmark: str, out: Path, **conditions: Any) -> None:
+        """Note the conditions.
+
+        Args:
+            benchmark: Its name; `python -m benchmarks.NAME` repeats it.
+            out: The folder for the files.
+            conditions: More of them.
+        """
+        self._out = out
+        self._before, self._start = machine.CpuTimes.now(), time.monotonic()
+        words = ["python", "-m", f"benchmarks.{benchmark}", *sys.argv[1:]]
+        self._content: dict[str, Any] = {
+            "benchmark": benchmark,
+            "command": shlex.join(words),
+            **machine.describe(),
+            **conditions,
+        }
+        self._rows: Sequence[Row] = ()
+        self._runs: Sequence[Run] = ()
+        self._noise = machine.noise(self._before, self._before)
+
+    def write(self, rows: Sequence[Row], runs: Sequence[Run] = (), **measured: object) -> None:
+        """Write the files anew.
+
+        Args:
+            rows: All rows so far.
+            runs: All runs of workloads so far.
+            measured: Samples, by name; those of earlier calls are kept.
+        """
+        self._rows, self._runs = rows, runs
+        self._noise = machine.noise(self._before, machine.CpuTimes.now())
+        self._content |= measured | {
+            "noise": self._noise,
+            "seconds": time.monotonic() - self._start,
+            "rows": [row.as_json() for row in rows],
+            "runs": [run.as_json() for run in runs],
+        }
+        path = self._out / "results.json"
+        path.write_text(json.dumps(self._content, indent=1) + "\n")
+        figure.draw(rows, runs, self._out / "results.png")
+
+    def tell(self) -> None:
+        """Print all of it for people."""
+        if self._runs:
+            print(f"\n{times_text(Table(tuple(self._runs)))}")
+        print(f"\n{as_text(self._rows)}")
+        print(
+            f"CPU time taken by other processes {self._noise['others']:.1%}, by the host"
+            f" {self._noise['stolen']:.1%}. Results: {self._out}/results.json, results.png"
+        )
