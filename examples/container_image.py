@@ -54,7 +54,8 @@ def container_image(client: Any, tag: str, also: Sequence[Path]) -> Iterator[Ima
     )
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
-        raise ImageError(lines[-1] if lines else f"{TOOL.name} ended with {done.returncode}")
+        why = lines[-1].removeprefix(f"{TOOL.stem}: ") if lines else None
+        raise ImageError(why or f"{TOOL.name} ended with {done.returncode}")
     try:
         yield Image(tag, tuple(json.loads(done.stdout)["volumes"]))
     finally:

@@ -57,7 +57,7 @@ def _draw_panel(axes: Axes, panel: Sequence[Row], unit: str) -> None:
         axes.plot([value], [line], "o", color=colour, markersize=5, markerfacecolor=filling)
         if row.target is not None:
             at = scale * row.target.value
-            axes.vlines(at, line - 0.45, line + 0.45, color="black", linestyle=style.DASHES)
+            axes.vlines(at, line - 0.45, line + 0.45, color="black", linewidth=1)
         axes.annotate(
             shown(row.found.value, unit),
             (1.01, line),

@@ -100,7 +100,14 @@ def interval(row: Row) -> str:
 
 def target(row: Row) -> str:
     """Return the target for people; empty if there is none."""
-    return "" if row.target is None else f"{row.target.sign} {shown(row.target.value, row.unit)}"
+    if row.target is None:
+        return ""
+    value, unit = row.target.value, row.unit
+    if unit == "seconds":
+        value, unit = (value * 1e6, "µs") if value < 1e-3 else (value * 1e3, "ms")
+    # Rounded, for the factor between units leaves digits.
+    text = f"{round(value, 6):g} {'' if unit in ('ratio', 'CPUs') else unit}"
+    return f"{row.target.sign} {text}".rstrip()
 
 
 def as_text(rows: Sequence[Row]) -> str:

@@ -117,7 +117,14 @@ def rows(found: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Row]:
     from benchmarks.common.rows import Row
 
     return [
-        Row(policy, title, "ms", estimate([samples]), remark=f"slowest {max(samples):.2f} ms")
+        Row(
+            policy,
+            policy,
+            "ms",
+            estimate([samples]),
+            workload=title,
+            remark=f"slowest {max(samples):.2f} ms",
+        )
         for policy, situations in found.items()
         for title, samples in situations.items()
     ]
