@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +24,15 @@ _GREYS: Final = ("#707070", "#9E9E9E", "#C6C6C6")
 _GAP: Final = 1.2
 
 
-def draw(rows: Sequence[Row], runs: Sequence[Run], path: Path) -> None:
-    """Write a picture of all results; none if there are none."""
+def draw(rows: Sequence[Row], runs: Sequence[Run], titles: Mapping[str, str], path: Path) -> None:
+    """Write a picture of all results; none if there are none.
+
+    Args:
+        rows: All rows.
+        runs: All runs of workloads.
+        titles: Of workloads that have one, by name.
+        path: The file.
+    """
     panels: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if math.isfinite(row.found.value):
@@ -37,7 +44,7 @@ def draw(rows: Sequence[Row], runs: Sequence[Run], path: Path) -> None:
     figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
     axes = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0].tolist()
     if runs:
-        _draw_times(axes[: len(METRICS)], Table(tuple(runs)))
+        _draw_times(axes[: len(METRICS)], Table(tuple(runs)), titles)
     panels_axes = axes[len(heights) - len(panels) :]
     for axis, ((measure, unit), panel) in zip(panels_axes, panels.items(), strict=True):
         _draw_panel(axis, panel, unit)
@@ -74,7 +81,7 @@ def _draw_panel(axes: Axes, panel: Sequence[Row], unit: str) -> None:
     axes.set_xlabel(said, fontsize=style.SMALL)
 
 
-def _draw_times(axes: Sequence[Axes], table: Table) -> None:
+def _draw_times(axes: Sequence[Axes], table: Table, titles: Mapping[str, str]) -> None:
     """Draw makespan and mean turnaround: bars are medians, points the runs."""
     names = list(dict.fromkeys(n for w in table.workloads() for n in table.configurations(w)))
     stock = [each.name for each in BASELINES]
@@ -83,7 +90,12 @@ def _draw_times(axes: Sequence[Axes], table: Table) -> None:
     colours |= {name: style.COLOURS[i % len(style.COLOURS)] for i, name in enumerate(ours)}
     order = [name for name in (*stock, *ours) if name in names]
     for axis, metric in zip(axes, METRICS, strict=True):
-        _draw_metric(axis, table, metric, order, colours)
+        ticks = _draw_metric(axis, table, metric, order, colours)
+        axis.set_xticks(
+            [at for at, _ in ticks],
+            [": ".join(filter(None, (name, titles.get(name)))) for _, name in ticks],
+            fontsize=style.SMALL,
+        )
     axes[0].legend(
         ncols=len(order),
         fontsize=style.SMALL,
@@ -95,7 +107,8 @@ def _draw_times(axes: Sequence[Axes], table: Table) -> None:
 
 def _draw_metric(
     axes: Axes, table: Table, metric: Metric, order: Sequence[str], colours: dict[str, str]
-) -> None:
+) -> list[tuple[float, str]]:
+    """Draw one metric; return where each workload is."""
     labelled: set[str] = set()
     ticks: list[tuple[float, str]] = []
     place = 0.0
@@ -119,6 +132,6 @@ def _draw_metric(
         ticks.append((place + (len(measured) - 1) / 2, workload))
         place += len(measured) + _GAP
     style.frame(axes, grid="y")
-    axes.set_xticks([at for at, _ in ticks], [text for _, text in ticks], fontsize=style.MEDIUM)
     axes.tick_params(axis="y", labelsize=style.SMALL)
     axes.set_ylabel(f"{metric} in s", fontsize=style.MEDIUM)
+    return ticks

@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,19 @@ from benchmarks.common.runs import Run, Table, times_text
 class Results:
     """Is written after each part, so that an interrupted benchmark leaves what it has."""
 
-    def __init__(self, benchmark: str, out: Path, **conditions: Any) -> None:
+    def __init__(
+        self,
+        benchmark: str,
+        out: Path,
+        titles: Mapping[str, str] | None = None,
+        **conditions: object,
+    ) -> None:
         """Note the conditions.
 
         Args:
             benchmark: Its name; `python -m benchmarks.NAME` repeats it.
             out: The folder for the files.
+            titles: Of workloads, by name.
             conditions: More of them.
         """
         self._out = out
@@ -34,6 +41,7 @@ class Results:
             "benchmark": benchmark,
             "command": shlex.join(words),
             **machine.describe(),
+            "titles": titles or {},
             **conditions,
         }
         self._rows: Sequence[Row] = ()
@@ -58,7 +66,7 @@ class Results:
         }
         path = self._out / "results.json"
         path.write_text(json.dumps(self._content, indent=1) + "\n")
-        figure.draw(rows, runs, self._out / "results.png")
+        figure.draw(rows, runs, self._content["titles"], self._out / "results.png")
 
     def tell(self) -> None:
         """Print all of it for people."""

@@ -194,7 +194,9 @@ class Table:
 
 def times_text(table: Table) -> str:
     """Return the medians as a text for people, with the least and the most."""
-    lines = [("workload", "configuration", "makespan", "mean turnaround", "CPU s", "failures")]
+    lines: list[tuple[str, ...]] = [
+        ("workload", "configuration", "makespan", "mean turnaround", "CPU s", "failures")
+    ]
     for workload in table.workloads():
         for name in table.configurations(workload):
             runs = table.of(workload, name)

@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,7 +40,7 @@ def conditions(results: dict[str, Any]) -> str:
     return _table(("", ""), rows)
 
 
-def times(table: Table) -> str:
+def times(table: Table, titles: Mapping[str, str]) -> str:
     """Return medians of makespan and mean turnaround: a line a workload, a column a way."""
     names = list(dict.fromkeys(n for w in table.workloads() for n in table.configurations(w)))
     rows = []
@@ -52,7 +52,7 @@ def times(table: Table) -> str:
             else _NONE
             for name in names
         ]
-        rows.append((workload, *cells))
+        rows.append((": ".join(filter(None, (workload, titles.get(workload)))), *cells))
     return _table(("workload", *names), rows)
 
 
@@ -96,7 +96,9 @@ def page(results: dict[str, Any]) -> str:
     others = [row for row in rows if row not in crossed or not row.is_sure]
     parts = [f"## {results['benchmark']}", conditions(results)]
     if runs:
-        parts.append(f"{' / '.join(METRICS)} in seconds, medians:\n\n{times(Table(runs))}")
+        parts.append(
+            f"{' / '.join(METRICS)} in seconds, medians:\n\n{times(Table(runs), results['titles'])}"
+        )
     if crossed:
         parts.append(matrix(crossed))
     if others:

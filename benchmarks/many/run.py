@@ -45,7 +45,8 @@ class Choice:
 
 def run(choice: Choice, out: Path) -> None:
     """Measure, write after each part, and print."""
-    results, say = Results("many", out, default_policy=registry.DEFAULT), sayer()
+    say, titles = sayer(), {workload.letter: workload.title for workload in WORKLOADS.values()}
+    results = Results("many", out, titles, default_policy=registry.DEFAULT)
     once: list[Row] = []
     if load.NAME in choice.names:
         loaded = load.measure(say)
