@@ -7,6 +7,7 @@ import os
 import platform
 import resource
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -50,6 +51,12 @@ def noise(before: CpuTimes, after: CpuTimes) -> dict[str, float]:
         "others": max(after.busy - before.busy - own, 0.0) / total,
         "stolen": (after.stolen - before.stolen) / total,
     }
+
+
+def noise_text(shares: Mapping[str, float]) -> str:
+    """Return noise for people, as far as it is known."""
+    names = {"others": "other processes", "stolen": "the host"}
+    return ", by ".join(f"{names[name]} {share:.1%}" for name, share in shares.items())
 
 
 def describe() -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Results:
         benchmark: str,
         out: Path,
         titles: Mapping[str, str] | None = None,
+        in_children: bool = True,
         **conditions: object,
     ) -> None:
         """Note the conditions.
@@ -32,6 +33,8 @@ class Results:
             benchmark: Its name; `python -m benchmarks.NAME` repeats it.
             out: The folder for the files.
             titles: Of workloads, by name.
+            in_children: All is measured in child processes, and so the kernel can tell
+                their CPU time from that of others.
             conditions: More of them.
         """
         self._out = out
@@ -46,7 +49,7 @@ class Results:
         }
         self._rows: Sequence[Row] = ()
         self._runs: Sequence[Run] = ()
-        self._noise = machine.noise(self._before, self._before)
+        self._in_children = in_children
 
     def write(self, rows: Sequence[Row], runs: Sequence[Run] = (), **measured: object) -> None:
         """Write the files anew.
@@ -57,9 +60,11 @@ class Results:
             measured: Samples, by name; those of earlier calls are kept.
         """
         self._rows, self._runs = rows, runs
-        self._noise = machine.noise(self._before, machine.CpuTimes.now())
+        noise = machine.noise(self._before, machine.CpuTimes.now())
+        if not self._in_children:
+            del noise["others"]
         self._content |= measured | {
-            "noise": self._noise,
+            "noise": noise,
             "seconds": time.monotonic() - self._start,
             "rows": [row.as_json() for row in rows],
             "runs": [run.as_json() for run in runs],
@@ -69,11 +74,11 @@ class Results:
         figure.draw(rows, runs, self._content["titles"], self._out / "results.png")
 
     def tell(self) -> None:
-        """Print all of it for people."""
+        """Print for people what was written; nothing if nothing was."""
+        if "rows" not in self._content:
+            return
         if self._runs:
             print(f"\n{times_text(Table(tuple(self._runs)))}")
         print(f"\n{as_text(self._rows)}")
-        print(
-            f"CPU time taken by other processes {self._noise['others']:.1%}, by the host"
-            f" {self._noise['stolen']:.1%}. Results: {self._out}/results.json, results.png"
-        )
+        noise = machine.noise_text(self._content["noise"])
+        print(f"CPU time taken by {noise}. Results: {self._out}/results.json, results.png")

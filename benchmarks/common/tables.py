@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from benchmarks.common import machine
 from benchmarks.common.rows import Row, interval, shown, target
 from benchmarks.common.runs import METRICS, Run, Table
 
@@ -22,20 +23,19 @@ _NONE = "–"
 
 def conditions(results: dict[str, Any]) -> str:
     """Return the table that says what was measured where and how it is repeated."""
-    machine, versions = results["machine"], dict(results["versions"])
+    place, versions = results["machine"], dict(results["versions"])
     if "docker" in results:
         versions["docker"] = results["docker"]
-    memory = machine["memory_bytes"] / 2**30
+    memory = place["memory_bytes"] / 2**30
     changed = ", with uncommitted changes" if results["uncommitted_changes"] else ""
-    noise = results["noise"]
     rows = (
         ("command", f"`{results['command']}`"),
         ("commit", f"`{str(results['commit'])[:12]}`{changed}"),
         ("date, length", f"{results['date'][:10]}, {results['seconds'] / 60:.0f} min"),
-        ("machine", f"{machine['cpus']} cores of {machine['cpu']}, {memory:.0f} GiB"),
+        ("machine", f"{place['cpus']} cores of {place['cpu']}, {memory:.0f} GiB"),
         ("versions", ", ".join(f"{name} {said}" for name, said in versions.items())),
-        ("kernel", machine["kernel"]),
-        ("CPU time of others", f"{noise['others']:.1%}, of the host {noise['stolen']:.1%}"),
+        ("kernel", place["kernel"]),
+        ("CPU time taken by", machine.noise_text(results["noise"])),
     )
     return _table(("", ""), rows)
 

@@ -26,7 +26,8 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
     rows: list[Row] = []
     runs: list[Run] = []
     with place() as there:
-        results = Results("containers", out, docker=there.client.version()["Version"])
+        docker = there.client.version()["Version"]
+        results = Results("containers", out, in_children=False, docker=docker)
         if quota.NAME in names:
             turns = quota.measure(there, say)
             rows += quota.rows(turns)
