@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "controller"))
 import controllers
 from controllers import TFM, wait_for
 
-from tf_malleable.containers.cgroup_files import CgroupFiles, State
+from tf_malleable.linux.cgroup_files import CgroupFiles, State
 
 SLEEP = "trap 'exit 0' TERM; sleep 600 & wait"
 BUSY = "trap 'exit 0' TERM; while :; do :; done"
