@@ -161,10 +161,13 @@ def main() -> int:
     """Run the command line."""
     parser = _Parser(description=__doc__)
     parser.add_argument("--tag", default=TAG, help="[default: %(default)s]")
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="PATH", help="mount this too"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments = parser.parse_args()
     try:
-        mounts = volumes()
+        mounts = volumes(also=arguments.also)
         tag = make_test_image(docker.from_env(), arguments.tag)
     except ImageError as error:
         print(f"make_test_image: {error}", file=sys.stderr)

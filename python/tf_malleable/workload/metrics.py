@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -35,6 +36,7 @@ class Finished:
         ended: When it was gone.
         exit_code: As a shell has it.
         cpu_seconds: Of it and all its children.
+        log: Has what it printed.
     """
 
     job: PlannedJob
@@ -44,6 +46,7 @@ class Finished:
     ended: float
     exit_code: int
     cpu_seconds: float
+    log: Path
 
     @property
     def outcome(self) -> Outcome:
