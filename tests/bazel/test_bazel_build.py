@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 WITH_BAZEL = ROOT / "build" / "bazel-bin" / "python" / "tf_malleable" / "runtime"
 WITH_CMAKE = Path(tf_malleable.__file__).parent / "runtime"
 sys.path.insert(0, str(ROOT / "tests" / "patches"))
-from trees import PACKAGE, THREAD_POOL, make_tree  # noqa: E402
+from tests.support.trees import PACKAGE, THREAD_POOL, make_tree  # noqa: E402
 
 
 def exported(library: Path) -> set[str]:

@@ -14,7 +14,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from trees import (
+
+from tests.support.trees import (
     DEVICE_BASE,
     PACKAGE,
     ROOT,

@@ -7,8 +7,8 @@ import copy
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from policy_situations import NOW, PLAIN, SPECS, Situation, carried_out, situations
 
+from tests.support.policy_situations import NOW, PLAIN, SPECS, Situation, carried_out, situations
 from tf_malleable.model import Job
 from tf_malleable.policies.check import check
 from tf_malleable.policies.registry import create

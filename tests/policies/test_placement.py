@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_situations import Situation, situations
 
+from tests.support.policy_situations import Situation, situations
 from tf_malleable.model import Cpu, Grant, Job, Machine, Shape
 from tf_malleable.policies.placement import Layout, place
 

@@ -7,9 +7,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from policy_situations import PLAIN
-from virtual_time import Outcome, Work, makespan, mean_turnaround, simulate
 
+from tests.support.policy_situations import PLAIN
+from tests.support.virtual_time import Outcome, Work, makespan, mean_turnaround, simulate
 from tf_malleable.model import Machine, Shape
 from tf_malleable.policies.registry import DEFAULT, create
 

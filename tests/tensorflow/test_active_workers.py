@@ -3,8 +3,9 @@
 
 from typing import Any
 
-import harness
 import pytest
+
+from tests.support import harness
 
 LIMITS = range(1, harness.CAPACITY + 1)
 

@@ -4,8 +4,9 @@
 from pathlib import Path
 from typing import Any
 
-import harness
 import pytest
+
+from tests.support import harness
 
 CHANGES = 10_000
 WORKLOADS = (

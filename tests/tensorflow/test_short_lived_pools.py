@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Pools of real iterators come and go while limits change."""
 
-import harness
+from tests.support import harness
 
 ITERATORS = 150
 

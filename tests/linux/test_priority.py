@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from controllers import controller
+
+from tests.support.controllers import controller
 
 IS_ROOT = os.geteuid() == 0
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_history import ZERO, history, job, shared
 
+from tests.support.histories import ZERO, history, job, shared
 from tf_malleable.api.history import History, Span
 from tf_malleable.figures.timeline import Band, Row, Stretch, bands, load, rows
 

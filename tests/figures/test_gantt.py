@@ -11,8 +11,8 @@ import pytest
 from matplotlib import image
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
-from sample_history import history, job, shared
 
+from tests.support.histories import history, job, shared
 from tf_malleable.figures import gantt
 
 
