@@ -15,7 +15,7 @@ import docker
 from docker.models.containers import Container
 from make_test_image import make_test_image
 
-from tests.support import controllers
+from tests.support import commands, controllers
 from tests.support.controllers import TFM, wait_for
 from tf_malleable.containers.cgroup_files import CgroupFiles, State
 
@@ -77,12 +77,7 @@ class Containers:
         return f"{self._prefix}-{name}"
 
     def tfm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [TFM, *arguments, "--socket", str(self.socket)],
-            capture_output=True,
-            text=True,
-            timeout=controllers.DEADLINE,
-        )
+        return commands.tfm(*arguments, "--socket", str(self.socket))
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """Return the jobs that are containers, by name."""
