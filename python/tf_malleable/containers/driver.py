@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from tf_malleable.api.messages import ContainerInfo
-from tf_malleable.containers import cgroup_files
-from tf_malleable.containers.cgroup_files import CgroupFiles, State
 from tf_malleable.containers.engine import (
     Engine,
     EngineGoneError,
@@ -26,6 +24,8 @@ from tf_malleable.containers.engine import (
     Update,
 )
 from tf_malleable.controller.ports import Look
+from tf_malleable.linux import cgroup_files
+from tf_malleable.linux.cgroup_files import CgroupFiles, State
 from tf_malleable.model import Cpuset, format_cpuset
 
 _FIRST_PAUSE: Final = 0.1

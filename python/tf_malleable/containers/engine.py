@@ -26,8 +26,8 @@ from requests.exceptions import RequestException
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.containers import labels
-from tf_malleable.containers.cgroup_files import PERIOD_US
 from tf_malleable.controller.ports import ContainerState, Found
+from tf_malleable.linux.cgroup_files import PERIOD_US
 
 _TIMEOUT: Final = 10.0  # Seconds.
 
