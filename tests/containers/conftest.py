@@ -11,7 +11,8 @@ from typing import NoReturn
 
 import docker
 import pytest
-from docker_engine import NO_ENGINE, EngineError, running_engine
+from docker_engine import NO_ENGINE, running_engine
+from dockerd import EngineError
 from make_test_image import make_test_image, volumes
 
 from tests.support.containers import Containers

@@ -9,7 +9,7 @@ import time
 
 import docker
 import pytest
-from docker_engine import DockerEngine
+from dockerd import DockerEngine
 from make_test_image import make_test_image, volumes
 
 from tests.support import controllers

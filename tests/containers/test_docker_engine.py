@@ -17,7 +17,8 @@ from pathlib import Path
 
 import docker
 import pytest
-from docker_engine import CGROUPS, NO_ENGINE, DockerEngine, EngineError, answers
+from docker_engine import NO_ENGINE
+from dockerd import CGROUPS, DockerEngine, EngineError, answers
 
 from tests.support import ROOT
 from tests.support.containers import start_sleeper
@@ -230,6 +231,7 @@ def test_an_ordinary_user_gets_no_engine():
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         copy = shutil.copy2(TOOL, name)
+        shutil.copy2(TOOL.with_name("dockerd.py"), name)
         done = subprocess.run(
             [str(PYTHON), copy, "--install", "--", "/bin/sh", "-c", f"echo ${NO_ENGINE}"],
             env={"PATH": os.environ["PATH"], "DOCKER_HOST": NOWHERE},
@@ -256,8 +258,8 @@ def test_an_ordinary_user_gets_no_engine():
 def test_in_a_container_there_is_no_engine(docker_host, test_image, image_volumes, rights, why):
     output = docker.DockerClient(base_url=docker_host).containers.run(
         test_image,
-        ["/tool", "--", "sh", "-c", f"echo ${NO_ENGINE}"],
-        volumes=[*image_volumes, f"{TOOL}:/tool:ro"],
+        ["/tools/docker_engine.py", "--", "sh", "-c", f"echo ${NO_ENGINE}"],
+        volumes=[*image_volumes, f"{TOOL.parent}:/tools:ro"],
         cap_add=rights,
         stderr=False,
         remove=True,
