@@ -93,6 +93,7 @@ def row(begin: int, life: list[tuple[int, str, int]]) -> Row:
     return Row("", tuple(stretches), None)
 
 
+@pytest.mark.slow
 @given(st.lists(st.builds(row, st.integers(0, 5), lives), max_size=6))
 def test_bands_fill_the_load_exactly(panel):
     stacked = bands(panel)

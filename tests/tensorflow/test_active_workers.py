@@ -7,6 +7,8 @@ import pytest
 
 from tests.support import harness
 
+pytestmark = pytest.mark.serial("counts active workers")
+
 LIMITS = range(1, harness.CAPACITY + 1)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support import harness
 
+pytestmark = pytest.mark.serial("needs all CPUs for its pools")
+
 CHANGES = 10_000
 WORKLOADS = (
     "keras_cnn",

@@ -3,11 +3,14 @@
 
 import sys
 
+import pytest
+
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.workload.plan import PlannedJob
 from tf_malleable.workload.runner import run_workload
 
 
+@pytest.mark.slow
 def test_alone_all_run_side_by_side_and_are_measured_the_same_way(tmp_path):
     plan = [
         PlannedJob(0.0, JobRequest("sleepy", ("sleep", "1"))),
