@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from jobs import ALL, FIRST, LAST, Job
 
+from tests.support.jobs import ALL, FIRST, LAST, Job
 from tf_malleable.api.grant_line import GrantLine
 
 # Three threads of its own; answers with TensorFlow's limits.

@@ -7,9 +7,9 @@ import signal
 import sys
 
 import pytest
-from jobs import ALL, FIRST, LAST, Job
 
 import tf_malleable as tfm
+from tests.support.jobs import ALL, FIRST, LAST, Job
 
 JOINING = """
 import os, sys

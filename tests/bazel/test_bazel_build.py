@@ -16,13 +16,12 @@ from pathlib import Path
 import pytest
 
 import tf_malleable
+from tests.support.trees import PACKAGE, THREAD_POOL, make_tree
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 ROOT = Path(__file__).parents[2]
 WITH_BAZEL = ROOT / "build" / "bazel-bin" / "python" / "tf_malleable" / "runtime"
 WITH_CMAKE = Path(tf_malleable.__file__).parent / "runtime"
-sys.path.insert(0, str(ROOT / "tests" / "patches"))
-from trees import PACKAGE, THREAD_POOL, make_tree  # noqa: E402
 
 
 def exported(library: Path) -> set[str]:

@@ -8,10 +8,11 @@ import os
 import signal
 from pathlib import Path
 
-import controllers
 import pytest
-from commands import CPU, running, started, tfm
-from controllers import wait_for
+
+from tests.support import controllers
+from tests.support.commands import CPU, running, started, tfm
+from tests.support.controllers import wait_for
 
 
 def out(*arguments: str) -> str:

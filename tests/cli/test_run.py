@@ -12,7 +12,8 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from commands import TFM, started, tfm
+
+from tests.support.commands import TFM, started, tfm
 
 LIMITS = """
 import sys

@@ -7,13 +7,14 @@ import os
 import signal
 import time
 
-import controllers
 import docker
 import pytest
-from container_harness import BUSY, SLEEP, Containers
-from controllers import wait_for
-from docker_engine import DockerEngine
+from dockerd import DockerEngine
 from make_test_image import make_test_image, volumes
+
+from tests.support import controllers
+from tests.support.containers import BUSY, SLEEP, Containers
+from tests.support.controllers import wait_for
 
 CPUS = sorted(os.sched_getaffinity(0))
 TWO = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs to share out")

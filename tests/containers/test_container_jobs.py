@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 
-import controllers
 import pytest
-from container_harness import BUSY, SLEEP
-from controllers import wait_for
+
+from tests.support import controllers
+from tests.support.containers import BUSY, SLEEP
+from tests.support.controllers import wait_for
 
 CPUS = sorted(os.sched_getaffinity(0))
 TWO = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs to share out")

@@ -14,7 +14,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from trees import (
+
+from tests.support.trees import (
     DEVICE_BASE,
     PACKAGE,
     ROOT,
@@ -245,7 +246,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def killed(changes: int, *arguments: object) -> bool:
     """Run the tool until it has made so many changes; False if it makes no more."""
     command = [sys.executable, "-c", KILLED, str(changes), str(TOOL), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    env = {**os.environ, "PYTHONPATH": str(TOOL.parent)}  # runpy's programs lack their own folder.
+    done = subprocess.run(command, env=env, capture_output=True, check=False, timeout=60)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode != 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import docker
+from docker.models.containers import Container
+from make_test_image import make_test_image
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "controller"))
-
-import controllers
-from controllers import TFM, wait_for
-
+from tests.support import commands, controllers
+from tests.support.controllers import TFM, wait_for
 from tf_malleable.linux.cgroup_files import CgroupFiles, State
 
 SLEEP = "trap 'exit 0' TERM; sleep 600 & wait"
@@ -79,12 +77,7 @@ class Containers:
         return f"{self._prefix}-{name}"
 
     def tfm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [TFM, *arguments, "--socket", str(self.socket)],
-            capture_output=True,
-            text=True,
-            timeout=controllers.DEADLINE,
-        )
+        return commands.tfm(*arguments, "--socket", str(self.socket))
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """Return the jobs that are containers, by name."""
@@ -151,6 +144,20 @@ class Containers:
         for container in ids:
             self.client.api.remove_container(container, force=True, v=True)
         self.client.close()
+
+
+def start_sleeper(host: str) -> Container:
+    """Start a container of an engine, which ends only if it is killed."""
+    client = docker.DockerClient(base_url=host)
+    tag = make_test_image(client)
+    return client.containers.run(
+        tag,
+        ["600"],
+        entrypoint=["sleep"],
+        volumes=["/usr:/usr:ro"],
+        stop_signal="KILL",
+        detach=True,
+    )
 
 
 def events(output: str) -> list[Any]:

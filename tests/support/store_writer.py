@@ -9,8 +9,7 @@ import resource
 import sys
 from pathlib import Path
 
-from sample_records import ended, live, span
-
+from tests.support.records import ended, live, span
 from tf_malleable.controller.state.store import Store, StoreError
 
 TOGETHER = ("1000001", "1000002", "1000003")

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_records import WAITING, live
 
+from tests.support.records import WAITING, live
 from tf_malleable.api.history import JobRecord
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import NO_GRANT, Grant, Rate

@@ -2,7 +2,7 @@
 """Runs a function in a fresh Python, under a watchdog.
 
 tf_malleable has to come before tensorflow and capacities are fixed at start, so
-tests that need either call a function of one of the cases_*.py files here.
+tests that need either call a function of one of tests/tensorflow/cases_*.py.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+CASES = Path(__file__).parents[1] / "tensorflow"
 CAPACITY = 16
 
 # Time for the watchdog inside to print all stacks before we kill from outside.
@@ -70,7 +70,7 @@ def start(
         "stock": stock,
         "timeout": timeout,
     }
-    command = [sys.executable, str(HERE / "child.py"), json.dumps(request)]
+    command = [sys.executable, str(CASES / "child.py"), json.dumps(request)]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

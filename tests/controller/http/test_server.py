@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from controllers import DEADLINE, Client, controller, job, raw, wait_for
 
 import tf_malleable
+from tests.support.controllers import DEADLINE, Client, controller, job, raw, wait_for
 from tf_malleable.api import messages
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.history import History

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_history import ZERO, history, job, shared
 
+from tests.support.histories import ZERO, history, job, shared
 from tf_malleable.api.history import History, Span
 from tf_malleable.figures.timeline import Band, Row, Stretch, bands, load, rows
 
@@ -93,6 +93,7 @@ def row(begin: int, life: list[tuple[int, str, int]]) -> Row:
     return Row("", tuple(stretches), None)
 
 
+@pytest.mark.slow
 @given(st.lists(st.builds(row, st.integers(0, 5), lives), max_size=6))
 def test_bands_fill_the_load_exactly(panel):
     stacked = bands(panel)

@@ -15,8 +15,8 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from sample_records import ended, live, span
 
+from tests.support.records import ended, live, span
 from tf_malleable.api.history import JobRecord, Span
 from tf_malleable.controller.state.store import Store, read_history
 from tf_malleable.scheduling.record import Record

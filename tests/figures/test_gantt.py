@@ -11,8 +11,8 @@ import pytest
 from matplotlib import image
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
-from sample_history import history, job, shared
 
+from tests.support.histories import history, job, shared
 from tf_malleable.figures import gantt
 
 
@@ -122,6 +122,7 @@ def test_long_times_have_larger_units(length, unit):
     assert unit in figure.axes[-1].get_xlabel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 5, 128, 400])
 def test_any_number_of_jobs_fits(count, tmp_path):
     jobs = [
@@ -143,6 +144,7 @@ def test_any_number_of_jobs_fits(count, tmp_path):
     assert blue.any() == (count > 0)
 
 
+@pytest.mark.slow
 def test_names_cannot_break_the_picture(tmp_path):
     names = ["$x$ $", "a_b^c", "\\frac{", "ü" * 300, "<&>", "%s {0}"]
     jobs = [job(i, name, [(0, 1, "running", [0])]) for i, name in enumerate(names)]
@@ -150,6 +152,7 @@ def test_names_cannot_break_the_picture(tmp_path):
     assert "</svg>" in (tmp_path / "picture.svg").read_text()
 
 
+@pytest.mark.slow
 def test_the_same_history_gives_the_same_file(tmp_path):
     for suffix in ("png", "svg"):
         first, second = tmp_path / f"1.{suffix}", tmp_path / f"2.{suffix}"

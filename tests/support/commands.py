@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-TFM = str(Path(sys.executable).parent / "tfm")
+from tests.support.controllers import TFM
 
 # The only one that a test's controller shares out.
 CPU = min(os.sched_getaffinity(0))

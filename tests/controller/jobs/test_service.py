@@ -7,8 +7,8 @@ import asyncio
 import signal
 
 import pytest
-from engine_harness import BUSY, ME, host, refused
 
+from tests.support.service import BUSY, ME, host, refused
 from tf_malleable.api.requests import Acknowledgement, Progress
 from tf_malleable.linux.peer import Peer
 from tf_malleable.scheduling.speeds import Speedometer

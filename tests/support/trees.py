@@ -13,7 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+
 TOOL = ROOT / "tools" / "apply_patches.py"
 SERIES = ROOT / "patches" / "tensorflow-2.21.0"
 VERSION = "2.21.0"

@@ -10,14 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-import controllers
 import pytest
-from commands import CPU, started, tfm
-from controllers import wait_for
 
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.workload.plan import PlannedJob, read_workload
-from tf_malleable.workload.runner import run_workload
+from tests.support import controllers
+from tests.support.commands import CPU, started, tfm
+from tests.support.controllers import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -39,21 +36,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def test_a_line_is_an_arrival_and_what_follows_tfm_run(folder):
-    file = write(
-        "# second  what\n"
-        "2.5   --name big --min 2 --preferred 3 --max 4 --priority -5 --weight 2 ./big 'a b' -x\n"
-        "\n"
-        "0     python3 train.py --epochs 3   # the first\n"
-        "1e0   --no-queue -- python3 -m pkg.mod\n"
-    )
-    assert read_workload(Path(file)) == [
-        PlannedJob(0.0, JobRequest("train.py", ("python3", "train.py", "--epochs", "3"))),
-        PlannedJob(1.0, JobRequest("pkg.mod", ("python3", "-m", "pkg.mod")), queue=False),
-        PlannedJob(2.5, JobRequest("big", ("./big", "a b", "-x"), 2, 3, 4, -5, 2.0)),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -185,37 +167,6 @@ def test_a_job_that_was_cancelled_has_not_finished(controller):
         output, _ = process.communicate(timeout=30)
     assert process.returncode == 1
     assert [job["outcome"] for job in json.loads(output)["jobs"]] == ["cancelled"]
-
-
-def test_alone_all_run_side_by_side_and_are_measured_the_same_way():
-    plan = [
-        PlannedJob(0.0, JobRequest("sleepy", ("sleep", "1"))),
-        PlannedJob(0.2, JobRequest("sleepy", ("sleep", "0.5"))),
-        PlannedJob(
-            0.0,
-            JobRequest(
-                "busy",
-                (sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"),
-            ),
-        ),
-        PlannedJob(0.0, JobRequest("gone", ("no-such-program-here",))),
-    ]
-    events = []
-    found = run_workload(plan, out=Path("logs"), controller=None, watch=events.append)
-    assert [(job.name, job.exit_code) for job in found.jobs] == [
-        ("sleepy", 0),
-        ("busy", 0),
-        ("gone", 127),
-        ("sleepy", 0),
-    ]
-    long, busy, _, short = found.jobs
-    assert 0.1 <= short.submitted - long.submitted < 0.9
-    assert all(job.waiting_seconds == 0 for job in found.jobs)
-    assert busy.cpu_seconds >= 0.3 > long.cpu_seconds
-    assert (found.summary.jobs, found.summary.failures) == (4, 1)
-    assert found.summary.makespan >= 1.0
-    assert [event.kind for event in events if event.kind != "tick"].count("arrived") == 4
-    assert "no-such-program-here" in Path("logs/gone.log").read_text()
 
 
 def test_alone_nothing_of_ours_is_in_the_job(monkeypatch):

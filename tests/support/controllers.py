@@ -63,9 +63,9 @@ def raw(path: str | Path, data: bytes) -> bytes:
         return received
 
 
-def wait_for(condition: Callable[[], Any]) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
     """Return what a condition says as soon as that is true."""
-    end = time.monotonic() + DEADLINE
+    end = time.monotonic() + seconds
     while True:
         if value := condition():
             return value

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from controllers import controller
+
+from tests.support.controllers import controller
 
 IS_ROOT = os.geteuid() == 0
 
@@ -49,6 +50,7 @@ def autogroup(*, leads_session: bool) -> str:
     return output(AUTOGROUP, leads_session=leads_session)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not IS_ROOT, reason="only root may")
 def test_with_permission_its_weight_is_higher(tmp_path):
     before = os.sched_getaffinity(0)

@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 
 import pytest
-from sample_records import ended, live, span
-from store_writer import TOGETHER
 
+from tests.support import ROOT, store_writer
+from tests.support.records import ended, live, span
+from tests.support.store_writer import TOGETHER
 from tf_malleable.controller.state.store import Store, StoreError, read_history
 from tf_malleable.scheduling.record import Record
 
-WRITER = Path(__file__).with_name("store_writer.py")
 NOBODY = 65534
 
 
@@ -31,7 +31,10 @@ def path(tmp_path):
 
 def start(mode: str, path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(WRITER), mode, str(path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", store_writer.__name__, mode, str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 

@@ -8,8 +8,8 @@ import os
 import signal
 
 import pytest
-from engine_harness import ME, Agent, host
 
+from tests.support.service import ME, Agent, host
 from tf_malleable.api.requests import Submission
 from tf_malleable.model import Allocation, Grant
 from tf_malleable.policies import registry

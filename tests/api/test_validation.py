@@ -126,6 +126,7 @@ values = st.recursive(
 names = st.sampled_from(sorted({name for kind in BODIES for name in kind.__struct_fields__}))
 
 
+@pytest.mark.slow
 @given(
     kind=st.sampled_from(BODIES),
     body=st.binary(max_size=40)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""An engine without its socket, and real processes to be its jobs."""
+"""A service without its socket, and real processes to be its jobs."""
 
 from __future__ import annotations
 

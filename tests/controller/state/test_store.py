@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sample_records import WAITING, ended, live, span
 
+from tests.support.records import WAITING, ended, live, span
 from tf_malleable.controller.state.store import CPUS, Store, default_state, read_history
 from tf_malleable.model import Rate
 

@@ -18,8 +18,8 @@ import time
 from contextlib import ExitStack, suppress
 
 import pytest
-from controllers import DEADLINE, Client, ask, raw, wait_for
 
+from tests.support.controllers import DEADLINE, Client, ask, raw, wait_for
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import ControllerInfo
 from tf_malleable.controller.http.application import application

@@ -242,6 +242,7 @@ GOOD = ["max 100000", "150000 100000", "50000 100000", "0-3", "7", "", "0-1,6"]
 STATES = [None, "folder", *GOOD, *BAD, "max", "-1", "0", "0-99999999", "\0", "٣ ٣"]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(list(FILES)), st.sampled_from(STATES) | st.text())))
 def test_whatever_happens_to_the_files_the_last_good_values_count(changes):

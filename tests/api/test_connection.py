@@ -9,8 +9,8 @@ import threading
 import time
 
 import pytest
-from jobs import Job
 
+from tests.support.jobs import Job
 from tf_malleable.api.connection import Connection
 from tf_malleable.model import ControllerError
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from engine_harness import BUSY, ME, Agent, host, refused
-
+from tests.support.service import BUSY, ME, Agent, host, refused
 from tf_malleable.api.requests import Acknowledgement, Progress, Submission
 from tf_malleable.linux.peer import Peer
 from tf_malleable.linux.procfs import read_stat
