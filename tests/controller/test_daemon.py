@@ -211,7 +211,7 @@ def test_a_policy_that_is_there_no_more(tmp_path):
     store.close()
     result = tfm_controller(tmp_path, "--state", tmp_path / "controller.db")
     assert result.returncode == 2
-    assert result.stderr.startswith("tfm: there is no policy 'removed'; there are ")
+    assert result.stderr.startswith("tfm: there is no policy 'removed'; choose from ")
     with controller(tmp_path, "--policy", "equal") as one:
         assert one.get("/v1")["policy"] == "equal"
 
