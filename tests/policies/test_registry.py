@@ -136,9 +136,7 @@ def test_policies_of_other_packages():
 
 @pytest.mark.usefixtures("_theirs")
 def test_what_is_wrong_with_policies_of_other_packages():
-    assert refusal("first:most=3") == (
-        "cannot load policy first: most must be all or one, not '3'"
-    )
+    assert refusal("first:most=3") == ("cannot load policy first: most must be all or one, not '3'")
     assert "unexpected keyword argument 'least'" in refusal("first:least=3")
     assert refusal("broken") == "cannot load policy broken: No module named 'no_such_module'"
     assert refusal("number") == "cannot load policy number: it has no method allocate"
