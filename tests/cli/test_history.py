@@ -226,5 +226,5 @@ def test_a_garbage_state_file_is_one_line(tmp_path):
     garbage = tmp_path / "thesis.txt"
     garbage.write_text("chapter one " * 100)
     assert failure("--state", str(garbage)) == (
-        f"cannot read the state file {garbage}: it is no state file of tf_malleable"
+        f"cannot read the state file {garbage}: it is not a tf_malleable state file"
     )
