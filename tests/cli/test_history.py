@@ -206,8 +206,8 @@ def test_a_controller_elsewhere_has_another_history(tmp_path, home):
     [
         (["--limit", "0"], "0 is not in the range 1<=x<=100000"),
         (["--limit", "100001"], "100001 is not in the range 1<=x<=100000"),
-        (["--json", "--csv"], "--json and --csv are two formats: give one of them"),
-        (["--gantt", "x.pdf"], "the picture is written as .png or .svg, not 'x.pdf'"),
+        (["--json", "--csv"], "--json and --csv exclude each other: give only one of them"),
+        (["--gantt", "x.pdf"], "FILE must end in .png or .svg, not 'x.pdf'"),
         (["--gantt", "."], "is a directory"),
         (["much"], "unexpected extra argument (much)"),
     ],

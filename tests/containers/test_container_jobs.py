@@ -198,9 +198,7 @@ def test_they_share_with_programs_of_the_host(containers):
 
 def test_list_and_jobs_show_them(containers):
     with containers.controller(*ONE):
-        assert (
-            containers.tfm("container", "list").stdout == "there are no containers among the jobs\n"
-        )
+        assert containers.tfm("container", "list").stdout == "there are no containers\n"
         name = containers.start("shown", "--max", "1", "--job", "a training")
         job = containers.actual(shown=1)[name]
         assert job["name"] == "a training"
@@ -277,7 +275,7 @@ def test_an_image_that_is_nowhere_is_named(containers):
     done = containers.run()
     assert done.returncode == 125
     *_, sentence = done.stderr.splitlines()
-    assert "there is no image tf-malleable-has-no-such-image here, and it cannot" in sentence
+    assert "cannot pull image tf-malleable-has-no-such-image, which does not exist" in sentence
 
 
 def test_a_program_that_is_not_there(containers):

@@ -86,7 +86,7 @@ def test_not_to_queue_is_refused_and_leaves_nothing(state):
         async with host(state, "fcfs-strict") as here:
             await here.job(min=4, preferred=4)
             program = here.program()
-            with refused(409, "no cores are free"):
+            with refused(409, "too few cores are free"):
                 here.submit(program, min=1, queue=False)
             assert len(here.engine.jobs()) == 1
 

@@ -242,7 +242,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """Return a state file's version; raise StoreError if it cannot be read by us."""
+    """Return a state file's version; raise StoreError if it is newer than ours."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION:
         raise StoreError(f"cannot use the state file {path}: it is not a tf_malleable state file")
