@@ -144,7 +144,7 @@ def test_something_else_at_the_socket_does_not_keep_a_program_from_running(socke
         connection.close()
         output, errors = process.communicate(timeout=30)
     assert (process.returncode, output) == (0, "ran\n")
-    assert errors.startswith(f"tfm: the controller at {socket} cannot be asked (")
+    assert errors.startswith(f"tfm: cannot reach the controller at {socket} (")
     assert errors.endswith("), running alone\n")
 
 

@@ -1,9 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A picture of a history: who had how many cores when, and what that cost.
+"""Draws a history as a Gantt chart: which job had how many cores when.
 
-One row for each job, as in Henry Gantt's charts; the height of a bar is the number
-of cores. Below the rows the cores in use add up, so that idle and oversubscribed
-times show.
+There is one row per job; the height of a bar is the number of cores. A strip below
+stacks all cores in use and so shows idle and oversubscribed times.
 """
 
 from __future__ import annotations
@@ -41,34 +40,35 @@ _ROW_LEAST = 0.105
 _ROWS_COMFORTABLE = 5.0
 _LABEL = 0.1
 
-# As parts of a row.
+# Fractions of a row's height.
 _BAR = 0.84
 _WAITING_BAR = 0.1
 _PAUSED_BAR = 0.3
 _ONE_CORE = 0.25
 
-# More colours upon each other than these are noise.
+# More stacked colours than this are unreadable.
 _MOST_BANDS = 40
 
 _Corners = list[tuple[float, float]]
 
 
 def draw(history: History, *, cpus: int | None = None) -> Figure:
-    """Return a picture of one history.
+    """Return a figure of one history.
 
     Args:
-        history: With its spans; a job without any is drawn with its mean cores.
-        cpus: How many there are; by default as many as the spans name.
+        history: The history with its spans; a job without spans is drawn with its mean
+            number of cores.
+        cpus: Number of CPUs; by default as many as occur in the spans.
     """
     return compare([("", history)], cpus=cpus)
 
 
 def compare(histories: Sequence[tuple[str, History]], *, cpus: int | None = None) -> Figure:
-    """Return a picture of histories one above the other, on the same time axis.
+    """Return a figure of several histories, one above the other, on the same time axis.
 
     Args:
-        histories: Each with its title, at least one.
-        cpus: How many there are; by default as many as all spans name.
+        histories: Pairs of title and history, at least one.
+        cpus: Number of CPUs; by default as many as occur in all spans.
     """
     if cpus is None:
         cpus = len({cpu for _, each in histories for span in each.spans for cpu in span.cpus})
@@ -100,7 +100,7 @@ def compare(histories: Sequence[tuple[str, History]], *, cpus: int | None = None
 
 
 def _row_inches(count: int) -> float:
-    """Return the height of a row: comfortable for few, just readable for many."""
+    """Return the height of a row in inches: comfortable for few, just readable for many."""
     fitting = max(_ROW_LEAST, min(_ROW_MOST, _ROWS_COMFORTABLE / max(count, 1)))
     return min(fitting, _TALLEST / max(count, 1))
 
@@ -116,7 +116,7 @@ def _write_title(axes: Axes, title: str, summary: Summary) -> None:
 
 
 def _draw_rows(axes: Axes, panel: Sequence[Row], tallest: float, inches: float) -> None:
-    """Draw one row below the other, the first to arrive on top."""
+    """Draw one row per job, the first arrival on top."""
     waiting: list[_Corners] = []
     paused: list[_Corners] = []
     running: list[list[_Corners]] = [[] for _ in style.COLOURS]
@@ -162,10 +162,10 @@ def _draw_rows(axes: Axes, panel: Sequence[Row], tallest: float, inches: float) 
 
 
 def _bar(count: float, tallest: float) -> float:
-    """Return a bar's height: in proportion to the cores as long as one can be seen.
+    """Return a bar's height: proportional to the cores while a single core is visible.
 
-    With more than four times one core a power of their share, so that one core
-    still has a quarter of the height.
+    With more than four cores it is a power of the proportion, such that one core still
+    has a quarter of the height.
     """
     if count <= 0:
         return _WAITING_BAR
@@ -174,7 +174,7 @@ def _bar(count: float, tallest: float) -> float:
 
 
 def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int) -> None:
-    """Draw the cores of all rows together, against those there are."""
+    """Draw the stacked cores of all rows, against the number of CPUs."""
     steps = load(panel)
     times, counts = [time for time, _ in steps], [count for _, count in steps]
     if len(panel) <= _MOST_BANDS:
@@ -238,7 +238,7 @@ def _label_time(axes: Axes, longest: float) -> None:
 
 
 def _legend(panels: Sequence[Sequence[Row]], tallest: float, cpus: int) -> list[Patch | Line2D]:
-    """Return the legend, for what is in the picture and nothing else."""
+    """Return the legend of what occurs in the figure."""
     shown = [row for panel in panels for row in panel]
     states = {stretch.state for row in shown for stretch in row.stretches}
     handles: list[Patch | Line2D] = []
@@ -263,6 +263,6 @@ def _hatched_patch(colour: str, hatch: str, label: str) -> Patch:
 
 
 def _short(label: str) -> str:
-    # A dollar sign would begin a formula.
+    # A dollar sign would start a formula.
     plain = label.replace("$", r"\$")
     return plain if len(plain) <= 28 else f"{plain[:27]}…"

@@ -28,23 +28,23 @@ from tf_malleable.workload.metrics import Finished, from_history, from_outside
 from tf_malleable.workload.plan import PlannedJob
 
 _TICK_SECONDS = 1.0
-# From SIGTERM to SIGKILL, when the workload is interrupted.
+# Time between SIGTERM and SIGKILL when the workload is interrupted.
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.01
 
 TFM: Final = (sys.executable, str(Path(__file__).parents[2] / "tf_malleable_cli"))
-"""Runs `tfm`: beside this package is a folder that Python runs."""
+"""Runs `tfm`: the package next to this one, which Python runs as a directory."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something for people to see.
+    """A progress event of a workload.
 
     Attributes:
-        seconds: Since the workload's start.
-        kind: A job has arrived, a job has ended, or a second has passed.
-        job: Which job; None for a tick.
-        exit_code: Of a job that has ended, as a shell has it.
+        seconds: Time since the workload's start.
+        kind: A job arrived, a job ended, or a second passed.
+        job: The job; None for a tick.
+        exit_code: As in a shell, if a job ended.
     """
 
     seconds: float
@@ -87,23 +87,23 @@ def run_workload(
     controller: Client | None,
     watch: Callable[[Event], None] = lambda event: None,
 ) -> History:
-    """Start each job when it is to arrive and wait for all of them.
+    """Start each job at its arrival time and wait until all have ended.
 
     Args:
-        jobs: What is to run.
-        out: A folder for their output: NAME.log, NAME-2.log and so on. It is made.
-        controller: Shares the cores out among them; None to start them without one,
-            as TensorFlow alone would run.
-        watch: Is told what happens.
+        jobs: The jobs to run.
+        out: Directory for their output: NAME.log, NAME-2.log and so on; created if missing.
+        controller: The controller that shares out the cores; None starts the jobs without
+            one, as plain TensorFlow would run.
+        watch: Called for each event.
 
     Returns:
-        The metrics of these jobs and of all of them together: from the controller's
-        history, or else as seen from outside.
+        The metrics of the jobs, one by one and together: from the controller's history,
+        or measured from outside without a controller.
 
     Raises:
-        OperationError: The controller does not answer, or has forgotten a job.
-        OSError: A file cannot be written or a program not be started.
-        KeyboardInterrupt: As it came; all jobs have been ended then.
+        OperationError: The controller does not answer, or its history lacks a job.
+        OSError: A file cannot be written or a program cannot be started.
+        KeyboardInterrupt: On Ctrl-C, after all jobs have been ended.
     """
     if controller is None:
         cpus = sorted(os.sched_getaffinity(0))
@@ -184,7 +184,7 @@ class _Runner:
         self._begin = time.monotonic()
 
     def run(self, jobs: Sequence[PlannedJob]) -> list[Finished]:
-        """Run all jobs; return them in order of their ends."""
+        """Run all jobs; return them in the order they ended."""
         waiting = deque(sorted(jobs, key=lambda job: job.at))
         finished: list[Finished] = []
         self._begin = time.monotonic()
@@ -208,13 +208,13 @@ class _Runner:
     def _start(self, job: PlannedJob) -> None:
         self._names[job.request.name] += 1
         count = self._names[job.request.name]
-        # A name may be anything; a file's may not.
+        # A job's name may have characters that a file name must not.
         name = re.sub(r"[^\w.+-]", "_", job.request.name).lstrip(".") or "job"
         log = self._out / (f"{name}.log" if count == 1 else f"{name}-{count}.log")
         id_file = self._ids / str(sum(self._names.values()))
         slot = 0 if self._free is None else self._free.popleft()
         start = self._launch(job, slot, id_file)
-        # Before it can have begun, or it would seem to take less time than it does.
+        # Taken before the start, or the job would seem faster than it is.
         submitted = time.time()
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -223,7 +223,7 @@ class _Runner:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C is for us: we end the jobs. And each is a group, to end as one.
+                # Ctrl-C goes to us only, and we end each job as one process group.
                 start_new_session=True,
             )
         running = _Running(job, process, submitted, id_file, log, slot)
@@ -233,7 +233,7 @@ class _Runner:
         self._watch(Event(self._now(), "arrived", job))
 
     def _wait(self, next_arrival: float | None) -> list[Finished]:
-        """Wait until jobs end or the next one arrives, but not for long."""
+        """Wait until jobs end or the next one arrives, at most one second."""
         seconds = _TICK_SECONDS
         if next_arrival is not None and self._has_slot:
             seconds = min(seconds, max(0.0, next_arrival - self._now()))
@@ -266,8 +266,8 @@ class _Runner:
         )
 
     def _end_all(self) -> None:
-        """End all jobs, those that are stopped too; return when they are gone."""
-        # None is waited for before all are gone, so that no number is used again.
+        """End all jobs, including stopped ones; return when they are gone."""
+        # Children are reaped only after all are gone, so that no pid is reused.
         roots = [running.process.pid for running in self._running.values()]
         victims = [
             process
@@ -275,7 +275,7 @@ class _Runner:
             for pid in tree
             if (process := procfs.identify(pid)) is not None
         ]
-        with suppress(KeyboardInterrupt, SystemExit):  # Somebody has no patience.
+        with suppress(KeyboardInterrupt, SystemExit):  # A second Ctrl-C skips the grace.
             self._cancel_all()
             _send(roots, victims, signal.SIGTERM)
             _send(roots, victims, signal.SIGCONT)
@@ -287,20 +287,20 @@ class _Runner:
             running.process.wait()
 
     def _cancel_all(self) -> None:
-        """Let the controller's history say that the jobs did not end by themselves."""
+        """Cancel all jobs, so that the controller's history records them as cancelled."""
         if self._controller is None:
             return
         ours = {_id(running) for running in self._running.values()}
         with suppress(OperationError, ValueError):
             live = [job for job in self._controller.jobs() if job.id in ours]
-            # Those without cores first, or they would start on the others'.
+            # Jobs without cores first, or they would start on the cores of the others.
             for job in sorted(live, key=lambda job: job.state == "running"):
                 with suppress(OperationError, ValueError):
                     self._controller.ask("POST", f"/v1/jobs/{job.id}/cancel", JobStatus)
 
 
 def _send(roots: Iterable[int], victims: Iterable[ProcessId], number: signal.Signals) -> None:
-    """Send a signal to processes, and to all others in the groups of some of them."""
+    """Send a signal to processes, and to the process groups of `roots`."""
     signals.send([victim.pid for victim in victims if procfs.is_alive(victim)], number)
     for root in roots:
         with suppress(ProcessLookupError):
@@ -314,7 +314,7 @@ def _wait_for_end(victims: Iterable[ProcessId], seconds: float) -> None:
 
 
 def _id(running: _Running) -> str | None:
-    """Return the job's id, None if no controller has taken it."""
+    """Return the job's id; None if no controller accepted it."""
     with suppress(FileNotFoundError):
         return running.id_file.read_text().strip() or None
     return None
