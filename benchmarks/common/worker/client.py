@@ -96,7 +96,7 @@ class Worker:
             raise WorkerError(f"{self.name}: backend is {hello['backend']}")
         return hello
 
-    def ask(self, do: str, **arguments: object) -> Any:
+    def ask(self, do: str, **arguments: object) -> Any:  # noqa: ANN401 - any JSON
         """Send a command and return its answer."""
         assert self._process.stdin is not None
         try:
@@ -105,7 +105,7 @@ class Worker:
             raise WorkerError(self._last_words()) from None
         return self._answer()
 
-    def _answer(self) -> Any:
+    def _answer(self) -> Any:  # noqa: ANN401 - any JSON
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
         deadline = time.monotonic() + _ANSWER_SECONDS
