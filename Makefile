@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers test bench bench-many bench-containers compat lint cc-test \
+.PHONY: demo demo-containers check test bench bench-many bench-containers compat lint cc-test \
   python-test bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
@@ -21,24 +21,41 @@ demo-containers: .venv/installed-demo
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python examples/demo_containers.py
 
-test: lint cc-test python-test bazel-test $(if $(filter true,$(CI)),compat)
+test: lint docs-check cc-test python-test bazel-test $(if $(filter true,$(CI)),compat)
+
+# The loop while writing Python: no build, and only tests that take milliseconds.
+CHECKED = api figures linux model packaging policies scheduling workload
+check: $(if $(wildcard .venv/installed-test),,.venv/installed-test) build/tree
+	$(LINT)
+	PYTHONPATH=build/tree .venv/bin/python -m pytest -q -n $(shell nproc) \
+	  -m "not slow and not serial" $(CHECKED:%=tests/%)
+
+# The working tree's Python files and, beside them, what was compiled for the installed ones.
+.PHONY: build/tree
+build/tree:
+	@rm -rf $@ && mkdir -p $@ && cp -rs $(CURDIR)/python/. $@
+	@ln -s $(CURDIR)/.venv/lib/python3*/site-packages/tf_malleable/runtime/*.so \
+	  $@/tf_malleable/runtime
 
 # One process against stock TensorFlow (35 minutes); many processes (5 minutes and 40 a
 # round); containers (15 minutes and 10 a round).
 bench: .venv/installed-test
-	.venv/bin/python benchmarks/run.py --out out/bench
+	.venv/bin/python -m benchmarks.single
 bench-many: .venv/installed-test
-	.venv/bin/python benchmarks/many.py --out out/many
+	.venv/bin/python -m benchmarks.many
 bench-containers: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- \
-	  .venv/bin/python benchmarks/elastic.py --out out/elastic
+	  .venv/bin/python -m benchmarks.containers
 
 lint: .venv/installed-test
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
-	.venv/bin/mypy
-	PYTHONPATH=python .venv/bin/lint-imports
-	.venv/bin/clang-format --dry-run -Werror $(CLANG_FORMAT_FILES)
+	$(LINT)
+define LINT
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/mypy
+PYTHONPATH=python .venv/bin/lint-imports
+.venv/bin/clang-format --dry-run -Werror $(CLANG_FORMAT_FILES)
+endef
 
 # The C++ core, plain and under the sanitizers.
 cc-test: cc-test-plain cc-test-thread cc-test-address
@@ -49,12 +66,14 @@ cc-test-%: .venv/installed-test
 	  || { cat build/cc-$*.log; exit 1; }
 	$(MAKE) -C build/cc-$* --no-print-directory -j$(shell nproc)
 	# ThreadSanitizer cannot place its shadow memory under a fully random layout.
-	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure
+	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure \
+	  -j$(shell nproc)
 
-# The tests of containers need a Docker engine.
+# In parallel, but for what measures time. The tests of containers need a Docker engine.
+PYTEST = .venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
 python-test: .venv/installed-test
-	.venv/bin/python tools/docker_engine.py --install -- \
-	  .venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
+	$(PYTEST) -n $(shell nproc) --dist loadgroup -m "not serial"
+	.venv/bin/python tools/docker_engine.py --install -- $(PYTEST) -m serial
 
 # The documentation, as a site in build/site. docs-check builds it without writing to the
 # working tree, and runs the example of docs/how-to/own-policy.md.

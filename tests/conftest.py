@@ -1,11 +1,44 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""For all tests: signals as at a terminal."""
+"""For all tests: signals as at a terminal, and which of them may run in parallel."""
 
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
 
 # Some tests press Ctrl-C or hang up on programs they start. What started us may have
 # had these signals ignored (nohup, a shell's background), which children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Without Hypothesis the tests run that need none: of conformance, say.
+with suppress(ModuleNotFoundError):
+    from hypothesis import settings
+
+    # An example takes longer beside other tests. pytest-timeout finds those that hang.
+    settings.register_profile("parallel", deadline=None)
+    settings.load_profile("parallel")
+
+# Folders whose tests all run alone; single modules and tests have the marker themselves.
+SERIAL = {
+    "containers": "there is one Docker engine",
+    "system": "waits for trainings to be faster with more cores",
+}
+# Folders whose tests run on one worker, since they share what they build.
+TOGETHER = {"patched"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    for item in items:
+        if not item.path.is_relative_to(tests):
+            continue
+        folder = item.path.relative_to(tests).parts[0]
+        if folder in SERIAL:
+            item.add_marker(pytest.mark.serial(SERIAL[folder]))
+        if folder in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(folder))

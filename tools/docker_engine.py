@@ -1,312 +1,32 @@
 #!/usr/bin/env python3
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Run COMMAND with a Docker engine: the one that answers, else a private one.
+"""Run COMMAND with a Docker engine: the running one, or else a private one.
 
-The private one is started for it, and nothing of it is left afterwards. COMMAND finds the
-engine's address in DOCKER_HOST. If there can be no engine, it runs all the same, and
-TF_MALLEABLE_NO_ENGINE says why.
+A private engine is started for COMMAND and removed afterwards without a trace. COMMAND gets
+the engine's address in DOCKER_HOST. If there is no engine and none can be started, it runs
+anyway, with the reason in TF_MALLEABLE_NO_ENGINE.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
 import os
-import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
+
+from dockerd import BY_HAND, PACKAGE, DockerEngine, EngineError, answers, block_no_signals
 
 NO_ENGINE = "TF_MALLEABLE_NO_ENGINE"
 DEFAULT_HOST = "unix:///var/run/docker.sock"
-PATIENCE = 60.0  # Seconds.
-
-PACKAGE = "docker.io"
-BY_HAND = f"sudo apt-get install --no-install-recommends {PACKAGE}"
 INSTALL = ("apt-get", "install", "-q", "-y", "--no-install-recommends", PACKAGE)
-
-# Where the path of a Unix socket may have 107 bytes, this is the longest below the folder.
-LONGEST_SOCKET = "exec/containerd/containerd-debug.sock"
-# What a dockerd makes outside of the folders it is told, deepest first.
-OUTSIDE = tuple(
-    Path(name)
-    for name in (
-        "/etc/docker/key.json",
-        "/etc/docker",
-        "/run/docker/plugins",
-        "/run/docker",
-        "/run/containerd/s",
-        "/run/containerd",
-    )
-)
-CGROUPS = Path("/sys/fs/cgroup")
-SYS_ADMIN = 1 << 21  # The capability, as a bit of a mask.
 FORWARDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-
-
-T = TypeVar("T")
-
-
-class EngineError(Exception):
-    """Why there is no engine, in one sentence."""
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=5)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-def answers(host: str) -> bool:
-    """Return whether an engine answers at ``"unix:///…"``.
-
-    Hosts of other kinds never do: what an engine on another machine mounts into its
-    containers is not what is here.
-    """
-    kind, _, path = host.partition("://")
-    if kind != "unix":
-        return False
-    connection = _UnixConnection(path)
-    try:
-        connection.request("GET", "/_ping")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
-class DockerEngine:
-    """A dockerd of one's own, with all it has in one folder, and no network.
-
-    As a context manager it runs for the length of the with statement.
-    """
-
-    def __init__(self, folder: Path, *, live_restore: bool = False) -> None:
-        """Choose the folder, empty or to be made by start(). stop() deletes it.
-
-        With live_restore containers survive the end of dockerd.
-
-        Raises:
-            EngineError: The folder's path is too long.
-        """
-        self.folder = folder.resolve()
-        most = 107 - len(os.fsencode(LONGEST_SOCKET)) - 1
-        if len(os.fsencode(self.folder)) > most:
-            raise EngineError(
-                f"the path {self.folder} is too long for dockerd's sockets:"
-                f" {most} bytes are allowed"
-            )
-        self.host = f"unix://{self.folder}/docker.sock"
-        self.log = self.folder / "log"
-        self._live_restore = live_restore
-        self._dockerd: subprocess.Popen[bytes] | None = None
-        self._outside = tuple(path for path in OUTSIDE if not os.path.exists(path))
-
-    def __enter__(self) -> DockerEngine:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start dockerd and wait until it answers.
-
-        Raises:
-            EngineError: It does not. Nothing of it is left.
-        """
-        try:
-            _check_rights()
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def _start(self) -> None:
-        # Not the machine's own settings, which may contradict these.
-        settings = self.folder / "daemon.json"
-        settings.write_text(json.dumps({"live-restore": self._live_restore}))
-        # containerd dies with dockerd, if it is given the time. Of both their files are left
-        # after a crash, and dockerd would take a zombie of that number for the process.
-        _until_none(lambda: self._daemons("containerd"), _kill)
-        pid_file = self.folder / "pid"
-        for file in (pid_file, self.folder / "exec/containerd/containerd.pid"):
-            file.unlink(missing_ok=True)
-        command = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none"]
-        command += ["--ip-forward=false", f"--config-file={settings}", f"--host={self.host}"]
-        command += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
-        with self.log.open("ab") as log:
-            self._dockerd = subprocess.Popen(
-                [*command, f"--pidfile={pid_file}"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C at the terminal is for the tests; the engine is stopped after them.
-                start_new_session=True,
-                preexec_fn=_block_no_signals,
-            )
-        deadline = time.monotonic() + PATIENCE
-        while not answers(self.host):
-            if self._dockerd.poll() is not None:
-                raise EngineError(f"dockerd does not start here: {self._last_words()}")
-            if time.monotonic() > deadline:
-                raise EngineError(f"dockerd does not answer within {PATIENCE:.0f} seconds")
-            time.sleep(0.02)
-
-    def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
-
-    def kill(self) -> None:
-        """Kill dockerd alone, as if it had crashed; restart() is the way back."""
-        if self._dockerd is not None:
-            self._dockerd.kill()
-            self._dockerd.wait()
-            self._dockerd = None
-
-    def restart(self) -> None:
-        """End dockerd, if it has not been killed, and start it on what it left.
-
-        Raises:
-            EngineError: It does not start. Nothing of it is left.
-        """
-        self._terminate()
-        self.start()
-
-    def stop(self) -> None:
-        """End dockerd and all containers, and remove all that it made.
-
-        Raises:
-            EngineError: Something could not be removed.
-        """
-        # dockerd would wait ten seconds for a container that heeds no SIGTERM.
-        self._kill_containers()
-        self._terminate()
-        self._kill_containers()
-        _until_none(lambda: self._daemons("(dockerd|containerd|runc).*"), _kill)
-        self._remove_mounts()
-        for address in self.folder.glob("exec/containerd/daemon/*/*/*/address"):
-            Path(address.read_text().removeprefix("unix://")).unlink(missing_ok=True)
-        _until_none(self._cgroups, Path.rmdir)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        for path in self._outside:
-            # Another engine may have come, and use them.
-            with suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
-        if self.folder.exists():
-            raise EngineError(f"{self.folder} could not be removed")
-
-    def _terminate(self) -> None:
-        if self._dockerd is not None:
-            self._dockerd.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._dockerd.wait(timeout=PATIENCE)
-            self.kill()
-
-    def _kill_containers(self) -> None:
-        for cgroup in self._cgroups():
-            # A frozen process of cgroup v1 does not even die.
-            with suppress(OSError):
-                (cgroup / "freezer.state").write_text("THAWED")
-        _until_none(self._in_containers, _kill)
-
-    def _cgroups(self) -> Iterator[Path]:
-        """Give the control groups of its containers, inner ones before outer ones."""
-        containers = [path.name for path in self.folder.glob("data/containers/*")]
-        if containers:
-            for folder, _, _ in os.walk(CGROUPS, topdown=False):
-                if any(container in folder for container in containers):
-                    yield Path(folder)
-
-    def _in_containers(self) -> Iterator[int]:
-        for cgroup in self._cgroups():
-            with suppress(OSError):
-                yield from map(int, (cgroup / "cgroup.procs").read_text().split())
-
-    def _daemons(self, names: str) -> Iterator[int]:
-        """Give the processes that serve it and have such names, a regular expression."""
-        for file in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):
-                program, *arguments = file.read_bytes().decode(errors="replace").split("\0")
-                named = re.fullmatch(names, Path(program).name)
-                if named and any(f"{self.folder}/" in argument for argument in arguments):
-                    yield int(file.parent.name)
-
-    def _remove_mounts(self) -> None:
-        for mount in reversed(self._mounts()):
-            subprocess.run(["umount", "--lazy", "--", mount], check=False)
-        left = self._mounts()
-        if left:
-            raise EngineError(f"{left[0]} is still mounted, so {self.folder} was not removed")
-
-    def _mounts(self) -> list[Path]:
-        """Return what is mounted below its folder, in the order it was done."""
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        paths = (
-            Path(re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), line.split()[4]))
-            for line in lines
-        )
-        return [path for path in paths if self.folder in path.parents]
-
-
-def _check_rights() -> None:
-    """Refuse where dockerd is missing, or would start but no container of it.
-
-    Raises:
-        EngineError: It is so.
-    """
-    if shutil.which("dockerd") is None:
-        raise EngineError(f"dockerd is missing: {BY_HAND}")
-    if os.geteuid() != 0:
-        raise EngineError("dockerd needs root's rights")
-    rights = re.search(r"^CapEff:\s*(\w+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    if rights is None or not int(rights[1], 16) & SYS_ADMIN:
-        raise EngineError("dockerd needs the right to mount, which root has not got here")
-    # Version 1 has a hierarchy for each resource, version 2 one for all.
-    cpu = CGROUPS / "cpu"
-    if not os.access(cpu if cpu.exists() else CGROUPS, os.W_OK):
-        raise EngineError("dockerd needs control groups, and there are none to be changed here")
-
-
-def _until_none(find: Callable[[], Iterator[T]], act: Callable[[T], object]) -> None:
-    """Act on what is found until nothing is found any more.
-
-    Raises:
-        EngineError: Some stays.
-    """
-    deadline = time.monotonic() + PATIENCE
-    while found := list(find()):
-        if time.monotonic() > deadline:
-            raise EngineError(f"{found[0]} of the engine cannot be ended")
-        for one in found:
-            with suppress(OSError):
-                act(one)
-        time.sleep(0.02)
-
-
-def _kill(process: int) -> None:
-    os.kill(process, signal.SIGKILL)
-
-
-def _block_no_signals() -> None:
-    """Undo main()'s blocking in a child; a container's programs would inherit it."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 @contextmanager
@@ -339,7 +59,7 @@ def _install() -> None:
     """Install Debian's package.
 
     Raises:
-        EngineError: It could not be.
+        EngineError: It cannot be installed.
     """
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise EngineError(f"dockerd is missing: {BY_HAND}")
@@ -348,30 +68,30 @@ def _install() -> None:
             command,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             stdin=subprocess.DEVNULL,
-            # CMD's output is its own.
+            # stdout is for the output of COMMAND.
             stdout=sys.stderr,
             check=False,
-            preexec_fn=_block_no_signals,
+            preexec_fn=block_no_signals,
         )
         if done.returncode != 0:
             raise EngineError(f"dockerd is missing, and `{' '.join(command)}` failed")
 
 
 def _run(command: Sequence[str], **environment: str) -> int:
-    """Run a command, pass on signals to it, return its exit code as a shell has it."""
+    """Run a command, forward signals to it, and return its exit code as a shell does."""
     if early := signal.sigpending() & FORWARDED:
         return 128 + min(early)
     kept = {name: value for name, value in os.environ.items() if name != NO_ENGINE}
     try:
         process = subprocess.Popen(
-            command, env={**kept, **environment}, preexec_fn=_block_no_signals
+            command, env={**kept, **environment}, preexec_fn=block_no_signals
         )
     except OSError as error:
         print(f"docker_engine: {command[0]}: {error.strerror}", file=sys.stderr)
         return 127 if isinstance(error, FileNotFoundError) else 126
     while (code := process.poll()) is None:
         received = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
-        # One from the terminal has reached the command as well: it is in our group.
+        # Signals from the terminal reach the command anyway, as it is in our process group.
         if received.si_signo != signal.SIGCHLD and received.si_code <= 0:
             process.send_signal(received.si_signo)
     return code if code >= 0 else 128 - code
@@ -383,7 +103,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = _Parser(description=__doc__, usage="%(prog)s [-h] [--install] -- COMMAND …")
     parser.add_argument(
         "--install",
@@ -396,7 +116,7 @@ def main() -> int:
         own, command = own[:split], own[split + 1 :]
     arguments = parser.parse_args(own)
     if not command:
-        parser.error("name a command, after --")
+        parser.error("give a command after --")
     signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     code = None
     try:

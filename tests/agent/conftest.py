@@ -1,13 +1,4 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A fake controller for each test."""
+"""A fake controller for each test that wants one."""
 
-from __future__ import annotations
-
-import pytest
-from fake_controller import FakeController
-
-
-@pytest.fixture
-def fake(tmp_path):
-    with FakeController(tmp_path / "controller.sock") as controller:
-        yield controller
+from tests.support.fixtures import fake as fake

@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from jobs import ALL, DEADLINE, FIRST, LAST, Job
 
+from tests.support import fake_controller
+from tests.support.controllers import wait_for
+from tests.support.jobs import ALL, DEADLINE, FIRST, LAST, Job
 from tf_malleable.agent.agent import Agent
 from tf_malleable.agent.session import connection_to
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import Join
-
-FAKE = Path(__file__).parent / "fake_controller.py"
 
 # Says how far it has counted.
 COUNTING = """
@@ -104,7 +104,7 @@ def test_pauses_grow_until_there_is_a_good_connection(monkeypatch, tmp_path):
         if len(pauses) == len(outcomes):
             self._over.set()
 
-    monkeypatch.setattr(Agent, "_attend", attend)
+    monkeypatch.setattr(Agent, "_serve_session", attend)
     monkeypatch.setattr(Agent, "_rest", rest)
     join = Join(str(tmp_path / "c.sock"), JobRequest("n"))
     Agent(join, connection_to(join))._run()
@@ -159,7 +159,7 @@ def test_other_requests_that_fail(fake, kind):
 @contextmanager
 def fake_process(path: Path, notes: Path):
     """Run the fake controller as a process of its own."""
-    process = subprocess.Popen([sys.executable, FAKE, path, notes])
+    process = subprocess.Popen([sys.executable, fake_controller.__file__, path, notes])
     try:
         yield process
     finally:
@@ -173,18 +173,11 @@ def heard(notes: Path, kind: str) -> int:
     return sum(json.loads(line)[0] == kind for line in lines)
 
 
-def wait_until(true) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_controller_that_is_killed_or_stopped(tmp_path):
     path, notes = tmp_path / "c.sock", tmp_path / "notes"
     with Job(COUNTING, path) as job:
         with fake_process(path, notes) as controller:
-            wait_until(lambda: heard(notes, "progress") >= 2)
+            wait_for(lambda: heard(notes, "progress") >= 2, DEADLINE)
             assert job.is_on({0})
             os.kill(controller.pid, signal.SIGSTOP)
             for _ in range(3):
@@ -192,14 +185,14 @@ def test_a_controller_that_is_killed_or_stopped(tmp_path):
                 time.sleep(0.1)
             os.kill(controller.pid, signal.SIGCONT)
             seen = heard(notes, "progress")
-            wait_until(lambda: heard(notes, "progress") > seen + 1)
+            wait_for(lambda: heard(notes, "progress") > seen + 1, DEADLINE)
             os.kill(controller.pid, signal.SIGKILL)
         assert works(job)
         os.sched_setaffinity(job.pid, ALL)
         joined = heard(notes, "jobs")
         with fake_process(path, notes):
-            wait_until(lambda: heard(notes, "jobs") > joined)
-            wait_until(lambda: job.is_on({0}))
+            wait_for(lambda: heard(notes, "jobs") > joined, DEADLINE)
+            wait_for(lambda: job.is_on({0}), DEADLINE)
         assert job.end()[::2] == (0, "")
 
 

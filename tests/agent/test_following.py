@@ -10,11 +10,12 @@ import sys
 import time
 from pathlib import Path
 
-import cgroups
 import pytest
-from jobs import ALL, CPUS, DEADLINE, FIRST, Job
 
-TFM = str(Path(sys.executable).parent / "tfm")
+from tests.support import cgroups
+from tests.support.controllers import TFM
+from tests.support.jobs import ALL, CPUS, DEADLINE, FIRST, Job
+
 FOLLOW = {"TF_MALLEABLE_FOLLOW_CGROUP": "1"}
 EVERY = len(CPUS)
 

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobs import ALL, FIRST, LAST, PRELOAD, Job
 
+from tests.support.jobs import ALL, FIRST, LAST, PRELOAD, Job
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join
 

@@ -7,9 +7,9 @@ import signal
 import sys
 
 import pytest
-from jobs import ALL, FIRST, LAST, Job
 
 import tf_malleable as tfm
+from tests.support.jobs import ALL, FIRST, LAST, Job
 
 JOINING = """
 import os, sys
@@ -117,7 +117,7 @@ def test_without_a_controller(tmp_path):
 
 def test_what_is_no_controller(fake):
     fake.answer_with("jobs", b"SSH-2.0-OpenSSH_9.2\r\n")
-    with pytest.raises(ConnectionError, match=r"^no controller answers at .* is no controller"):
+    with pytest.raises(ConnectionError, match=r"^no controller answers at .* is not a controller"):
         tfm.join(socket=fake.path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from jobs import ALL, FIRST, LAST, Job
+from tests.support.jobs import ALL, FIRST, LAST, Job
 
 # Trains without end in one thread and answers in another.
 TRAINING = """

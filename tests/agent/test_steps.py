@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from jobs import ALL, Job
 
 import tf_malleable as tfm
+from tests.support.jobs import ALL, Job
 from tf_malleable.agent import report, steps
 from tf_malleable.agent.steps import Steps
 

@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "controller"))
-
-import controllers
-from commands import CPU
+from tests.support import controllers
+from tests.support.commands import CPU
 
 
 @pytest.fixture(autouse=True)

@@ -11,13 +11,13 @@ import shlex
 import signal
 import subprocess
 
-import controllers
 import pytest
-from commands import CPU, TFM, tfm
-from controllers import wait_for
 from msgspec.structs import replace
-from sample_history import ZERO, shared
 
+from tests.support import controllers
+from tests.support.commands import CPU, TFM, tfm
+from tests.support.controllers import wait_for
+from tests.support.histories import ZERO, shared
 from tf_malleable.controller.state.store import CPUS, Store
 
 COLUMNS = "id name user outcome arrived waiting service paused total cores·s resizes steps"

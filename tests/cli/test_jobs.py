@@ -8,10 +8,11 @@ import os
 import signal
 from pathlib import Path
 
-import controllers
 import pytest
-from commands import CPU, running, started, tfm
-from controllers import wait_for
+
+from tests.support import controllers
+from tests.support.commands import CPU, running, started, tfm
+from tests.support.controllers import wait_for
 
 
 def out(*arguments: str) -> str:
@@ -153,11 +154,11 @@ def test_a_name_must_be_one_job_s(controller):
     with running("--name", "twin"), started("run", "--name", "twin", "--", "true"):
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
         assert failure("pause", "twin") == (
-            "tfm: there are 2 jobs 'twin'; say which by its id: 1, 2"
+            "tfm: there are 2 jobs named 'twin'; give the id of one: 1, 2"
         )
         for command in (["pause"], ["resume"], ["cancel"]):
             assert failure(*command, "nobody") == (
-                "tfm: there is no job 'nobody'; tfm jobs lists those there are"
+                "tfm: there is no job 'nobody'; 'tfm jobs' lists the live jobs"
             )
 
 

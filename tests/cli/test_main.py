@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import tfm
 
 import tf_malleable_cli
+from tests.support.commands import tfm
 
 COMMANDS = [
     *("run", "controller", "jobs", "top", "set", "pause", "resume", "cancel", "policy"),

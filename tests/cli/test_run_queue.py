@@ -9,10 +9,11 @@ import signal
 import sys
 import time
 
-import controllers
 import pytest
-from commands import CPU, TFM, running, started, tfm
-from controllers import wait_for
+
+from tests.support import controllers
+from tests.support.commands import CPU, TFM, running, started, tfm
+from tests.support.controllers import wait_for
 
 SHOW = """
 import json, os

@@ -16,11 +16,11 @@ import termios
 import time
 from contextlib import contextmanager
 
-import controllers
 import pytest
-from commands import CPU, TFM, running, started, tfm
 from rich.console import Console
 
+from tests.support import controllers
+from tests.support.commands import CPU, TFM, running, started, tfm
 from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.top_view import Scene, picture
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs one case in a process of its own: ``abi_child.py LIBRARY MODULE CASE``."""
+"""Runs one case in a process of its own: ``LIBRARY MODULE CASE``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from abi import Library
+from tests.conformance.abi import Library
+from tests.support import ROOT
 
 
 def run(library: Path, module: str, case: str, **environment: str) -> None:
     """Run a case; its assertions are the caller's."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, __file__, str(library), module, case],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        [sys.executable, "-m", __name__, str(library), module, case],
+        env={**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
         capture_output=True,
         text=True,
         check=False,

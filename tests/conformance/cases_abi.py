@@ -6,8 +6,8 @@ from __future__ import annotations
 import ctypes
 import threading
 
-import abi
-from abi import Library
+from tests.conformance import abi
+from tests.conformance.abi import Library
 
 
 def names_itself(library: Library) -> None:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import abi
-from abi import Library
+from tests.conformance import abi
+from tests.conformance.abi import Library
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-import cases_abi
-import cases_tensorflow
 import pytest
-from abi import Library
-from abi_child import run
+
+from tests.conformance import cases_abi, cases_tensorflow
+from tests.conformance.abi import Library
+from tests.conformance.abi_child import run
 
 
 def cases(module: object) -> list[str]:
@@ -38,14 +38,14 @@ def tensorflows_lib(lib: Path) -> Path:
 
 @pytest.mark.parametrize("case", cases(cases_abi))
 def test_without_pools(lib, case):
-    run(lib, "cases_abi", case, TF_MALLEABLE_MAX_THREADS="16")
+    run(lib, cases_abi.__name__, case, TF_MALLEABLE_MAX_THREADS="16")
 
 
 @pytest.mark.parametrize("case", cases(cases_tensorflow))
 def test_with_tensorflow(tensorflows_lib, case):
     run(
         tensorflows_lib,
-        "cases_tensorflow",
+        cases_tensorflow.__name__,
         case,
         TF_MALLEABLE_MAX_THREADS="16",
         TF_NUM_INTRAOP_THREADS="2",

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import NoReturn
 
 import docker
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-from container_harness import Containers
-from docker_engine import NO_ENGINE, EngineError, running_engine
+from docker_engine import NO_ENGINE, running_engine
+from dockerd import EngineError
 from make_test_image import make_test_image, volumes
+
+from tests.support.containers import Containers
 
 
 def _do_without(why: str) -> NoReturn:

@@ -7,13 +7,14 @@ import os
 import signal
 import time
 
-import controllers
 import docker
 import pytest
-from container_harness import BUSY, SLEEP, Containers
-from controllers import wait_for
-from docker_engine import DockerEngine
+from dockerd import DockerEngine
 from make_test_image import make_test_image, volumes
+
+from tests.support import controllers
+from tests.support.containers import BUSY, SLEEP, Containers
+from tests.support.controllers import wait_for
 
 CPUS = sorted(os.sched_getaffinity(0))
 TWO = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs to share out")
@@ -98,6 +99,8 @@ def test_what_others_change_is_put_right(containers):
         containers.client.api.update_container(one, cpuset_cpus=f"{CPUS[0]},{CPUS[1]}")
         wait_for(lambda: containers.kernel(one).cpus == granted)
         containers.tfm("container", "pause", one)
+        # The engine is told soon, not before the command ends.
+        wait_for(lambda: containers.inspect(one)["State"]["Paused"])
         containers.client.api.unpause(one)
         wait_for(lambda: containers.kernel(one).frozen)
 

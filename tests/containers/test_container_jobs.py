@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 
-import controllers
 import pytest
-from container_harness import BUSY, SLEEP
-from controllers import wait_for
+
+from tests.support import controllers
+from tests.support.containers import BUSY, SLEEP
+from tests.support.controllers import wait_for
 
 CPUS = sorted(os.sched_getaffinity(0))
 TWO = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs to share out")
@@ -242,13 +243,13 @@ connection.request("POST", f"/v1/jobs/{status['id']}/cancel")
     ("options", "code", "sentence"),
     [
         (["--min", "3", "--max", "2"], 2, "a shape must have 1 ≤ min ≤ preferred ≤ max"),
-        (["--min", "0"], 2, "--min must be an integer from 1 to 65536, not 0"),
+        (["--min", "0"], 2, "min must be an integer from 1 to 65536, not 0"),
         (
             ["--min", "5000"],
             2,
             "min must be at most 1, the number of CPUs shared out here, not 5000",
         ),
-        (["--weight", "0"], 2, "weight must be a number above 0 up to 1000, not 0"),
+        (["--weight", "0"], 2, "weight must be a number above 0, at most 1000, not 0"),
         (["--label", "tf_malleable.min=1"], 2, "--label must be NAME or NAME=VALUE"),
         (["--env", "=x"], 2, "--env must be NAME=VALUE or NAME, not '=x'"),
         (["--env-file", "/nowhere"], 2, "cannot read /nowhere: No such file"),

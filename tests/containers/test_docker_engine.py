@@ -11,19 +11,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import docker
 import pytest
-from docker.models.containers import Container
-from docker_engine import CGROUPS, NO_ENGINE, DockerEngine, EngineError, answers
-from make_test_image import make_test_image
+from docker_engine import NO_ENGINE
+from dockerd import CGROUPS, DockerEngine, EngineError, answers
 
-ROOT = Path(__file__).parents[2]
+from tests.support import ROOT
+from tests.support.containers import start_sleeper
+
 TOOL = ROOT / "tools" / "docker_engine.py"
+# For child programs that import tests.support and the tools.
+PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tools")))
 PATIENCE = 60.0
 # Where nobody listens, whatever engine the machine has.
 NOWHERE = "unix:///nowhere/docker.sock"
@@ -31,30 +33,15 @@ NOWHERE = "unix:///nowhere/docker.sock"
 # What the tool runs in these tests: it says where the engine is, and what else is asked.
 SAY_HOST = "import os; print(os.environ['DOCKER_HOST'], flush=True);"
 # A container that heeds no SIGTERM and a frozen one, both left running.
-CONTAINERS = f"""
-import os, sys
-sys.path[:0] = [{str(ROOT / "tools")!r}, {str(ROOT / "tests" / "containers")!r}]
-from test_docker_engine import start_sleeper
+CONTAINERS = """
+import os
+from tests.support.containers import start_sleeper
 print(os.environ["DOCKER_HOST"], flush=True)
 print(start_sleeper(os.environ["DOCKER_HOST"]).id)
 frozen = start_sleeper(os.environ["DOCKER_HOST"])
 frozen.pause()
 print(frozen.id, flush=True)
 """
-
-
-def start_sleeper(host: str) -> Container:
-    """Start a container of an engine, which ends only if it is killed."""
-    client = docker.DockerClient(base_url=host)
-    tag = make_test_image(client)
-    return client.containers.run(
-        tag,
-        ["600"],
-        entrypoint=["sleep"],
-        volumes=["/usr:/usr:ro"],
-        stop_signal="KILL",
-        detach=True,
-    )
 
 
 def tool(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +61,7 @@ def start_tool(program: str) -> subprocess.Popen[str]:
     """Start the tool with a Python program."""
     return subprocess.Popen(
         [sys.executable, str(TOOL), "--", sys.executable, "-c", program],
-        env={**os.environ, "DOCKER_HOST": NOWHERE},
+        env={**os.environ, "DOCKER_HOST": NOWHERE, "PYTHONPATH": PATHS},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -110,13 +97,6 @@ def folder() -> Iterator[Path]:
     """Give a folder whose path is short enough."""
     with tempfile.TemporaryDirectory(prefix="tfm-") as name:
         yield Path(name) / "engine"
-
-
-def wait_until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_an_engine_that_answers_is_used_and_left_alone(folder):
@@ -251,6 +231,7 @@ def test_an_ordinary_user_gets_no_engine():
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         copy = shutil.copy2(TOOL, name)
+        shutil.copy2(TOOL.with_name("dockerd.py"), name)
         done = subprocess.run(
             [str(PYTHON), copy, "--install", "--", "/bin/sh", "-c", f"echo ${NO_ENGINE}"],
             env={"PATH": os.environ["PATH"], "DOCKER_HOST": NOWHERE},
@@ -261,24 +242,24 @@ def test_an_ordinary_user_gets_no_engine():
             check=False,
             timeout=PATIENCE,
         )
-    assert (done.returncode, done.stdout) == (0, "dockerd needs root's rights\n")
+    assert (done.returncode, done.stdout) == (0, "dockerd must be run as root\n")
 
 
 @pytest.mark.parametrize(
     ("rights", "why"),
     [
-        ([], "dockerd needs the right to mount, which root has not got here\n"),
+        ([], "dockerd needs the capability SYS_ADMIN, which root does not have here\n"),
         (
             ["SYS_ADMIN"],
-            "dockerd needs control groups, and there are none to be changed here\n",
+            "dockerd needs writable cgroups, and there are none here\n",
         ),
     ],
 )
 def test_in_a_container_there_is_no_engine(docker_host, test_image, image_volumes, rights, why):
     output = docker.DockerClient(base_url=docker_host).containers.run(
         test_image,
-        ["/tool", "--", "sh", "-c", f"echo ${NO_ENGINE}"],
-        volumes=[*image_volumes, f"{TOOL}:/tool:ro"],
+        ["/tools/docker_engine.py", "--", "sh", "-c", f"echo ${NO_ENGINE}"],
+        volumes=[*image_volumes, f"{TOOL.parent}:/tools:ro"],
         cap_add=rights,
         stderr=False,
         remove=True,
@@ -341,10 +322,9 @@ def test_nothing_answers_where_there_is_no_engine(host):
 def test_without_an_engine_tests_are_skipped_but_fail_where_all_must_run(tmp_path, ci, outcome):
     shutil.copy2(Path(__file__).with_name("conftest.py"), tmp_path)
     (tmp_path / "test_it.py").write_text("def test_it(docker_host): pass")
-    paths = os.pathsep.join(map(str, (ROOT / "tools", Path(__file__).parent)))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider", str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": paths, "CI": ci, NO_ENGINE: "who knows"},
+        env={**os.environ, "PYTHONPATH": PATHS, "CI": ci, NO_ENGINE: "who knows"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

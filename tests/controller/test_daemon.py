@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from controllers import DEADLINE, TFM, Client, ask, controller, job, raw, wait_for
 
+from tests.support.controllers import DEADLINE, TFM, Client, ask, controller, job, raw, wait_for
 from tf_malleable.controller.state.store import Store
 
 ROOT = Path(__file__).parents[2]

@@ -64,6 +64,7 @@ def test_patches_stay_small(patch):
     assert 20 <= len([line for line in changed if line]) <= 60
 
 
+@pytest.mark.slow
 def test_the_sdist_builds_a_wheel(tmp_path, tensorflow):
     build = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"
     run(sys.executable, "-c", build, tmp_path)

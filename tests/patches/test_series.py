@@ -7,7 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from trees import ROOT, SERIES, VERSION, patches
+from tests.support.trees import ROOT, SERIES, VERSION, patches
 
 EIGEN = ROOT / "patches" / "eigen"
 MOST_CHANGED_LINES = 150

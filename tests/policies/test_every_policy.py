@@ -7,8 +7,8 @@ import copy
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from policy_situations import NOW, PLAIN, SPECS, Situation, carried_out, situations
 
+from tests.support.policy_situations import NOW, PLAIN, SPECS, Situation, carried_out, situations
 from tf_malleable.model import Job
 from tf_malleable.policies.check import check
 from tf_malleable.policies.registry import create
@@ -46,6 +46,7 @@ def test_every_policy_makes_a_claim_but_strict_ones():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 @MANY
 @given(situation=situations())
@@ -61,6 +62,7 @@ def test_allocations_can_be_carried_out(spec: str, situation: Situation):
     assert create(spec).allocate(jobs, machine, NOW) == allocation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [s for s in SPECS if not any(p in s for p in PREEMPTIVE)])
 @MANY
 @given(situation=situations())
@@ -72,6 +74,7 @@ def test_running_jobs_keep_min(spec: str, situation: Situation):
             assert len(allocation.grants[job.id].own) >= job.shape.min
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 @MANY
 @given(situation=situations())
@@ -86,6 +89,7 @@ def test_decisions_settle_while_time_stands_still(spec: str, situation: Situatio
     assert grants[-1] == grants[-2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if claim(spec)])
 @MANY
 @given(situation=situations())

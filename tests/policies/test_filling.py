@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ def job(name: str, least: int, most: int, has: int = 0) -> Job:
 LIMITS = st.tuples(st.integers(1, 6), st.integers(0, 12), st.floats(0.01, 100))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(st.lists(LIMITS, max_size=8), st.integers(0, 60))
 def test_shares(limits: list[tuple[int, int, float]], spare: int):

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_situations import Situation, situations
 
+from tests.support.policy_situations import Situation, situations
 from tf_malleable.model import Cpu, Grant, Job, Machine, Shape
 from tf_malleable.policies.placement import Layout, place
 
@@ -33,6 +33,7 @@ def job(name: str, *cpus: int, started: float = 0.0, lent: tuple[int, ...] = ())
     return Job(name, shape, submitted=0.0, state="running", started=started, grant=grant)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(situation=situations(), data=st.data())
 def test_counts_are_met_and_nothing_moves_without_need(situation: Situation, data: st.DataObject):

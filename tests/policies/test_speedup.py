@@ -57,6 +57,7 @@ def test_a_job_that_is_slower_with_two_does_not_scale():
     assert fit((Rate(1, 10.0), Rate(2, 9.0))).speedup(8) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(
     st.lists(

@@ -7,9 +7,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from policy_situations import PLAIN
-from virtual_time import Outcome, Work, makespan, mean_turnaround, simulate
 
+from tests.support.policy_situations import PLAIN
+from tests.support.virtual_time import Outcome, Work, makespan, mean_turnaround, simulate
 from tf_malleable.model import Machine, Shape
 from tf_malleable.policies.registry import DEFAULT, create
 
@@ -39,6 +39,7 @@ def random_arrivals(cores: int, seed: int, serial: float) -> list[Work]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", [2, 8])
 @pytest.mark.parametrize("serial", [0.05, 0.3])
 def test_srpt_has_the_lowest_mean_turnaround(cores, serial):
@@ -52,6 +53,7 @@ def test_srpt_has_the_lowest_mean_turnaround(cores, serial):
 
 
 # By steps srpt soon knows nearly as much.
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "most"), [(DEFAULT, 0.95), ("srpt", 1.0)])
 def test_known_run_times_shorten_turnarounds(policy, most):
     workloads = [random_arrivals(2, seed, 0.3) for seed in range(3)]
@@ -84,6 +86,7 @@ def test_efficient_keeps_jobs_that_scale_for_the_tail():
     assert makespan(run("efficient", works, 2)) < 0.85 * makespan(run("equal", works, 2))
 
 
+@pytest.mark.slow
 def test_efficient_finds_out_by_itself():
     works = [Work(str(n), 0.0, 400.0, 0.9 if n else 0.02, shape(16)) for n in range(4)]
     equal, efficient = run("equal", works, 16), run("efficient", works, 16)
@@ -165,6 +168,7 @@ STARVE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [*STARVE_NOBODY, *(f"lend+{name}" for name in STARVE_NOBODY)])
 def test_nobody_starves_where_that_is_claimed(spec):
     assert run(spec, [*STREAM, VICTIM], 2)["victim"].ended < STREAM_ENDS

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,16 @@ from tf_malleable.runtime import _native, library
 from tf_malleable.runtime.tensorflow_install import TensorFlow, find_tensorflow, main
 
 
-def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Python, with one more folder where it looks first for modules."""
+    folders = os.pathsep.join(filter(None, (path and str(path), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
@@ -85,7 +93,7 @@ def stand_in(folder: Path, version: str) -> Path:
 def imported(folder: Path) -> str:
     """Return what importing tf_malleable beside that TensorFlow says."""
     script = "try:\n import tf_malleable\nexcept ImportError as error:\n print(error)"
-    result = python("-c", f"import sys; sys.path.insert(0, {str(folder)!r})\n{script}")
+    result = python("-c", script, path=folder)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.controllers import TFM, Controller
 from tf_malleable.api.connection import Connection
 
-TFM = str(Path(sys.executable).parent / "tfm")
 PATIENCE = 120.0
 
 TRAINING = """
@@ -54,14 +54,7 @@ class System:
         self.controller = self.start_controller()
 
     def start_controller(self) -> subprocess.Popen[str]:
-        state = self.directory / "state.db"
-        self.controller = subprocess.Popen(
-            [TFM, "controller", "--socket", str(self.socket), "--state", str(state), *POLICY],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.controller.stderr is not None
-        assert "listening at" in self.controller.stderr.readline()
+        self.controller = Controller(self.directory, *POLICY).process
         return self.controller
 
     def train(self, name: str, epochs: str = FOR_EVER, *options: str) -> subprocess.Popen[str]:

@@ -3,8 +3,11 @@
 
 from typing import Any
 
-import harness
 import pytest
+
+from tests.support import harness
+
+pytestmark = pytest.mark.serial("counts active workers")
 
 LIMITS = range(1, harness.CAPACITY + 1)
 

@@ -3,8 +3,9 @@
 
 import re
 
-import harness
 import pytest
+
+from tests.support import harness
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

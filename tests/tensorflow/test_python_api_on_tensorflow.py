@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """threads(…), set_pool_threads, set_cpuset and threadpoolctl on real pools."""
 
-import harness
+from tests.support import harness
 
 
 def _limits(intra: int, inter: int) -> dict[str, int]:

@@ -4,8 +4,11 @@
 from pathlib import Path
 from typing import Any
 
-import harness
 import pytest
+
+from tests.support import harness
+
+pytestmark = pytest.mark.serial("needs all CPUs for its pools")
 
 CHANGES = 10_000
 WORKLOADS = (

@@ -4,8 +4,9 @@
 from functools import cache
 from typing import Any
 
-import harness
 import pytest
+
+from tests.support import harness
 
 STARTS = [None, 1, 2, 3]
 

@@ -1,7 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Pools of real iterators come and go while limits change."""
 
-import harness
+import pytest
+
+from tests.support import harness
+
+pytestmark = pytest.mark.serial("needs all CPUs for its pools")
 
 ITERATORS = 150
 

@@ -4,6 +4,7 @@ def _tensorflow_source_impl(ctx):
     # The same tool as by hand. It reads the patches and our C++, so a change of these
     # has to fetch anew: `bazel sync --only=tensorflow_source`.
     tool = ctx.path(Label("//tools:apply_patches.py"))
+    ctx.path(Label("//tools:patch_series.py"))  # The tool imports it.
     ctx.download_and_extract(
         url = ctx.attr.urls,
         sha256 = ctx.attr.sha256,

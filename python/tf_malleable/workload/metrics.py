@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -35,6 +36,7 @@ class Finished:
         ended: When it ended.
         exit_code: As in a shell.
         cpu_seconds: CPU time of the job and all its children.
+        log: The file with its output.
     """
 
     job: PlannedJob
@@ -44,6 +46,7 @@ class Finished:
     ended: float
     exit_code: int
     cpu_seconds: float
+    log: Path
 
     @property
     def outcome(self) -> Outcome:

@@ -1,0 +1,171 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The way through the queue, while the controller comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tf_malleable.api import admission
+from tf_malleable.api.admission import (
+    Admitted,
+    NotAControllerError,
+    Notices,
+    Submitted,
+    admit,
+    submit,
+)
+from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.model import ControllerError
+
+WAITING = {"serial": 0, "state": "waiting", "cpus": [], "lent": []}
+GRANTED = {"serial": 1, "state": "running", "cpus": [3], "lent": []}
+ASLEEP = {"serial": 1, "state": "running", "cpus": [], "lent": [3]}
+JOB = Submitted("7", 4711, 1)
+
+
+class Connection:
+    """Has a stream of these lines; an exception among them is raised, None is a silence."""
+
+    path = "/the/socket"
+
+    def __init__(self, *lines: object, answer: object = None) -> None:
+        self.lines = iter(lines)
+        self.answer = answer
+        self.closed = False
+        self.sent: list[object] = []
+        self.waits: list[float | None] = []
+
+    def request(self, method: str, path: str, body: object) -> object:
+        self.sent.append(body)
+        return self.answer
+
+    def stream(self, path: str) -> Connection:
+        assert path == "/v1/jobs/7/grants"
+        return self
+
+    def next_within(self, seconds: float | None) -> object:
+        self.waits.append(seconds)
+        line = next(self.lines)
+        if isinstance(line, Exception):
+            raise line
+        return line
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Heard(Notices):
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def submitted(self, job: Submitted) -> None:
+        self.words.append(f"submitted {job.id}")
+
+    def waiting(self, job: Submitted) -> None:
+        self.words.append("waiting")
+
+    def gone(self) -> None:
+        self.words.append("gone")
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    """Return the pauses that were made; none takes any time."""
+    made: list[float] = []
+    monkeypatch.setattr(admission.time, "sleep", made.append)
+    return made
+
+
+def admitted(*connections: Connection, **options: object) -> Admitted | None:
+    rest: Iterator[Connection] = iter(connections)
+    return admit(lambda: next(rest), lambda connection: JOB, **options)
+
+
+def test_the_first_grant_with_cores_ends_the_wait():
+    connection = Connection(WAITING, GRANTED)
+    found = admitted(connection)
+    assert found == Admitted(JOB, GrantLine(1, "running", [3], []), connection, connection)
+    assert not connection.closed
+
+
+def test_lent_cores_are_its_own():
+    assert admitted(Connection(ASLEEP)).grant.lent == [3]
+
+
+def test_a_second_of_silence_is_said_once_and_then_it_waits_for_ever():
+    connection, heard = Connection(None, WAITING, GRANTED), Heard()
+    admitted(connection, notices=heard)
+    assert heard.words == ["submitted 7", "waiting"]
+    assert connection.waits == [1.0, None, None]
+
+
+def test_a_controller_that_dies_is_waited_for(pauses):
+    gone = [Connection(OSError("gone")) for _ in range(8)]
+    ended, heard = Connection(EOFError()), Heard()
+    found = admitted(*gone, ended, Connection(GRANTED), notices=heard)
+    assert found.grant.serial == 1
+    assert all(each.closed for each in (*gone, ended))
+    assert heard.words.count("gone") == 1
+    assert len(pauses) == 9
+    assert max(pauses) <= 2.0
+
+
+def test_another_controller_that_does_not_know_the_job_is_asked_again():
+    class Restarted(Connection):
+        def stream(self, path: str) -> Connection:
+            raise ControllerError(404, "there is no job 7")
+
+    assert admitted(Restarted(), Connection(GRANTED)) is not None
+
+
+def test_one_that_never_answered_is_not_waited_for(pauses):
+    def unreachable(connection: Connection) -> Submitted:
+        raise ConnectionRefusedError("nobody")
+
+    connection = Connection()
+    with pytest.raises(ConnectionRefusedError):
+        admit(lambda: connection, unreachable)
+    assert connection.closed
+    assert pauses == []
+
+
+def test_a_refusal_ends_it_and_closes_the_connection():
+    def refuse(connection: Connection) -> Submitted:
+        raise ControllerError(409, "no cores")
+
+    connection = Connection()
+    with pytest.raises(ControllerError):
+        admit(lambda: connection, refuse)
+    assert connection.closed
+
+
+def test_what_has_become_moot_is_waited_for_no_more(pauses):
+    connection = Connection(OSError("gone"))
+    assert admitted(connection, is_moot=lambda: True) is None
+    assert connection.closed
+    assert pauses == []
+
+
+def test_any_grant_may_be_enough():
+    frozen = {"serial": 2, "state": "paused", "cpus": [], "lent": []}
+    found = admitted(Connection(WAITING, frozen), is_enough=lambda line: line.state != "waiting")
+    assert found.grant.state == "paused"
+
+
+def test_a_submission_says_what_is_asked_for_and_no_more():
+    connection = Connection(answer={"id": "7", "pid": 12, "min": 2, "name": "n"})
+    assert submit(connection, JobRequest("n", max=3)) == Submitted("7", 12, 2)
+    submit(connection, JobRequest("n"), running=True)
+    first, second = connection.sent
+    asked = {"name": "n", "command": (), "min": 1, "priority": 0, "weight": 1.0}
+    assert first == {**asked, "max": 3, "queue": True}
+    assert second == {**asked, "running": True}
+
+
+@pytest.mark.parametrize("answer", [None, [], "yes", {}, {"id": 7}, {"id": "7", "min": "1"}])
+def test_what_is_no_controller_is_told_from_one(answer):
+    with pytest.raises(NotAControllerError, match="what answers at /the/socket is no controller"):
+        submit(Connection(answer=answer), JobRequest("n"))

@@ -1,0 +1,101 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Jobs of several processes: children with an agent of their own, and without."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from tests.support.service import BUSY, ME, Agent, host, refused
+from tf_malleable.api.requests import Acknowledgement, Progress, Submission
+from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.procfs import read_stat
+
+
+def test_children_are_paused_too(state):
+    async def scenario():
+        async with host(state) as here:
+            code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
+            program = here.program(code)
+            job = here.submit(program, running=True)
+            tree = here.engine._reactor.roster.live[job]
+            await here.until(lambda: len(tree.tree) == 2)
+            here.engine.pause(ME, job)
+            await here.until(lambda: all(read_stat(pid).state == "T" for pid in tree.tree))
+            assert len(tree.tree) == 2
+
+    asyncio.run(scenario())
+
+
+async def parent(here):
+    """Return a job with an agent and a child without, as the controller and we know it."""
+    program = here.program("import subprocess; subprocess.run(['sleep', '600'])")
+    job = here.submit(program, running=True)
+    live = here.engine._reactor.roster.live[job]
+    await here.until(lambda: len(live.tree) == 2)
+    here.agents.append(Agent(here.engine, program, job))
+    await here.until(lambda: live.agents)
+    return job, live, program
+
+
+def test_children_without_an_agent_are_confined_when_the_grant_changes(state):
+    async def scenario():
+        async with host(state) as here:
+            job, live, _ = await parent(here)
+            here.engine.set_cores(ME, job, 1)
+            child, cpu = live.tree[1], here.status(job).granted[0]
+            assert os.sched_getaffinity(child) == {cpu}
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_was_not_known_when_the_grant_changed_is_confined_soon(state):
+    async def scenario():
+        async with host(state) as here:
+            job, live, _ = await parent(here)
+            child = live.tree.pop()  # As if it were born since the last survey.
+            here.engine.set_cores(ME, job, 1)
+            (cpu,) = here.status(job).granted
+            assert os.sched_getaffinity(child) != {cpu}
+            await here.until(lambda: os.sched_getaffinity(child) == {cpu}, seconds=3)
+
+    asyncio.run(scenario())
+
+
+def test_a_child_s_agent_is_the_same_job_and_a_stranger_is_not(state):
+    async def scenario():
+        async with host(state) as here:
+            code = "import subprocess; subprocess.run(['sleep', '600'])"
+            program = here.program(code)
+            job = here.submit(program, running=True)
+            live = here.engine._reactor.roster.live[job]
+            await here.until(lambda: len(live.tree) == 2)
+            child = Peer(live.tree[1], program.peer.uid, program.peer.gid)
+            status, new = here.engine.submit(child, Submission(name="child"))
+            assert (status.id, new) == (job, False)
+            stranger = here.program()
+            with refused(403, f"process {stranger.pid} is not part of job {job}"):
+                here.engine.acknowledge(stranger.peer, job, Acknowledgement(1))
+            with refused(403, "is not part of job"):
+                here.engine.progress(stranger.peer, job, Progress(steps_done=1))
+
+    asyncio.run(scenario())
+
+
+def test_two_agents_of_one_job_must_both_acknowledge(state):
+    async def scenario():
+        async with host(state) as here:
+            job, live, program = await parent(here)
+            here.engine.set_cores(ME, job, 1)
+            await here.until(lambda: len(here.status(job).actual) == 1)
+            child = Peer(live.tree[1], program.peer.uid, program.peer.gid)
+            stream = here.engine.watch(child, job)
+            await anext(stream)
+            here.engine.set_cores(ME, job, 2)
+            await asyncio.sleep(0.1)
+            assert len(here.status(job).actual) == 1
+            here.engine.acknowledge(child, job, Acknowledgement(live.record.serial))
+            assert len(here.status(job).actual) == 2
+            await stream.aclose()
+
+    asyncio.run(scenario())

@@ -1,0 +1,136 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a controller does after it was killed, and with a policy that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from tests.support.service import ME, Agent, host
+from tf_malleable.api.requests import Submission
+from tf_malleable.model import Allocation, Grant
+from tf_malleable.policies import registry
+
+
+def test_a_restarted_controller_knows_every_job_and_its_grant(state):
+    async def scenario():
+        async with host(state) as before:
+            first = await before.job(name="first", min=1)
+            second = await before.job(name="second")
+            before.engine.set_cores(ME, first, 3)
+            before.engine.pause(ME, second)
+            grants = {job.id: job.granted for job in before.engine.jobs()}
+            before.engine._reactor._watch.stop()
+            before.engine._store.close()
+            async with host(state, policy=None) as after:
+                jobs = {job.id: job for job in after.engine.jobs()}
+                assert {name: job.granted for name, job in jobs.items()} == grants
+                assert jobs[first].by_hand == 3
+                assert (jobs[second].held, jobs[second].state) == (True, "paused")
+                assert before.programs[1].state() == "T"
+                after.agents.append(Agent(after.engine, before.programs[0], first))
+                await after.until(lambda: after.status(first).actual == grants[first])
+                third = await after.job()
+                assert third not in jobs
+                assert not set(after.status(third).granted) & set(grants[first])
+
+    asyncio.run(scenario())
+
+
+def test_jobs_that_ended_meanwhile_are_history_after_a_restart(state):
+    async def scenario():
+        async with host(state) as before:
+            job = await before.job(name="gone")
+            before.engine._reactor._watch.stop()
+            before.engine._store.close()
+            asyncio.get_running_loop().remove_reader(before.engine._reactor.roster.live[job].pidfd)
+            before.programs[0].end()
+            async with host(state) as after:
+                assert after.engine.jobs() == []
+                ended = after.engine.history(10, True).jobs
+                assert [(e.id, e.name, e.outcome) for e in ended] == [(job, "gone", "unknown")]
+
+    asyncio.run(scenario())
+
+
+def test_a_clean_stop_lets_paused_jobs_go_on(state):
+    async def scenario():
+        async with host(state) as here:
+            program = here.program("while True: pass")
+            job = here.submit(program, running=True)
+            here.engine.pause(ME, job)
+            await here.until(lambda: program.state() == "T")
+            await here.engine.close()
+            await here.until(lambda: program.state() == "R")
+
+    asyncio.run(scenario())
+
+
+class Raises:
+    def allocate(self, jobs, machine, now):
+        raise RuntimeError("out of ideas")
+
+
+class Overlaps:
+    def allocate(self, jobs, machine, now):
+        return Allocation({job.id: Grant(machine.cpuset) for job in jobs})
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        (Raises(), "RuntimeError: out of ideas"),
+        (Overlaps(), "InvalidAllocationError: CPU 0 is used by both"),
+    ],
+)
+def test_a_policy_that_fails_is_contained(state, monkeypatch, policy, problem):
+    async def scenario():
+        async with host(state) as here:
+            await here.job()
+            here.engine._reactor._chosen = policy
+            await here.job()
+            assert here.granted() == [2, 2]
+            said = here.engine.info().problem
+            assert said is not None
+            assert said.startswith(f"policy equal failed, {registry.DEFAULT} decides instead")
+            assert problem in said
+            here.engine.set_policy(ME, "equal")
+            assert here.engine.info().problem is None
+
+    asyncio.run(scenario())
+
+
+def test_an_agent_that_does_not_obey_is_helped_from_outside(state):
+    async def scenario():
+        async with host(state) as here:
+            job = await here.job(obeys=False)
+            await here.until(lambda: here.agents[0].lines)
+            here.engine.set_cores(ME, job, 1)
+            cpu = here.status(job).granted[0]
+            assert os.sched_getaffinity(here.programs[0].pid) != {cpu}
+            await here.until(lambda: os.sched_getaffinity(here.programs[0].pid) == {cpu}, seconds=3)
+            assert len(here.status(job).actual) == 4
+
+    asyncio.run(scenario())
+
+
+def test_jobs_come_and_go_and_leave_nothing(state):
+    async def scenario():
+        async with host(state, "lend+equal") as here:
+            descriptors = len(os.listdir("/proc/self/fd"))
+            for _ in range(20):
+                programs = [here.program() for _ in range(5)]
+                for program in programs:
+                    here.engine.submit(program.peer, Submission(name="short", running=True))
+                for program in programs:
+                    program.send(signal.SIGKILL)
+                await here.until(lambda: not here.engine.jobs())
+                for program in programs:
+                    program.end()
+            assert len(here.engine.history(1000, False).jobs) == 100
+            assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
+
+    asyncio.run(scenario())

@@ -1,0 +1,93 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Runs a function in a fresh Python, under a watchdog.
+
+tf_malleable has to come before tensorflow and capacities are fixed at start, so
+tests that need either call a function of one of tests/tensorflow/cases_*.py.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+CASES = Path(__file__).parents[1] / "tensorflow"
+CAPACITY = 16
+
+# Time for the watchdog inside to print all stacks before we kill from outside.
+_GRACE_SECONDS = 20
+
+
+@dataclass
+class Finished:
+    """What became of a child: the JSON rows it printed and how it ended."""
+
+    rows: list[Any] = field(default_factory=list)
+    returncode: int = 0
+    stderr: str = ""
+
+    def value(self) -> Any:
+        """Return the last row of a child that ended well."""
+        assert self.returncode == 0, f"exit code {self.returncode}\n{self.stderr[-8000:]}"
+        assert self.rows, f"the child printed no result\n{self.stderr[-8000:]}"
+        return self.rows[-1]
+
+
+def environment(*, stock: bool = False, **changes: Any) -> dict[str, str]:
+    """Return this environment without what would set threads, and with `changes`.
+
+    None removes a variable.
+    """
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("TF_MALLEABLE_", "TF_NUM_", "OMP_", "PYTEST_"))
+    }
+    env["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    env["CUDA_VISIBLE_DEVICES"] = "-1"
+    if not stock:
+        env["TF_MALLEABLE_MAX_THREADS"] = str(CAPACITY)
+    for name, value in changes.items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = str(value)
+    return env
+
+
+def start(
+    module: str, function: str, *args: Any, stock: bool = False, timeout: float = 120, **env: Any
+) -> Finished:
+    """Run module.function(*args) in a child and return what became of it.
+
+    A function that yields gives several rows; those from before a hang count.
+    """
+    request = {
+        "module": module,
+        "function": function,
+        "args": args,
+        "stock": stock,
+        "timeout": timeout,
+    }
+    command = [sys.executable, str(CASES / "child.py"), json.dumps(request)]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(stock=stock, **env),
+    )
+    try:
+        out, err = process.communicate(timeout=timeout + _GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        err += f"\nkilled: no end after {timeout + _GRACE_SECONDS} s"
+    rows = [json.loads(line) for line in out.splitlines() if line.startswith(("{", "[", '"'))]
+    return Finished(rows, process.returncode, err)
+
+
+def call(module: str, function: str, *args: Any, **options: Any) -> Any:
+    """Return the (last) result of module.function(*args), run as by start()."""
+    return start(module, function, *args, **options).value()

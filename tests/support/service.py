@@ -1,0 +1,148 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A service without its socket, and real processes to be its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.requests import Acknowledgement, Submission
+from tf_malleable.controller.service import Service
+from tf_malleable.controller.state.store import Store
+from tf_malleable.linux import procfs
+from tf_malleable.linux.peer import Peer
+from tf_malleable.model import Machine
+
+ME = Peer(os.getpid(), os.getuid(), os.getgid())
+BUSY = "while True: pass"
+# More CPUs than most test machines have: confining to those that are not there does nothing.
+CPUS = 4
+
+
+def refused(status: int, sentence: str) -> Any:
+    """Expect a refusal with this status, in whose sentence this occurs."""
+    return pytest.raises(Refusal, check=lambda e: e.status == status and sentence in e.sentence)
+
+
+class Program:
+    """A real process that does nothing, or computes, until it is ended."""
+
+    def __init__(self, code: str = "import time; time.sleep(600)") -> None:
+        self._process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        self.pid = self._process.pid
+        self.peer = Peer(self.pid, os.getuid(), os.getgid())
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def state(self) -> str:
+        stat = procfs.read_stat(self.pid)
+        return "gone" if stat is None else stat.state
+
+    def wait(self) -> int:
+        return self._process.wait(10)
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class Agent:
+    """Watches a job's grants as its agent does; acknowledges them if told to."""
+
+    def __init__(self, engine: Service, program: Program, job: str, obeys: bool = True) -> None:
+        self.lines: list[GrantLine] = []
+        self._engine, self._program, self._job, self._obeys = engine, program, job, obeys
+        self._task = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        peer = self._program.peer
+        stream = self._engine.watch(peer, self._job)
+        async with contextlib.aclosing(stream):
+            async for line in stream:
+                self.lines.append(line)
+                if self._obeys and line.state == "running":
+                    self._engine.acknowledge(peer, self._job, Acknowledgement(line.serial))
+
+    async def hang_up(self) -> None:
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+
+class Host:
+    """An engine on a machine of CPUS CPUs, with programs that are ended with it."""
+
+    def __init__(self, engine: Service) -> None:
+        self.engine = engine
+        self.programs: list[Program] = []
+        self.agents: list[Agent] = []
+
+    def program(self, code: str = "import time; time.sleep(600)") -> Program:
+        self.programs.append(Program(code))
+        return self.programs[-1]
+
+    def submit(self, program: Program, name: str = "job", **fields: object) -> str:
+        status, new = self.engine.submit(program.peer, Submission(name=name, **fields))  # type: ignore[arg-type]
+        assert new
+        return status.id
+
+    async def job(self, name: str = "job", obeys: bool = True, **fields: object) -> str:
+        """Submit a program that sleeps, with an agent; return the job's id."""
+        program = self.program()
+        job = self.submit(program, name, **fields)
+        self.agents.append(Agent(self.engine, program, job, obeys))
+        await asyncio.sleep(0.01)
+        return job
+
+    async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not condition():
+            assert asyncio.get_running_loop().time() < deadline, self.engine.jobs()
+            await asyncio.sleep(0.01)
+
+    def granted(self) -> list[int]:
+        """Return how many cores each live job is granted, in order of arrival."""
+        return [len(job.granted) for job in self.engine.jobs()]
+
+    def states(self) -> list[str]:
+        return [job.state for job in self.engine.jobs()]
+
+    def status(self, job: str) -> JobStatus:
+        return self.engine.status(job)
+
+
+@contextlib.asynccontextmanager
+async def host(
+    state: Path, policy: str = "equal", cpus: int = CPUS, close: bool = True
+) -> AsyncIterator[Host]:
+    """Run an engine; `close=False` leaves it as a kill would."""
+    store = Store(state)
+    engine = Service(Machine.flat(cpus), policy, store, "0")
+    here = Host(engine)
+    try:
+        await engine.start()
+        yield here
+    finally:
+        try:
+            for agent in here.agents:
+                await agent.hang_up()
+            if close:
+                await engine.close()
+                store.close()
+        finally:
+            for program in here.programs:
+                program.end()

@@ -1,0 +1,120 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The patches for one version of TensorFlow, and what they add to its sources."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PATCHES = ROOT / "patches"
+
+# Paths in TensorFlow's tree. XLA is a Bazel repository of its own; it has the thread pools.
+XLA = Path("third_party/xla")
+PACKAGE = XLA / "third_party/tf_malleable"
+EIGEN_PATCH = XLA / "third_party/eigen3/tf_malleable.patch"
+VERSION_FILE = Path("tensorflow/tf_version.bzl")
+# Written last and removed first, so if it exists, so does everything else.
+STAMP = PACKAGE / "SERIES"
+
+EIGEN_THREAD_POOL = "Eigen/src/ThreadPool"
+EIGEN_HEADERS = ("active_limit.h", "limited_workers.h")
+
+
+class SourcesError(Exception):
+    """The sources cannot be used. One sentence: what is wrong, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The patches for one version of TensorFlow."""
+
+    version: str
+    patches: tuple[Path, ...]
+    build_file: Path
+    eigen_patch: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """TensorFlow's own files that the patches change."""
+        return tuple(
+            Path(name)
+            for patch in self.patches
+            for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
+        )
+
+
+def find_series(version: str) -> Series:
+    """Return the patches for a version of TensorFlow.
+
+    Raises:
+        SourcesError: There are no patches for this version.
+    """
+    folder = PATCHES / f"tensorflow-{version}"
+    listed = folder / "series"
+    if not listed.is_file():
+        known = sorted(path.parent.name.partition("-")[2] for path in PATCHES.glob("*/series"))
+        raise SourcesError(
+            f"there are no patches for TensorFlow {version}, only for {', '.join(known)}"
+        )
+    names = [line.split("#")[0].strip() for line in listed.read_text().splitlines()]
+    eigen = "tensorflow-2.19" if version.startswith("2.19.") else "tensorflow-2.20"
+    return Series(
+        version=version,
+        patches=tuple(folder / name for name in names if name),
+        build_file=folder / "tf_malleable.BUILD",
+        eigen_patch=PATCHES / "eigen" / f"{eigen}.patch",
+    )
+
+
+def read_version(tree: Path) -> str:
+    """Return the version of the TensorFlow sources in a folder, for example ``"2.21.0"``.
+
+    Raises:
+        SourcesError: These are not TensorFlow's sources, or the version is missing.
+    """
+    try:
+        text = (tree / VERSION_FILE).read_text()
+    except OSError:
+        raise SourcesError(
+            f"{tree} is not a TensorFlow source tree supported here: it has no {VERSION_FILE}"
+        ) from None
+    found = re.search(r'^TF_VERSION = "([^"]+)"', text, re.MULTILINE)
+    if found is None:
+        raise SourcesError(f"{tree / VERSION_FILE} does not define TF_VERSION")
+    return found.group(1)
+
+
+def added_files(series: Series) -> dict[Path, str]:
+    """Return the files that are added to the tree, with their contents."""
+    sources = [
+        path
+        for folder in ("limits", "capi")
+        for path in sorted((ROOT / "cc" / folder).iterdir())
+        if path.suffix in (".h", ".cc")
+    ]
+    files = {PACKAGE / path.relative_to(ROOT): path.read_text() for path in sources}
+    files[PACKAGE / "BUILD.bazel"] = series.build_file.read_text()
+    files[EIGEN_PATCH] = series.eigen_patch.read_text() + "".join(
+        _new_file(f"{EIGEN_THREAD_POOL}/{name}", (ROOT / "cc/limits" / name).read_text())
+        for name in EIGEN_HEADERS
+    )
+    return files
+
+
+def _new_file(name: str, text: str) -> str:
+    lines = text.splitlines()
+    body = "".join(f"+{line}\n" for line in lines)
+    return f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,{len(lines)} @@\n{body}"
+
+
+def digest(series: Series) -> str:
+    """Return a digest of the series and the added files."""
+    state = hashlib.sha256()
+    for patch in series.patches:
+        state.update(patch.read_bytes())
+    for name, text in added_files(series).items():
+        state.update(f"{name}\0{text}\0".encode())
+    return state.hexdigest()
