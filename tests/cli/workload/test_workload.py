@@ -157,7 +157,7 @@ def test_a_job_that_is_refused_has_failed(controller):
     assert result.returncode == 1
     outcomes = {job["name"]: job["outcome"] for job in json.loads(result.stdout)["jobs"]}
     assert outcomes == {"long": "finished", "hasty": "failed"}
-    assert Path("mix.out/hasty.log").read_text().startswith("tfm: no cores are free")
+    assert Path("mix.out/hasty.log").read_text().startswith("tfm: too few cores are free")
 
 
 def test_a_job_that_was_cancelled_has_not_finished(controller):
