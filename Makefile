@@ -40,12 +40,12 @@ build/tree:
 # One process against stock TensorFlow (35 minutes); many processes (5 minutes and 40 a
 # round); containers (15 minutes and 10 a round).
 bench: .venv/installed-test
-	.venv/bin/python benchmarks/run.py --out out/bench
+	.venv/bin/python -m benchmarks.single
 bench-many: .venv/installed-test
-	.venv/bin/python benchmarks/many.py --out out/many
+	.venv/bin/python -m benchmarks.many
 bench-containers: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- \
-	  .venv/bin/python benchmarks/elastic.py --out out/elastic
+	  .venv/bin/python -m benchmarks.containers
 
 lint: .venv/installed-test
 	$(LINT)

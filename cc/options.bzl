@@ -1,4 +1,4 @@
-"""How our C++ is compiled."""
+"""Compiler options for our C++."""
 
 COPTS = [
     "-Wall",

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-# Okabe and Ito's, as in the pictures of tfm history.
-COLOURS = ("#0072B2", "#E69F00")
+from tf_malleable.figures import style
+
+COLOURS = style.COLOURS[:2]
 GIVEN = "#D8E3EC"
-PAUSED = "#8A8A8A"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def draw(by_hand: Scene, controlled: Scene, out: Path) -> None:
     for axes, track, colour in zip((first, second), controlled.tracks, COLOURS, strict=True):
         _draw_granted(axes, track, colour)
     _finish(controlled, (first, second), speed)
-    figure.savefig(out, dpi=140)
+    style.write(figure, out)
 
 
 def _draw_given(axes: Axes, track: Track) -> None:
@@ -103,18 +103,25 @@ def _draw_granted(axes: Axes, track: Track, colour: str) -> None:
     actual = [cores.actual for cores in track.cores]
     granted = [cores.granted for cores in track.cores]
     axes.fill_between(times, actual, step="post", color=colour, linewidth=0)
-    axes.step(times, granted, where="post", color="black", linewidth=1, linestyle=(0, (4, 2)))
+    axes.step(times, granted, where="post", color="black", linewidth=1, linestyle=style.DASHES)
     handles = [
-        Line2D([], [], color="black", linewidth=1, linestyle=(0, (4, 2)), label="granted"),
+        Line2D([], [], color="black", linewidth=1, linestyle=style.DASHES, label="granted"),
         Patch(color=colour, label="actual"),
     ]
     paused = [pair for pair in pairwise(track.cores) if pair[0].state == "paused"]
     for begin, end in paused:
         axes.axvspan(
-            begin.time, end.time, facecolor="none", edgecolor=PAUSED, hatch="/////", linewidth=0
+            begin.time,
+            end.time,
+            facecolor="none",
+            edgecolor=style.PAUSED,
+            hatch="/////",
+            linewidth=0,
         )
     if paused:
-        handles.append(Patch(facecolor="white", edgecolor=PAUSED, hatch="/////", label="paused"))
+        handles.append(
+            Patch(facecolor="white", edgecolor=style.PAUSED, hatch="/////", label="paused")
+        )
     axes.set_ylabel(f"cores of\n{track.name}", fontsize=9)
     _add_legend(axes, handles)
 
@@ -135,16 +142,14 @@ def _finish(scene: Scene, cores: Sequence[Axes], speed: Axes) -> None:
     speed.set_xlabel("time (s)", fontsize=9)
     if len(scene.tracks) > 1:
         _add_legend(speed, speed.get_legend_handles_labels()[0])
-    cores[0].set_title(scene.title, loc="left", fontsize=11, fontweight="bold")
+    style.title(cores[0], scene.title)
     most = max(each.granted for track in scene.tracks for each in track.cores)
     for axes in cores:
         axes.set_ylim(0, most * 1.12)
         axes.set_yticks([0, 1, most] if most > 1 else [0, 1])
     for axes in (*cores, speed):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="x", color="#DDDDDD", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.tick_params(labelsize=8.5)
+        style.frame(axes)
+        axes.tick_params(labelsize=style.SMALL)
 
 
 def _add_legend(axes: Axes, handles: Sequence[Patch | Line2D]) -> None:
@@ -153,7 +158,7 @@ def _add_legend(axes: Axes, handles: Sequence[Patch | Line2D]) -> None:
         loc="lower right",
         bbox_to_anchor=(1.0, 1.0),
         ncols=len(handles),
-        fontsize=8.5,
+        fontsize=style.SMALL,
         frameon=False,
         borderaxespad=0.1,
         handlelength=1.6,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,20 +12,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from container_image import Image, container_image
 from container_picture import Cores, Sample, Scene, Track
-from demo import BIN, REPOSITORY
-
-sys.path.insert(0, str(REPOSITORY / "tools"))
-from docker_engine import NO_ENGINE
-from make_test_image import make_test_image, volumes
+from demo import BIN
 
 from tf_malleable.api.client import Client
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.containers.engine import Engine, EngineGoneError, EngineRefusedError
 from tf_malleable.model import format_cpuset
 
-NARRATED = REPOSITORY / "examples" / "narrated.py"
-TRAINING = REPOSITORY / "benchmarks" / "controller" / "jobs" / "cnn.py"
+# Is set, and says why, where tools/docker_engine.py found no engine for us.
+NO_ENGINE = "TF_MALLEABLE_NO_ENGINE"
+NARRATED = Path(__file__).with_name("narrated.py").absolute()
+TRAINING = NARRATED.parent / "trainings" / "cnn.py"
 ENVIRONMENT = "TF_CPP_MIN_LOG_LEVEL=3"
 PERIOD = 100_000  # Microseconds, of a quota.
 FOR_EVER = 10**6  # Steps.
@@ -238,26 +236,26 @@ class Containers:
     """
 
     engine: Engine
-    image: str
+    image: Image
     logs: Path
 
     @property
     def label(self) -> str:
         """What only containers of this demo have."""
-        return f"tf_malleable-demo={self.image}"
+        return f"tf_malleable-demo={self.image.tag}"
 
     def start(self, name: str, cpus: Sequence[int]) -> None:
         """Run a training as `docker run -d --cpus 1 --cpuset-cpus …` does."""
         with self.engine.calling() as client:
             client.containers.run(
-                self.image,
+                self.image.tag,
                 command(FOR_EVER),
                 name=name,
                 detach=True,
                 labels=dict([self.label.split("=")]),
                 environment=[ENVIRONMENT],
                 network_mode="none",
-                volumes=mounts(),
+                volumes=list(self.image.volumes),
                 cpuset_cpus=format_cpuset(cpus),
                 cpu_period=PERIOD,
                 cpu_quota=PERIOD,
@@ -266,9 +264,9 @@ class Containers:
     def submit(self, show: Show, name: str, steps: int = FOR_EVER) -> None:
         """Run a training as a job."""
         show.say(f"tfm container run -d --name {name} …")
-        options = ["-d", "--name", name, "--image", self.image, "--label", self.label]
+        options = ["-d", "--name", name, "--image", self.image.tag, "--label", self.label]
         options += ["--network", "none", "-e", ENVIRONMENT]
-        options += [word for volume in mounts() for word in ("-v", volume)]
+        options += [word for volume in self.image.volumes for word in ("-v", volume)]
         show.command("container", "run", *options, "--", *command(steps))
 
     def remove(self) -> None:
@@ -283,26 +281,20 @@ def command(steps: int) -> list[str]:
     return ["python", str(NARRATED), str(TRAINING), "--size", "128", "--steps", str(steps)]
 
 
-def mounts() -> list[str]:
-    """Return what a container needs of this machine."""
-    return volumes(also=(NARRATED, TRAINING))
-
-
 @contextmanager
 def containers(logs: Path) -> Iterator[Containers]:
     """Have an image, and remove it afterwards with all containers that were made from it.
 
     Raises:
-        DemoError: There is no engine.
+        DemoError, EngineGoneError, ImageError: There is no engine or no image.
     """
     if NO_ENGINE in os.environ:
         raise DemoError(f"there is no container engine: {os.environ[NO_ENGINE]}")
     engine = Engine()
-    image = make_test_image(engine.client, f"tf_malleable-demo:{os.getpid()}")
-    ours = Containers(engine, image, logs)
-    try:
-        yield ours
-    finally:
-        ours.remove()
-        with engine.calling() as client:
-            client.images.remove(image, force=True)
+    tag = f"tf_malleable-demo:{os.getpid()}"
+    with container_image(engine.client, tag, (NARRATED, TRAINING)) as image:
+        ours = Containers(engine, image, logs)
+        try:
+            yield ours
+        finally:
+            ours.remove()

@@ -12,10 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NoReturn
@@ -30,46 +27,12 @@ from tf_malleable.figures import gantt
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, number, percent
 from tf_malleable.workload.plan import PlannedJob, read_workload
+from tf_malleable.workload.private_controller import private_controller
 from tf_malleable.workload.runner import run_workload
 
 REPOSITORY = Path(__file__).parent.parent
 TRAININGS = Path(__file__).with_name("trainings.txt")
 BIN = Path(sys.executable).parent
-START_SECONDS = 30.0
-
-
-@contextmanager
-def controller(log: Path, *options: str) -> Iterator[Client]:
-    """Have a controller for a while, on a socket of its own."""
-    with tempfile.TemporaryDirectory(prefix="tfm-demo-") as folder, log.open("wb") as output:
-        client = Client(Path(folder, "controller.sock"))
-        places = ("--socket", client.socket, "--state", f"{folder}/state")
-        process = subprocess.Popen(
-            [BIN / "tfm", "controller", *places, *options],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # Ctrl-C is for us; then it is to tell of jobs' ends.
-        )
-        try:
-            wait_until_up(client, process)
-            yield client
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def wait_until_up(client: Client, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a controller answers."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            client.info()
-            return
-        except OperationError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
 
 
 def run(jobs: Sequence[PlannedJob], out: Path, client: Client | None) -> History:
@@ -118,9 +81,9 @@ def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
     subprocess.run(
         [sys.executable, "-c", "import keras, sklearn.datasets"], check=True, capture_output=True
     )
-    with controller(logs / "controller.log") as client:
-        controlled = run(jobs, logs / "with", client)
-        cpus = len(client.info().cpus)
+    with private_controller(log=logs / "controller.log") as controller:
+        controlled = run(jobs, logs / "with", controller.client)
+        cpus = len(controller.client.info().cpus)
     print("\nThe same without a controller: each starts at once, with all cores.")
     alone = run(jobs, logs / "without", None)
     alone = with_slowdown(alone, controlled)

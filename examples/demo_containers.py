@@ -15,15 +15,16 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from container_image import ImageError
 from container_picture import Cores, draw
 from container_stage import Containers, DemoError, Show, containers
-from demo import BIN, controller, stop
-from make_test_image import ImageError
+from demo import BIN, stop
 
 from tf_malleable.cli.tables import console, table
 from tf_malleable.containers.engine import EngineGoneError, EngineRefusedError, Update
 from tf_malleable.model import OperationError, format_cpuset
 from tf_malleable.model.units import number
+from tf_malleable.workload.private_controller import private_controller
 
 # A phase is to be long enough for a few lines of a training.
 SHORTEST, LONGEST = 2.0, 60.0
@@ -107,8 +108,8 @@ def demonstrate(seconds: float, out: Path) -> None:
         upper = alone.scene("One container, its CPUs changed by hand")
         ours.remove()
         print("\nTwo containers under a controller, which gives everybody the same:")
-        with controller(logs / "controller.log", "--policy", "equal") as client:
-            show = Show(logs, client)
+        with private_controller("--policy=equal", log=logs / "controller.log") as controller:
+            show = Show(logs, controller.client)
             try:
                 shared(ours, show, seconds, speed)
             finally:

@@ -20,12 +20,11 @@ import tf_malleable as tfm  # Before tensorflow.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
-import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from tf_malleable.figures import style
 
 SAMPLE_SECONDS = 0.5
 
@@ -113,22 +112,22 @@ def watch(counter: StepCounter, phases: list[int], seconds: float) -> list[Sampl
 def draw(samples: list[Sample], path: Path) -> None:
     """Write a picture of threads, CPUs used and throughput over time."""
     times = [sample.time for sample in samples]
-    figure, (above, below) = plt.subplots(2, sharex=True, figsize=(8, 5))
-    above.plot(times, [s.steps_per_second for s in samples], color="tab:blue")
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    above, below = figure.subplots(2, sharex=True)
+    above.plot(times, [s.steps_per_second for s in samples], color=style.COLOURS[0])
     above.set_ylabel("steps / s")
     above.set_ylim(bottom=0)
-    above.set_title("One training, its threads changed while it runs")
+    style.title(above, "One training, its threads changed while it runs")
     below.step(times, [s.limit for s in samples], where="pre", color="black", label="limit")
-    below.plot(times, [s.cpus for s in samples], color="tab:orange", label="CPUs used")
+    below.plot(times, [s.cpus for s in samples], color=style.COLOURS[1], label="CPUs used")
     below.set_ylabel("threads")
     below.set_xlabel("time in s")
     below.set_ylim(bottom=0)
     below.legend(loc="lower right")
     for axes in (above, below):
-        axes.grid(alpha=0.3)
-    figure.tight_layout()
+        style.frame(axes, grid="y")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    style.write(figure, path)
 
 
 def main() -> int:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Apply tf_malleable's patches to TensorFlow's sources, or take them out again.
+"""Apply tf_malleable's patches to TensorFlow's sources, or remove them.
 
-SOURCES is a checkout, or an archive that is first unpacked beside itself. All of the
-patches apply or none does; a second time nothing is left to do.
+SOURCES is a source tree, or an archive, which is first unpacked into its own folder.
+Either all patches are applied or none. Doing it twice has no further effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from patch_series import (
 
 @contextmanager
 def patched_copies(tree: Path, series: Series, *, reverse: bool) -> Iterator[Path]:
-    """Give a folder with the changed files as they are to become.
+    """Yield a temporary folder with the changed files.
 
     Raises:
         SourcesError: A patch does not apply exactly.
@@ -45,7 +45,7 @@ def patched_copies(tree: Path, series: Series, *, reverse: bool) -> Iterator[Pat
         copies = Path(name)
         for file in dict.fromkeys(series.files):
             if not (tree / file).is_file():
-                raise SourcesError(f"{tree} has no {file}; is it all of TensorFlow?")
+                raise SourcesError(f"{tree} has no {file}: use TensorFlow's complete sources")
             (copies / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(tree / file, copies / file)
         order = series.patches[::-1] if reverse else series.patches
@@ -77,25 +77,25 @@ def _patch(folder: Path, patch: Path, *, reverse: bool) -> subprocess.CompletedP
 
 
 def check_untouched(tree: Path, series: Series) -> None:
-    """Refuse a tree in which somebody stopped half-way, or did it by hand.
+    """Refuse a tree that is partly patched, or was patched by hand.
 
     Raises:
-        SourcesError: Some of the files have patches in them.
+        SourcesError: Some of the files are patched.
     """
     files = (tree / file for file in dict.fromkeys(series.files))
     there = [file.name for file in files if file.is_file() and "tf_malleable" in file.read_text()]
     if there:
         raise SourcesError(
-            f"{tree} is half patched ({', '.join(there)}); restore TensorFlow's own files"
-            " (git checkout, or unpack them anew), then try again"
+            f"{tree} is partly patched ({', '.join(there)}); restore TensorFlow's own files"
+            " (with git checkout, or by unpacking them again), then try again"
         )
 
 
 def check_unchanged(tree: Path, series: Series) -> None:
-    """Refuse a checkout with changes of the user's in the files concerned.
+    """Refuse a checkout in which the user has changed the files to be patched.
 
     Raises:
-        SourcesError: There are some.
+        SourcesError: There are uncommitted changes, or git fails.
     """
     if not (tree / ".git").exists():
         return
@@ -117,12 +117,12 @@ def check_unchanged(tree: Path, series: Series) -> None:
 
 
 def _install(tree: Path, copies: Path, series: Series, added: dict[Path, str]) -> None:
-    """Change the files, with the stamp absent meanwhile; on failure put all back."""
+    """Change the files; on failure restore them. The stamp is absent meanwhile."""
     stamp = tree / STAMP
     ready = {tree / file: _beside(tree / file) for file in series.files}
     before = {path: path.read_bytes() for path in (*ready, stamp) if path.exists()}
     try:
-        # All that takes room on the disk comes before the first change.
+        # Everything that needs disk space is written before the first change.
         for name, text in added.items():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_text(text)
@@ -152,15 +152,15 @@ def _remove_added(tree: Path, series: Series) -> None:
     (tree / EIGEN_PATCH).unlink(missing_ok=True)
     for file in series.files:
         _beside(tree / file).unlink(missing_ok=True)
-    # Last: by it reverse() knows that there is something left.
+    # Last, as it tells reverse() that something is left.
     shutil.rmtree(tree / PACKAGE, ignore_errors=True)
 
 
 def is_patched(tree: Path, series: Series) -> bool:
-    """Return whether the tree has the series.
+    """Return whether the tree has the patches.
 
     Raises:
-        SourcesError: It has another state of it.
+        SourcesError: It has a different version of them.
     """
     try:
         found = (tree / STAMP).read_text().strip()
@@ -169,16 +169,16 @@ def is_patched(tree: Path, series: Series) -> bool:
     if found == digest(series):
         return True
     raise SourcesError(
-        f"{tree} has another state of these patches; take that out first, with --reverse of the"
-        " tf_malleable that put it there"
+        f"{tree} has a different version of these patches; first remove it, with --reverse of the"
+        " tf_malleable that applied it"
     )
 
 
 def apply(tree: Path, series: Series, *, dry_run: bool) -> bool:
-    """Apply the series; return False if it was there already.
+    """Apply the series; return False if it was already applied.
 
     Raises:
-        SourcesError: The tree is not what the patches are for. It is as it was.
+        SourcesError: The patches do not fit this tree. It is unchanged.
     """
     if is_patched(tree, series):
         return False
@@ -191,10 +191,10 @@ def apply(tree: Path, series: Series, *, dry_run: bool) -> bool:
 
 
 def reverse(tree: Path, series: Series, *, dry_run: bool) -> bool:
-    """Take the series out; return False if it was not there.
+    """Remove the series; return False if it was not there.
 
     Raises:
-        SourcesError: The tree has it, but changed. It is as it was.
+        SourcesError: The patched files have been changed. The tree is unchanged.
     """
     if is_patched(tree, series):
         with patched_copies(tree, series, reverse=True) as copies:
@@ -202,7 +202,7 @@ def reverse(tree: Path, series: Series, *, dry_run: bool) -> bool:
                 _install(tree, copies, series, {})
     else:
         check_untouched(tree, series)
-        # Without a stamp these are left of one that was killed.
+        # Without the stamp, these were left by a run that was killed.
         if not (tree / PACKAGE).exists():
             return False
     if not dry_run:
@@ -212,9 +212,9 @@ def reverse(tree: Path, series: Series, *, dry_run: bool) -> bool:
 
 @contextmanager
 def source_tree(sources: Path, *, keep: bool) -> Iterator[Path]:
-    """Give the folder of these sources.
+    """Yield the folder of these sources.
 
-    One that is unpacked for it stays if it is to be kept and could be used.
+    A folder that was unpacked for this is deleted if `keep` is False or an error occurs.
     """
     if sources.is_dir():
         yield sources
@@ -233,25 +233,25 @@ def source_tree(sources: Path, *, keep: bool) -> Iterator[Path]:
 
 
 def unpack(archive: Path) -> Path:
-    """Unpack an archive of TensorFlow's beside itself; return the folder.
+    """Unpack an archive of TensorFlow's sources into its own folder; return the new folder.
 
     Raises:
-        SourcesError: It is none, or its folder is there already.
+        SourcesError: It is not such an archive, or the new folder exists already.
     """
     try:
         with tarfile.open(archive) as tar:
             names = {Path(member.name).parts[0] for member in tar if Path(member.name).parts}
             if len(names) != 1:
-                raise SourcesError(f"{archive} is no archive of TensorFlow's sources")
+                raise SourcesError(f"{archive} is not an archive of TensorFlow's sources")
             folder = archive.absolute().parent / names.pop()
             if folder.exists():
-                raise SourcesError(f"{folder} exists; name it, or remove it")
+                raise SourcesError(f"{folder} exists already: give that as SOURCES, or remove it")
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpack-") as room:
                 tar.extractall(room, filter="data")
                 (Path(room) / folder.name).rename(folder)
             return folder
     except (tarfile.TarError, EOFError, zlib.error):
-        raise SourcesError(f"{archive} is no tar archive, or not all of one") from None
+        raise SourcesError(f"{archive} is not a tar archive, or is incomplete") from None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -260,12 +260,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = _Parser(description=__doc__)
     parser.add_argument("sources", type=Path, metavar="SOURCES")
-    parser.add_argument("--reverse", action="store_true", help="take the patches out")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would happen")
-    parser.add_argument("--json", action="store_true", help="say it in JSON")
+    parser.add_argument("--reverse", action="store_true", help="remove the patches")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments = parser.parse_args()
     act = reverse if arguments.reverse else apply
     try:
@@ -283,11 +283,11 @@ def main() -> int:
         result = {"tree": str(tree), "version": series.version, "changed": changed, "files": files}
         print(json.dumps({**result, "dry_run": arguments.dry_run}))
         return 0
-    what = "patched" if not arguments.reverse else "as TensorFlow's authors made it"
+    what = "patched" if not arguments.reverse else "unpatched"
     if arguments.dry_run and changed:
         print(f"{tree}: would be {what}")
     else:
-        print(f"{tree}: {what}" if changed else f"{tree}: {what} already")
+        print(f"{tree}: {what}" if changed else f"{tree}: already {what}")
     return 0
 
 

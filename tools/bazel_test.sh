@@ -1,11 +1,12 @@
 #!/bin/sh
-# Builds and tests our own targets with Bazel, which it installs if it is missing and
-# it may. Usage: bazel_test.sh PYTHON, which has TensorFlow, pybind11 and pytest.
+# Builds and tests our own targets with Bazel; root installs Bazel if it is missing.
+# Usage: bazel_test.sh PYTHON, a Python with TensorFlow, pybind11 and pytest.
 set -eu
 PYTHON_BIN_PATH=$(realpath -s "$1")
 export PYTHON_BIN_PATH
 
-# Debian's `bazel` wants the very version of .bazelversion, and does not know its own.
+# Debian's `bazel` refuses to run with our .bazelversion. Its `bazel-4` does run, but does
+# not know its own version.
 find_bazel() {
   version=$(bazel --version 2>/dev/null) && bazel=bazel && return
   version="bazel 4.2" && bazel=$(command -v bazel-4)
@@ -33,6 +34,6 @@ case $version in
     ;;
 esac
 
-# --batch: no server stays behind.
-# shellcheck disable=SC2086 # No flag is no word.
+# --batch leaves no server running.
+# shellcheck disable=SC2086 # If there is no flag, there must be no argument.
 exec "$bazel" --batch test $flags //cc/... //python/... //tests/...

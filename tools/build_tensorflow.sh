@@ -1,12 +1,13 @@
 #!/bin/sh
-# Fetches TensorFlow's sources with our patches into DIR and builds a wheel there. Takes
-# hours; docs/how-to/tensorflow-from-source.md says what it needs. Usage: build_tensorflow.sh DIR
+# Fetches TensorFlow's sources into DIR, applies our patches, and builds a wheel there. This
+# takes hours; for what it needs see docs/how-to/tensorflow-from-source.md.
+# Usage: build_tensorflow.sh DIR
 set -eu
 cd "$(dirname "$0")/.."
 tree=$1
 
 bazel=$(command -v bazelisk || command -v bazel || true)
-# Debian's says nothing if it is not the one .bazelversion asks for.
+# Debian's `bazel` prints no version if that is not the one in .bazelversion.
 version=$("${bazel:-false}" --version 2>/dev/null) || version=${bazel:-none}
 case $version in
   "bazel 7."*) ;;
@@ -18,7 +19,7 @@ esac
 
 if [ ! -e "$tree" ]; then
   "$bazel" sync --noenable_bzlmod --only=tensorflow_source
-  # Bazel builds nothing inside of its own folders.
+  # Copied, as Bazel cannot build inside its own folders.
   mkdir -p "$(dirname "$tree")"
   rm -rf "$tree.part"
   cp -r "$("$bazel" info --noenable_bzlmod output_base)/external/tensorflow_source" "$tree.part"

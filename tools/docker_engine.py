@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Run COMMAND with a Docker engine: the one that answers, else a private one.
+"""Run COMMAND with a Docker engine: the running one, or else a private one.
 
-The private one is started for it, and nothing of it is left afterwards. COMMAND finds the
-engine's address in DOCKER_HOST. If there can be no engine, it runs all the same, and
-TF_MALLEABLE_NO_ENGINE says why.
+A private engine is started for COMMAND and removed afterwards without a trace. COMMAND gets
+the engine's address in DOCKER_HOST. If there is no engine and none can be started, it runs
+anyway, with the reason in TF_MALLEABLE_NO_ENGINE.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _install() -> None:
     """Install Debian's package.
 
     Raises:
-        EngineError: It could not be.
+        EngineError: It cannot be installed.
     """
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise EngineError(f"dockerd is missing: {BY_HAND}")
@@ -68,7 +68,7 @@ def _install() -> None:
             command,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             stdin=subprocess.DEVNULL,
-            # CMD's output is its own.
+            # stdout is for the output of COMMAND.
             stdout=sys.stderr,
             check=False,
             preexec_fn=block_no_signals,
@@ -78,7 +78,7 @@ def _install() -> None:
 
 
 def _run(command: Sequence[str], **environment: str) -> int:
-    """Run a command, pass on signals to it, return its exit code as a shell has it."""
+    """Run a command, forward signals to it, and return its exit code as a shell does."""
     if early := signal.sigpending() & FORWARDED:
         return 128 + min(early)
     kept = {name: value for name, value in os.environ.items() if name != NO_ENGINE}
@@ -91,7 +91,7 @@ def _run(command: Sequence[str], **environment: str) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126
     while (code := process.poll()) is None:
         received = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
-        # One from the terminal has reached the command as well: it is in our group.
+        # Signals from the terminal reach the command anyway, as it is in our process group.
         if received.si_signo != signal.SIGCHLD and received.si_code <= 0:
             process.send_signal(received.si_signo)
     return code if code >= 0 else 128 - code
@@ -103,7 +103,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = _Parser(description=__doc__, usage="%(prog)s [-h] [--install] -- COMMAND …")
     parser.add_argument(
         "--install",
@@ -116,7 +116,7 @@ def main() -> int:
         own, command = own[:split], own[split + 1 :]
     arguments = parser.parse_args(own)
     if not command:
-        parser.error("name a command, after --")
+        parser.error("give a command after --")
     signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     code = None
     try:

@@ -22,9 +22,9 @@ PATIENCE = 60.0  # Seconds.
 PACKAGE = "docker.io"
 BY_HAND = f"sudo apt-get install --no-install-recommends {PACKAGE}"
 
-# Where the path of a Unix socket may have 107 bytes, this is the longest below the folder.
+# The longest path of a socket below the engine's folder. Linux allows 107 bytes in all.
 LONGEST_SOCKET = "exec/containerd/containerd-debug.sock"
-# What a dockerd makes outside of the folders it is told, deepest first.
+# What dockerd creates outside its configured folders, deepest first.
 OUTSIDE = tuple(
     Path(name)
     for name in (
@@ -60,8 +60,8 @@ class _UnixConnection(http.client.HTTPConnection):
 def answers(host: str) -> bool:
     """Return whether an engine answers at ``"unix:///…"``.
 
-    Hosts of other kinds never do: what an engine on another machine mounts into its
-    containers is not what is here.
+    False for other kinds of hosts: an engine on another machine cannot mount this
+    machine's files into its containers.
     """
     kind, _, path = host.partition("://")
     if kind != "unix":
@@ -77,15 +77,17 @@ def answers(host: str) -> bool:
 
 
 class DockerEngine:
-    """A dockerd of one's own, with all it has in one folder, and no network.
+    """A private dockerd, with all its files in one folder and without a network.
 
-    As a context manager it runs for the length of the with statement.
+    As a context manager, it runs until the with statement ends.
     """
 
     def __init__(self, folder: Path, *, live_restore: bool = False) -> None:
-        """Choose the folder, empty or to be made by start(). stop() deletes it.
+        """Prepare an engine.
 
-        With live_restore containers survive the end of dockerd.
+        Args:
+            folder: An empty folder, or one that start() creates. stop() deletes it.
+            live_restore: Containers survive the end of dockerd.
 
         Raises:
             EngineError: The folder's path is too long.
@@ -114,7 +116,7 @@ class DockerEngine:
         """Start dockerd and wait until it answers.
 
         Raises:
-            EngineError: It does not. Nothing of it is left.
+            EngineError: It does not start or does not answer. Everything has been removed.
         """
         try:
             _check_rights()
@@ -125,11 +127,11 @@ class DockerEngine:
             raise
 
     def _start(self) -> None:
-        # Not the machine's own settings, which may contradict these.
+        # Instead of the machine's own settings, which may contradict these.
         settings = self.folder / "daemon.json"
         settings.write_text(json.dumps({"live-restore": self._live_restore}))
-        # containerd dies with dockerd, if it is given the time. Of both their files are left
-        # after a crash, and dockerd would take a zombie of that number for the process.
+        # containerd ends soon after dockerd. After a crash, the pid files of both are left,
+        # and dockerd would mistake a zombie with that pid for the process.
         _until_none(lambda: self._daemons("containerd"), _kill)
         pid_file = self.folder / "pid"
         for file in (pid_file, self.folder / "exec/containerd/containerd.pid"):
@@ -143,45 +145,45 @@ class DockerEngine:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C at the terminal is for the tests; the engine is stopped after them.
+                # Ctrl-C at the terminal must reach only the tests; the engine ends later.
                 start_new_session=True,
                 preexec_fn=block_no_signals,
             )
         deadline = time.monotonic() + PATIENCE
         while not answers(self.host):
             if self._dockerd.poll() is not None:
-                raise EngineError(f"dockerd does not start here: {self._last_words()}")
+                raise EngineError(f"dockerd does not start here: {self._last_log_line()}")
             if time.monotonic() > deadline:
                 raise EngineError(f"dockerd does not answer within {PATIENCE:.0f} seconds")
             time.sleep(0.02)
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         lines = self.log.read_text(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")
 
     def kill(self) -> None:
-        """Kill dockerd alone, as if it had crashed; restart() is the way back."""
+        """Kill only dockerd, as if it had crashed. restart() starts it again."""
         if self._dockerd is not None:
             self._dockerd.kill()
             self._dockerd.wait()
             self._dockerd = None
 
     def restart(self) -> None:
-        """End dockerd, if it has not been killed, and start it on what it left.
+        """End dockerd, unless it has been killed, and start it again with the same files.
 
         Raises:
-            EngineError: It does not start. Nothing of it is left.
+            EngineError: It does not start. Everything has been removed.
         """
         self._terminate()
         self.start()
 
     def stop(self) -> None:
-        """End dockerd and all containers, and remove all that it made.
+        """End dockerd and all its containers, and remove everything that it created.
 
         Raises:
             EngineError: Something could not be removed.
         """
-        # dockerd would wait ten seconds for a container that heeds no SIGTERM.
+        # dockerd would wait ten seconds for a container that ignores SIGTERM.
         self._kill_containers()
         self._terminate()
         self._kill_containers()
@@ -192,7 +194,7 @@ class DockerEngine:
         _until_none(self._cgroups, Path.rmdir)
         shutil.rmtree(self.folder, ignore_errors=True)
         for path in self._outside:
-            # Another engine may have come, and use them.
+            # Another engine may have been started meanwhile, and be using them.
             with suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
         if self.folder.exists():
@@ -207,13 +209,13 @@ class DockerEngine:
 
     def _kill_containers(self) -> None:
         for cgroup in self._cgroups():
-            # A frozen process of cgroup v1 does not even die.
+            # In cgroup v1, a frozen process cannot even be killed.
             with suppress(OSError):
                 (cgroup / "freezer.state").write_text("THAWED")
         _until_none(self._in_containers, _kill)
 
     def _cgroups(self) -> Iterator[Path]:
-        """Give the control groups of its containers, inner ones before outer ones."""
+        """Yield the cgroups of its containers, inner ones before outer ones."""
         containers = [path.name for path in self.folder.glob("data/containers/*")]
         if containers:
             for folder, _, _ in os.walk(CGROUPS, topdown=False):
@@ -226,7 +228,7 @@ class DockerEngine:
                 yield from map(int, (cgroup / "cgroup.procs").read_text().split())
 
     def _daemons(self, names: str) -> Iterator[int]:
-        """Give the processes that serve it and have such names, a regular expression."""
+        """Yield the pids of its own processes whose names match a regular expression."""
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 program, *arguments = file.read_bytes().decode(errors="replace").split("\0")
@@ -242,7 +244,7 @@ class DockerEngine:
             raise EngineError(f"{left[0]} is still mounted, so {self.folder} was not removed")
 
     def _mounts(self) -> list[Path]:
-        """Return what is mounted below its folder, in the order it was done."""
+        """Return the mount points below its folder, in the order of mounting."""
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         paths = (
             Path(re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), line.split()[4]))
@@ -252,34 +254,34 @@ class DockerEngine:
 
 
 def _check_rights() -> None:
-    """Refuse where dockerd is missing, or would start but no container of it.
+    """Check that dockerd is installed and would be able to start containers.
 
     Raises:
-        EngineError: It is so.
+        EngineError: It is not.
     """
     if shutil.which("dockerd") is None:
         raise EngineError(f"dockerd is missing: {BY_HAND}")
     if os.geteuid() != 0:
-        raise EngineError("dockerd needs root's rights")
+        raise EngineError("dockerd must be run as root")
     rights = re.search(r"^CapEff:\s*(\w+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
     if rights is None or not int(rights[1], 16) & SYS_ADMIN:
-        raise EngineError("dockerd needs the right to mount, which root has not got here")
-    # Version 1 has a hierarchy for each resource, version 2 one for all.
+        raise EngineError("dockerd needs the capability SYS_ADMIN, which root does not have here")
+    # Version 1 has a hierarchy for each resource; version 2 has one for all.
     cpu = CGROUPS / "cpu"
     if not os.access(cpu if cpu.exists() else CGROUPS, os.W_OK):
-        raise EngineError("dockerd needs control groups, and there are none to be changed here")
+        raise EngineError("dockerd needs writable cgroups, and there are none here")
 
 
 def _until_none(find: Callable[[], Iterator[T]], act: Callable[[T], object]) -> None:
-    """Act on what is found until nothing is found any more.
+    """Act on everything that is found, until nothing is found.
 
     Raises:
-        EngineError: Some stays.
+        EngineError: Something is still found after a minute.
     """
     deadline = time.monotonic() + PATIENCE
     while found := list(find()):
         if time.monotonic() > deadline:
-            raise EngineError(f"{found[0]} of the engine cannot be ended")
+            raise EngineError(f"cannot end or remove {found[0]} of the engine")
         for one in found:
             with suppress(OSError):
                 act(one)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Build and run the policies of docs/how-to/own-policy.md, so that they keep working.
+"""Test the example in docs/how-to/own-policy.md.
 
-Its titled code blocks become files. They are installed with pip into a folder of their
-own, their tests are run, and a real controller is asked to use each policy.
+The page's titled code blocks are written to files. They are installed with pip into a
+separate folder, their tests are run, and a real controller switches to each policy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BLOCK = re.compile(r'^```\w+ title="([\w.]+)"\n(.*?)^```$', re.DOTALL | re.MULT
 
 
 class ExampleError(Exception):
-    """The example does not do what its page says; in one sentence."""
+    """The example does not work as its page says. The message is one sentence."""
 
 
 def extract(page: Path, folder: Path) -> None:
@@ -38,7 +38,7 @@ def extract(page: Path, folder: Path) -> None:
 
 
 def run(*command: str | Path, environment: dict[str, str], fails: bool = False) -> str:
-    """Run a command and return what it prints; it must fail if, and only if, it is to."""
+    """Run a command and return its output; raise ExampleError unless it fails as expected."""
     done = subprocess.run(
         command,
         env=environment,
@@ -49,7 +49,7 @@ def run(*command: str | Path, environment: dict[str, str], fails: bool = False) 
     )
     if (done.returncode != 0) != fails:
         words = " ".join(map(str, command))
-        raise ExampleError(f"{words} ended with {done.returncode}: {done.stdout}")
+        raise ExampleError(f"{words} exited with {done.returncode}: {done.stdout}")
     return done.stdout
 
 
@@ -64,7 +64,7 @@ def try_out(folder: Path) -> None:
     pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation")
     run(*pip, "--target", installed, folder, environment=environment)
     tests = folder / "test_office_policies.py"
-    # Outside of this repository's own settings.
+    # Without this repository's settings.
     pytest = (sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", folder)
     run(*pytest, "-p", "no:cacheprovider", tests, environment=environment)
     use(folder, environment)
@@ -90,7 +90,7 @@ def use(folder: Path, environment: dict[str, str]) -> None:
 
 
 def wait_for(socket: Path, controller: subprocess.Popen[bytes]) -> None:
-    """Return once the controller listens."""
+    """Wait until the controller listens."""
     deadline = time.monotonic() + START_SECONDS
     while not socket.exists():
         if controller.poll() is not None or time.monotonic() > deadline:
@@ -99,9 +99,9 @@ def wait_for(socket: Path, controller: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Try out the example of a page."""
+    """Test the example of a page."""
     if len(sys.argv) != 2:
-        print("docs_example: name one page, such as docs/how-to/own-policy.md", file=sys.stderr)
+        print("docs_example: give one page, such as docs/how-to/own-policy.md", file=sys.stderr)
         return 2
     try:
         with tempfile.TemporaryDirectory(prefix="tfm-example-") as name:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A MkDocs hook: the HTTP reference, written from the controller's OpenAPI document."""
+"""A MkDocs hook: generates the HTTP reference from the controller's OpenAPI document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Json = Mapping[str, Any]
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put the reference where the page has the mark."""
+    """Insert the reference at the mark in the page."""
     if _MARK not in markdown:
         return markdown
     return markdown.replace(_MARK, "\n".join(_reference(document(tf_malleable.__version__))))
@@ -31,7 +31,7 @@ def _reference(api: _Json) -> Iterator[str]:
     operations = [each for methods in api["paths"].values() for each in methods.values()]
     always = set.intersection(*(set(each["responses"]) for each in operations)) - {"200"}
     yield "## Requests\n"
-    yield "Every request may be refused with these; they are not repeated below.\n"
+    yield "Every request may be refused with one of these. They are not repeated below.\n"
     yield from _answers(operations[0]["responses"], always)
     for path, methods in api["paths"].items():
         for method, operation in methods.items():
@@ -69,7 +69,7 @@ def _schema(schema: _Json) -> Iterator[str]:
     properties = schema["properties"]
     if properties:
         rows = ((name, each, each.get("description", "")) for name, each in properties.items())
-        # What the controller sends has every field; of requests it is worth saying.
+        # Answers always have every field, so "required" is of interest in requests only.
         is_request = schema.get("additionalProperties") is False
         yield from _table(
             "field", rows, set(schema.get("required", ())) if is_request else frozenset()
@@ -94,7 +94,7 @@ def _content(content: _Json) -> str:
 
 
 def _type(schema: _Json) -> str:
-    """Return a schema in words, with links to the messages."""
+    """Return a schema as text, with links to the messages."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_SCHEMAS)
         return f"[{name}](#{name.lower()})"

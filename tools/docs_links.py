@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A MkDocs hook: links to files outside docs/ work on the site too.
+"""A MkDocs hook: makes links to files outside docs/ work on the site, too.
 
-In a checkout a page of docs/ may link to any file of the repository. Each such file
-becomes a page of the site, below repository/: Markdown as it is, anything else as a
-listing. A link to a folder becomes plain text, for a site has no folders. A link to
-nothing is left alone, and MkDocs complains of it.
+In a checkout, a page of docs/ may link to any file of the repository. Each such file
+becomes a page of the site, below repository/: Markdown unchanged, other files as a
+listing. A link to a folder becomes plain text, as a site has no folders. A link to a
+missing file is left unchanged, so that MkDocs reports it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _added: dict[str, str] = {}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each file outside docs/ that a page links to, directly or not."""
+    """Add a page for each file outside docs/ that is linked to, directly or indirectly."""
     _added.clear()
     todo = [f"{_DOCS}/{file.src_uri}" for file in files.documentation_pages()]
     while todo:
@@ -51,7 +51,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make links of the repository into links of the site."""
+    """Turn links within the repository into links within the site."""
     here = page.file.src_uri
     source = _added.get(here, f"{_DOCS}/{here}")
     if not source.endswith(".md"):
@@ -84,7 +84,7 @@ def _relinked(text: str, source: str, here: str) -> str:
 
 
 def _resolve(source: str, target: str) -> str | None:
-    """Return the path in the repository that a link means; None if it means none."""
+    """Return the path in the repository that a link points to; None for other links."""
     if _ELSEWHERE.match(target):
         return None
     path = target.partition("#")[0]

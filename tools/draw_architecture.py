@@ -2,8 +2,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Draw the import contracts of pyproject.toml as docs/images/architecture.svg.
 
-The picture is made from what `lint-imports` checks, so it cannot say anything else. The
-same contracts give the same bytes; --check writes nothing and fails if they differ.
+The picture is drawn from what `lint-imports` checks, so the two always agree. The same
+contracts give the same bytes; --check writes nothing, and fails if they differ.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Layers:
-    """A contract about floors.
+    """A contract of type "layers".
 
     Attributes:
-        title: What it is called.
-        floors: From the highest to the lowest; the modules of each.
-        apart: For each floor, whether its modules may not import each other.
+        title: Its name.
+        floors: The modules of each layer, from the highest to the lowest.
+        apart: For each layer, whether its modules must not import each other.
     """
 
     title: str
@@ -63,12 +63,12 @@ class Layers:
 
 @dataclass(frozen=True)
 class Forbidden:
-    """A contract about what never imports what.
+    """A contract of type "forbidden".
 
     Attributes:
-        title: What it is called.
-        sources: Modules that must not import …
-        targets: … these.
+        title: Its name.
+        sources: Modules that must not import the targets.
+        targets: The modules that they must not import.
     """
 
     title: str
@@ -77,10 +77,10 @@ class Forbidden:
 
 
 def read(text: str) -> list[Layers | Forbidden]:
-    """Return the contracts that can be drawn, in their order.
+    """Return the contracts that can be drawn, in the order of the file.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There are none.
     """
     settings = tomllib.loads(text).get("tool", {}).get("importlinter", {})
     roots = settings.get("root_packages") or [settings.get("root_package", "")]
@@ -107,7 +107,7 @@ def _layers(title: str, contract: dict[str, Any], roots: Sequence[str]) -> Layer
 
 
 def _short(modules: Sequence[str], packages: Sequence[str]) -> tuple[str, ...]:
-    """Return modules without the name of the package that all are in."""
+    """Return the names of modules without the package that contains them."""
     shortened = []
     for module in modules:
         inside = (package for package in packages if module.startswith(f"{package}."))
@@ -148,7 +148,7 @@ def _text(x: float, y: float, kind: str, text: str) -> str:
 
 
 def _draw_layers(contract: Layers, top: int) -> tuple[list[str], int]:
-    """Return a contract's shapes, and where the next one begins."""
+    """Return a contract's shapes, and the top of the next one."""
     shapes = [_text(MARGIN, top + 14, "title", contract.title)]
     y = top + HEADING
     first = y
@@ -205,9 +205,11 @@ def _wrapped(rule: Forbidden) -> Iterator[str]:
 
 
 def main() -> int:
-    """Draw, or check what is drawn."""
+    """Draw the picture, or check that it is up to date."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only compare with what is there")
+    parser.add_argument(
+        "--check", action="store_true", help="only compare with the present picture"
+    )
     arguments = parser.parse_args()
     try:
         picture = draw(read(CONTRACTS.read_text(encoding="utf-8")))

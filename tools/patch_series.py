@@ -11,12 +11,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "patches"
 
-# In TensorFlow's tree. XLA is a Bazel repository of its own, and has the thread pools.
+# Paths in TensorFlow's tree. XLA is a Bazel repository of its own; it has the thread pools.
 XLA = Path("third_party/xla")
 PACKAGE = XLA / "third_party/tf_malleable"
 EIGEN_PATCH = XLA / "third_party/eigen3/tf_malleable.patch"
 VERSION_FILE = Path("tensorflow/tf_version.bzl")
-# Last of all written and first removed, so where it is, all the rest is.
+# Written last and removed first, so if it exists, so does everything else.
 STAMP = PACKAGE / "SERIES"
 
 EIGEN_THREAD_POOL = "Eigen/src/ThreadPool"
@@ -24,7 +24,7 @@ EIGEN_HEADERS = ("active_limit.h", "limited_workers.h")
 
 
 class SourcesError(Exception):
-    """What is wrong and what to do, in one sentence; nothing was changed."""
+    """The sources cannot be used. One sentence: what is wrong, and what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ def find_series(version: str) -> Series:
     """Return the patches for a version of TensorFlow.
 
     Raises:
-        SourcesError: There are none.
+        SourcesError: There are no patches for this version.
     """
     folder = PATCHES / f"tensorflow-{version}"
     listed = folder / "series"
     if not listed.is_file():
         known = sorted(path.parent.name.partition("-")[2] for path in PATCHES.glob("*/series"))
         raise SourcesError(
-            f"this is TensorFlow {version}, and there are patches for {', '.join(known)} only"
+            f"there are no patches for TensorFlow {version}, only for {', '.join(known)}"
         )
     names = [line.split("#")[0].strip() for line in listed.read_text().splitlines()]
     eigen = "tensorflow-2.19" if version.startswith("2.19.") else "tensorflow-2.20"
@@ -70,25 +70,25 @@ def find_series(version: str) -> Series:
 
 
 def read_version(tree: Path) -> str:
-    """Return the version of the TensorFlow sources in a folder, ``"2.21.0"`` say.
+    """Return the version of the TensorFlow sources in a folder, for example ``"2.21.0"``.
 
     Raises:
-        SourcesError: They are none, or say no version.
+        SourcesError: These are not TensorFlow's sources, or the version is missing.
     """
     try:
         text = (tree / VERSION_FILE).read_text()
     except OSError:
         raise SourcesError(
-            f"{tree} is no TensorFlow source tree that these patches know: it has no {VERSION_FILE}"
+            f"{tree} is not a TensorFlow source tree supported here: it has no {VERSION_FILE}"
         ) from None
     found = re.search(r'^TF_VERSION = "([^"]+)"', text, re.MULTILINE)
     if found is None:
-        raise SourcesError(f"{tree / VERSION_FILE} names no TF_VERSION")
+        raise SourcesError(f"{tree / VERSION_FILE} does not define TF_VERSION")
     return found.group(1)
 
 
 def added_files(series: Series) -> dict[Path, str]:
-    """Return the files that are put into the tree, and what is in them."""
+    """Return the files that are added to the tree, with their contents."""
     sources = [
         path
         for folder in ("limits", "capi")
@@ -111,7 +111,7 @@ def _new_file(name: str, text: str) -> str:
 
 
 def digest(series: Series) -> str:
-    """Return what tells one state of the series from another."""
+    """Return a digest of the series and the added files."""
     state = hashlib.sha256()
     for patch in series.patches:
         state.update(patch.read_bytes())

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs one step of a set-up: prints what it does, and the command's own output only if
-# it fails. Usage: step.sh NAME TEXT COMMAND…; the output is kept in build/log/NAME.log.
+# Runs one step of a set-up: prints TEXT, and the command's output only if it fails.
+# Usage: step.sh NAME TEXT COMMAND…; the output is kept in build/log/NAME.log.
 set -eu
 log=build/log/$1.log
 echo "$2 …"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what make needs from Debian or Ubuntu and finds missing: as root it
-# calls apt-get, else it says what to call. Usage: system_packages.sh PYTHON
+# Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
+# prints the command that does. Usage: system_packages.sh PYTHON
 set -eu
 python=$1
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -20,7 +20,7 @@ if [ "$(id -u)" = 0 ]; then
   export DEBIAN_FRONTEND=noninteractive
   step="$(dirname "$0")/step.sh"
   "$step" apt-update "Updating apt's package lists" apt-get update -q
-  # shellcheck disable=SC2086 # One package a word.
+  # shellcheck disable=SC2086 # One argument per package.
   "$step" apt-install "Installing with apt-get:$missing" \
     apt-get install -q -y --no-install-recommends $missing
 else

@@ -1,8 +1,8 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The C ABI for Python. Which library provides it, the overlay or a patched
-// TensorFlow, is decided at run time: `load` opens it and looks the functions
-// up. Arguments are checked in Python, where the messages are made.
+// The C ABI for Python. Whether the overlay or a patched TensorFlow provides it
+// is decided at run time: `load` opens the library and looks up the functions.
+// Python checks the arguments and words the errors.
 
 #include <dlfcn.h>
 #include <pybind11/pybind11.h>
@@ -34,8 +34,8 @@ template <typename Function>
 void Find(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
   if (*function == nullptr) {
-    throw py::import_error(std::string("no function ") + name + ": " +
-                           dlerror());
+    throw py::import_error(std::string("cannot find the function ") + name +
+                           ": " + dlerror());
   }
 }
 
@@ -43,11 +43,11 @@ void Find(void* library, const char* name, Function* function) {
 std::optional<Abi> loaded;
 
 const Abi& Loaded() {
-  if (!loaded) throw std::logic_error("load() comes first");
+  if (!loaded) throw std::logic_error("load() has not been called");
   return *loaded;
 }
 
-// True if a library of this name, or path, is in the process already.
+// True if the library with this name or path is loaded in this process.
 bool IsLoaded(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return false;
@@ -55,7 +55,7 @@ bool IsLoaded(const std::string& library) {
   return true;
 }
 
-// True if the library is in the process already and exports the ABI.
+// True if the library is loaded in this process and exports the ABI.
 bool Exports(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return false;
@@ -64,9 +64,9 @@ bool Exports(const std::string& library) {
   return found;
 }
 
-// `in_front` has the libraries loaded later find this one's functions before
-// their own: what the overlay is for, and what TensorFlow's framework, with its
-// BoringSSL, must not do to Python.
+// With `in_front`, libraries loaded later bind to this one's functions instead
+// of their own. The overlay relies on that. TensorFlow's framework must not be
+// loaded so: its BoringSSL would replace Python's OpenSSL.
 void Load(const std::string& library, bool in_front) {
   void* const handle =
       dlopen(library.c_str(), RTLD_NOW | (in_front ? RTLD_GLOBAL : RTLD_LOCAL));
@@ -99,7 +99,7 @@ std::vector<tfm_pool> GetPools() {
   const Abi& abi = Loaded();
   int count = 0;
   abi.get_pools(nullptr, 0, &count);
-  // Pools come and go: ask again while there are more than there is room for.
+  // Pools may be built meanwhile: ask again if there are more than fit.
   for (;;) {
     const int room = count + 8;
     tfm_pool blank = {};
@@ -112,14 +112,14 @@ std::vector<tfm_pool> GetPools() {
   }
 }
 
-// A plain C function, not one of pybind11's: a daemon thread that comes back
-// for the GIL once the interpreter has ended is made to exit right there, and
-// that must not have to pass through frames with destructors or handlers.
+// A plain C function instead of one of pybind11's. If a daemon thread asks for
+// the GIL after the interpreter has ended, Python ends the thread there, and
+// that must not unwind frames with destructors or exception handlers.
 PyObject* WaitSettled(PyObject* /*module*/, PyObject* timeout) {
   const double seconds = PyFloat_AsDouble(timeout);
   if (PyErr_Occurred() != nullptr) return nullptr;
   if (!loaded) {
-    PyErr_SetString(PyExc_RuntimeError, "load() comes first");
+    PyErr_SetString(PyExc_RuntimeError, "load() has not been called");
     return nullptr;
   }
   const auto wait_settled = loaded->wait_settled;

@@ -12,7 +12,7 @@
 #include "cc/limits/pool_registry.h"
 
 #if !defined(TF_MALLEABLE_BACKEND) || !defined(TF_MALLEABLE_TF_VERSION)
-#error "the build names the backend and the TensorFlow version"
+#error "the build must define the backend and the TensorFlow version"
 #endif
 
 namespace {
@@ -102,7 +102,7 @@ int tfm_get_pools(tfm_pool* pools, int room, int* count) {
 }
 
 int tfm_wait_settled(double timeout) {
-  // Beyond this the clock arithmetic could overflow; it is 30 years.
+  // 30 years. Above this, the clock arithmetic could overflow.
   constexpr double kForever = 1e9;
   if (std::isnan(timeout) || timeout < 0) return TFM_ERR_ARGUMENT;
   return CodeOf(PoolRegistry::Get().WaitSettled(

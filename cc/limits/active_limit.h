@@ -1,10 +1,11 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Which workers of an Eigen thread pool may run tasks, and what they have run.
+// Decides which workers of an Eigen thread pool may run tasks, and counts what
+// they run.
 //
 // The patch in patches/eigen gives every Eigen ThreadPoolTempl one ActiveLimit.
-// This header is placed beside Eigen's own, so it depends on nothing but the
-// standard library and, for its stall watch, on Linux.
+// This header is copied beside Eigen's own, so it depends only on the standard
+// library and, for its stall watch, on Linux.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_ACTIVE_LIMIT_H_
 #define TF_MALLEABLE_CC_LIMITS_ACTIVE_LIMIT_H_
@@ -29,22 +30,21 @@
 
 namespace tf_malleable {
 
-// Workers are admitted by index: with limit n, workers 0 … n-1 run tasks and
-// the others park as soon as they finish the task they are in. Because no
-// worker with a higher index can start a task, the sum of those that run is
-// never above n once the pool has settled, however it is sampled.
+// Workers are admitted by index: with limit n, workers 0 … n-1 run tasks, and
+// the others park as soon as they have finished their task. As no other worker
+// can start a task, at most n run once the pool has settled, at any instant.
 //
-// A worker that sleeps inside its task (waiting for a nested ParallelFor, say)
-// still holds its place. That is what a pool built with n threads does too,
-// with one difference: there, the nested loop would have known of the n and
-// run inline, while here the limit may have fallen after the loop had queued
-// its parts. Park() therefore watches for a pool whose admitted workers have
-// all been asleep in one task each for kStallAfter while tasks are queued, and
-// lets a parked worker stand in for them until one of them moves again.
+// A worker that sleeps inside its task (for example in a nested ParallelFor)
+// keeps its place. The same is true of a pool built with n threads, but there
+// the nested loop knows n and runs inline if need be. Here the limit may be
+// lowered after the loop has queued its parts, and then nobody would run them.
+// So Park() detects a stall: tasks are queued while all admitted workers have
+// been asleep, each in one task, for kStallAfter. A parked worker then stands
+// in for them until one of them continues.
 //
 // Thread-safety: all methods may be called from any thread, except that
-// BeginTask, BeginStandIn, EndTask, BindWorker and Park are for the worker they
-// name.
+// BeginTask, BeginStandIn, EndTask, BindWorker and Park may only be called by
+// the worker that they name.
 class ActiveLimit {
  public:
   static constexpr std::chrono::milliseconds kStallAfter{1000};
@@ -54,7 +54,7 @@ class ActiveLimit {
   struct Totals {
     uint64_t tasks = 0;
     uint64_t busy_ticks = 0;  // In units of Ticks().
-    uint64_t stand_ins = 0;   // Tasks run by a worker standing in.
+    uint64_t stand_ins = 0;   // Tasks run by stand-ins.
   };
 
   // REQUIRES: 1 <= limit <= capacity
@@ -69,22 +69,22 @@ class ActiveLimit {
 
   int limit() const { return limit_.load(std::memory_order_acquire); }
 
-  // The highest limit so far. Tasks are only ever queued for admitted workers,
-  // so queues from here on have always been empty: a pool that may grow need
-  // not look into them.
+  // The highest limit so far. Tasks are queued for admitted workers only, so
+  // the queues at and above this index have always been empty, and a pool with
+  // spare capacity need not look into them.
   int highest() const { return highest_.load(std::memory_order_relaxed); }
 
   bool Admits(int worker) const {
     return worker < limit_.load(std::memory_order_seq_cst);
   }
 
-  // Sets the limit and returns the previous one. Parked workers it admits are
-  // on their way when this returns; workers above it finish their tasks first.
-  // Wakes one thread at most: the caller may be in a hurry.
+  // Sets the limit and returns the previous one. Parked workers that it admits
+  // are woken up; workers above it finish their tasks first. To be fast, this
+  // wakes one thread at most, which wakes the others.
   // REQUIRES: 1 <= limit <= capacity
   int Set(int limit) {
     std::lock_guard<std::mutex> lock(park_mu_);
-    // Before the limit: whoever sees that sees this.
+    // Before the limit, so that whoever sees the new limit sees this, too.
     if (limit > highest()) highest_.store(limit, std::memory_order_relaxed);
     const int previous = limit_.exchange(limit, std::memory_order_seq_cst);
     for (int i = previous; i < limit; ++i) {
@@ -96,19 +96,19 @@ class ActiveLimit {
     return previous;
   }
 
-  // Brackets one task. False if the limit does not admit the worker: it must
-  // hand the task to one that is.
+  // BeginTask and EndTask bracket one task. BeginTask returns false if the
+  // limit does not admit the worker, which must then hand over the task.
   bool BeginTask(int worker) {
     Worker& w = workers_[worker];
     w.started.store(Ticks(), std::memory_order_relaxed);
-    // First claim, then look. Either the worker sees a new limit, or whoever
-    // set that limit sees the claim.
+    // Claim first, then check the limit: either the worker sees a new limit, or
+    // whoever set that limit sees the claim.
     w.state.store(kClaimed, std::memory_order_seq_cst);
     const bool admitted = Admits(worker);
     w.state.store(admitted ? kRunning : kIdle, std::memory_order_release);
     return admitted;
   }
-  // Begins a task above the limit, in place of a worker that is asleep.
+  // Begins a task above the limit, in place of a sleeping worker.
   void BeginStandIn(int worker) {
     Worker& w = workers_[worker];
     w.started.store(Ticks(), std::memory_order_relaxed);
@@ -128,9 +128,10 @@ class ActiveLimit {
     w.state.store(kIdle, std::memory_order_release);
   }
 
-  // Blocks `worker` until the limit admits it (true) or Shutdown (false).
-  // While parked it may be asked to stand in for admitted workers that are all
-  // asleep: `has_work()` says whether a task is queued, `run_one()` runs one.
+  // Blocks `worker` until the limit admits it (returns true) or Shutdown
+  // (returns false). Meanwhile it may stand in for admitted workers that are
+  // all asleep: `has_work()` tells whether a task is queued, `run_one()` runs
+  // one.
   template <typename HasWork, typename RunOne>
   bool Park(int worker, HasWork has_work, RunOne run_one) {
     Worker& me = workers_[worker];
@@ -173,17 +174,17 @@ class ActiveLimit {
     for (int i = 0; i < capacity_; ++i) workers_[i].wake_up.notify_one();
   }
 
-  // An idle worker waits for tasks in the pool's event count, not in Park.
-  // After the limit fell, the next one that a task wakes takes the request to
-  // wake all of them, so that those above the limit go and park: one wake-up
-  // too many per change, instead of one for most tasks.
+  // Idle workers wait for tasks in the pool's event count, not in Park. After
+  // the limit was lowered, the next worker that a task wakes up takes this
+  // request and wakes up all others, so that those above the limit park. That
+  // costs one unnecessary wake-up per change instead of one for most tasks.
   void RequestSweep() { sweep_.store(true, std::memory_order_release); }
   bool TakeSweepRequest() {
     return sweep_.load(std::memory_order_relaxed) &&
            sweep_.exchange(false, std::memory_order_acq_rel);
   }
 
-  // Tells the stall watch which thread `worker` is. Called on that thread.
+  // Tells the stall watch the thread of `worker`. Called on that thread.
   void BindWorker(int worker) {
 #ifdef __linux__
     workers_[worker].tid.store(static_cast<int>(syscall(SYS_gettid)),
@@ -193,8 +194,8 @@ class ActiveLimit {
 #endif
   }
 
-  // Workers running a task now. A stand-in holds the place of a sleeping
-  // worker, so it is not counted beside it.
+  // Workers running a task now. A stand-in takes the place of a sleeping
+  // worker, which is counted already.
   int Active() const {
     int active = 0;
     for (int i = 0; i < capacity_; ++i) {
@@ -205,8 +206,8 @@ class ActiveLimit {
     return active;
   }
 
-  // True if no worker above the limit is running a task, or about to. Once true
-  // Active() is at most the limit, until that is set anew.
+  // True if no worker above the limit is running a task, or about to. From then
+  // on, Active() is at most the limit, until the limit changes.
   bool Settled() const {
     for (int i = limit_.load(std::memory_order_seq_cst); i < capacity_; ++i) {
       const State state = workers_[i].state.load(std::memory_order_seq_cst);
@@ -231,8 +232,8 @@ class ActiveLimit {
     return totals;
   }
 
-  // A clock cheap enough to read twice per task: the time-stamp counter where
-  // there is one, else nanoseconds.
+  // A clock that is cheap enough to be read twice per task: the time-stamp
+  // counter if there is one, else nanoseconds.
   static uint64_t Ticks() {
 #if defined(__x86_64__)
     return __rdtsc();
@@ -244,10 +245,10 @@ class ActiveLimit {
   }
 
  private:
-  // What a worker does with tasks. kClaimed lasts for a few instructions.
+  // The state of a worker. kClaimed lasts for a few instructions.
   enum State : uint8_t { kIdle, kClaimed, kRunning, kStandingIn };
 
-  // One cache line each: a worker's bookkeeping must not slow its neighbour.
+  // One cache line each, to avoid false sharing.
   struct alignas(64) Worker {
     std::atomic<State> state{kIdle};
     std::atomic<int> tid{0};
@@ -258,12 +259,12 @@ class ActiveLimit {
     std::condition_variable wake_up;  // For Park, with park_mu_.
   };
 
-  // A limit that was never lowered leaves the pool as TensorFlow asked for it:
-  // there is nothing to watch, and parked workers cost nothing.
+  // If the limit was never lowered, no stall can be due to it; then nobody
+  // watches, and parked workers cost nothing.
   // REQUIRES: park_mu_ held.
   bool NeedsWatch() const { return limit() < highest(); }
 
-  // Wakes a parked worker to watch, if nobody does. REQUIRES: park_mu_ held.
+  // Wakes up a parked worker to watch, if none does. REQUIRES: park_mu_ held.
   void FindWatcher() {
     if (watched_ || shutdown_ || !NeedsWatch()) return;
     for (int i = limit(); i < capacity_; ++i) {
@@ -273,11 +274,11 @@ class ActiveLimit {
     }
   }
 
-  // Waits until the pool has been stalled for kStallAfter and returns how many
-  // tasks each worker had then finished; returns empty as soon as `worker` has
-  // another reason to wake up. `lock` holds park_mu_, but for the waits and
-  // while threads are looked at, when a wake-up would go unheard: hence the
-  // conditions are checked before each wait.
+  // Waits until the pool has been stalled for kStallAfter, and returns how many
+  // tasks each worker had finished by then. Returns an empty vector as soon as
+  // `worker` has another reason to wake up. `lock` holds park_mu_, except while
+  // waiting and while inspecting threads. A wake-up during the inspection would
+  // be lost, so the conditions are checked before each wait.
   template <typename HasWork>
   std::vector<uint64_t> WatchForStall(int worker,
                                       std::unique_lock<std::mutex>* lock,
@@ -309,9 +310,9 @@ class ActiveLimit {
     return {};
   }
 
-  // True if every admitted worker is still in the task it was in when it had
-  // finished `tasks` of them, and no worker but `except` that is in a task is
-  // awake.
+  // True if every admitted worker is still in the task that it was in after
+  // `tasks` finished ones, and every worker in a task, other than `except`, is
+  // asleep.
   bool IsStalled(const std::vector<uint64_t>& tasks, int except) const {
     const int limit = limit_.load(std::memory_order_relaxed);
     for (int i = 0; i < capacity_; ++i) {
@@ -330,7 +331,7 @@ class ActiveLimit {
   }
 
   // True if the kernel reports thread `tid` of this process as sleeping. A
-  // thread that merely waits for a CPU is not asleep.
+  // thread that waits for a CPU is not asleep.
   static bool IsAsleep(int tid) {
 #ifdef __linux__
     char path[64];
@@ -340,7 +341,7 @@ class ActiveLimit {
     if (file == nullptr) return false;
     char line[256];
     if (std::fgets(line, sizeof(line), file.get()) == nullptr) return false;
-    // "tid (name) S …": the name may itself hold spaces and parentheses.
+    // "tid (name) S …": the name may contain spaces and parentheses.
     const char* name_end = std::strrchr(line, ')');
     if (name_end == nullptr || std::strlen(name_end) < 3) return false;
     return name_end[2] == 'S' || name_end[2] == 'D';
@@ -356,9 +357,9 @@ class ActiveLimit {
   std::atomic<uint64_t> stand_ins_{0};
   std::atomic<bool> sweep_{false};
 
-  std::mutex park_mu_;    // Guards the three below and each worker's `parked`.
+  std::mutex park_mu_;    // Guards the next three and each worker's `parked`.
   bool watched_ = false;  // A parked worker is watching for stalls.
-  bool rouse_ = false;    // The next to leave wakes all the limit admits.
+  bool rouse_ = false;    // The next to leave Park wakes all admitted workers.
   bool shutdown_ = false;
 
   std::unique_ptr<Worker[]> workers_;

@@ -1,14 +1,14 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What TensorFlow's functions do differently for a pool of ours. The overlay
+// What TensorFlow's functions do differently for a MalleablePool. The overlay
 // and the patches to TensorFlow's sources call these from the same functions;
-// what belongs where is the table in patches/README.md.
+// patches/README.md has the table.
 //
 // In the parameters, `own` is the pool that a tsl::thread::ThreadPool owns,
-// null if it wraps threads of the user's; `pool` is what it schedules to.
+// null if it wraps a pool of the user's; `pool` is what it schedules to.
 //
-// Thread-safety: all may be called from any thread while the pool exists, but
-// AddDevices only by whoever owns the list.
+// Thread-safety: all may be called from any thread while the pool exists,
+// except AddDevices, which only the owner of the list may call.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_HOOKS_H_
 #define TF_MALLEABLE_CC_LIMITS_HOOKS_H_
@@ -27,10 +27,12 @@
 
 namespace tf_malleable {
 
-// The pool of ours behind `pool`, which may be a view of it; null for a user's.
+// The LimitedPool behind `pool`, which may be a view of it; null for a pool of
+// the user's.
 LimitedPool* LimitedPoolOf(Eigen::ThreadPoolInterface* pool);
 
-// tsl::thread::ThreadPool, all that split work: into how many parts.
+// All members of tsl::thread::ThreadPool that split work: the number of
+// threads to split it for.
 template <typename Environment>
 int LimitOf(const Eigen::ThreadPoolTempl<Environment>* own,
             const Eigen::ThreadPoolInterface* pool) {
@@ -38,7 +40,7 @@ int LimitOf(const Eigen::ThreadPoolTempl<Environment>* own,
   return static_cast<const MalleablePool<Environment>*>(own)->limit();
 }
 
-// ThreadPool::AsEigenThreadPool: what to hand out instead of `pool`.
+// ThreadPool::AsEigenThreadPool: the pool to return instead of `pool`.
 Eigen::ThreadPoolInterface* HandedOut(Eigen::ThreadPoolInterface* pool);
 
 // ThreadPool::ParallelForWithWorkerId: exactly one of `block_size` and
@@ -48,19 +50,19 @@ void ParallelForWithWorkerId(
     std::optional<int64_t> block_size, std::optional<int64_t> cost_per_unit,
     const std::function<void(int64_t, int64_t, int)>& fn);
 
-// tensorflow::Shard: the parallelism it is to go on with. `deterministic` says
-// whether ops have to be.
+// tensorflow::Shard: the parallelism to use instead. `deterministic` says
+// whether ops have to be deterministic.
 int ShardParallelism(int max_parallelism, Eigen::ThreadPoolInterface* workers,
                      bool deterministic);
 
-// xla::cpu::SlinkyThreadPool::thread_count: the answer instead of `now`.
+// xla::cpu::SlinkyThreadPool::thread_count: the result instead of `now`.
 int PlannedThreadCount(int now);
 
-// xla::cpu::YnnFusionThunk::ExecuteMayBlock: the answer instead of `planned`.
+// xla::cpu::YnnFusionThunk::ExecuteMayBlock: the result instead of `planned`.
 bool MayBlock(bool planned);
 
 // tensorflow::DeviceBase::set_eigen_cpu_device: appends a device for each
-// number of threads, the i-th for i + 1. The caller's list owns them.
+// number of threads; that at index i has i + 1. The caller's list owns them.
 template <typename Device, typename Devices>
 void AddDevices(const Device& device, Devices* devices) {
   LimitedPool* const pool = LimitedPoolOf(device.getPool());
@@ -73,8 +75,8 @@ void AddDevices(const Device& device, Devices* devices) {
   }
 }
 
-// tensorflow::DeviceBase::eigen_cpu_device: how many of the devices that
-// AddDevices() appended may be chosen from now.
+// tensorflow::DeviceBase::eigen_cpu_device: how many of the devices appended by
+// AddDevices() may be used now.
 template <typename Devices>
 int DevicesInUse(const Devices& devices) {
   const Eigen::ThreadPoolInterface& pool = *devices[0]->getPool();

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What the registry needs to know of a thread pool, whatever it is made of.
+// The interface of a thread pool with a limit, as the registry uses it.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_LIMITED_POOL_H_
 #define TF_MALLEABLE_CC_LIMITS_LIMITED_POOL_H_
@@ -43,20 +43,20 @@ class LimitedPool {
 
   virtual const std::string& name() const = 0;
   virtual PoolKind kind() const = 0;
-  // Workers the pool was built with.
+  // The number of workers the pool was built with.
   virtual int capacity() const = 0;
-  // The limit TensorFlow asked for, which holds until somebody sets another.
+  // The number of threads TensorFlow asked for: the limit until one is set.
   virtual int requested() const = 0;
   virtual int limit() const = 0;
   // Does not block. REQUIRES: 1 <= limit <= capacity()
   virtual void SetLimit(int limit) = 0;
   // True if no worker above the limit is running a task.
   virtual bool Settled() const = 0;
-  // What the pool looks like with `limit`. REQUIRES: 1 <= limit <= capacity()
+  // A view of the pool with this limit. REQUIRES: 1 <= limit <= capacity()
   virtual Eigen::ThreadPoolInterface* View(int limit) const = 0;
-  // What it looks like to a library that plans ahead.
+  // A view for libraries that plan ahead; see PlannedPoolView.
   virtual Eigen::ThreadPoolInterface* PlannedView() = 0;
-  // Fills all of PoolStats but the id.
+  // Returns all of PoolStats except the id.
   virtual PoolStats Stats() const = 0;
 };
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A limited thread pool as others are to see it.
+// Views of a limited thread pool, as it appears to code that splits work.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_LIMITED_POOL_VIEW_H_
 #define TF_MALLEABLE_CC_LIMITS_LIMITED_POOL_VIEW_H_
@@ -13,9 +13,9 @@
 
 namespace tf_malleable {
 
-// Passes everything on to a pool; the base of what follows.
+// Forwards everything to a pool. The base of the views below.
 //
-// Thread-safety: as the pool's. The pool must outlive the view.
+// Thread-safety: that of the pool. The pool must outlive the view.
 class PoolView : public Eigen::ThreadPoolInterface {
  public:
   PoolView(const LimitedPool* limits, Eigen::ThreadPoolInterface* pool)
@@ -40,13 +40,13 @@ class PoolView : public Eigen::ThreadPoolInterface {
   Eigen::ThreadPoolInterface* const pool_;
 };
 
-// The pool with a given limit, which it reports as its number of threads. Code
-// that splits work by NumThreads() then splits it by the limit. A view never
-// changes, so code that asks twice gets one answer; after a limit change
-// callers are handed another view.
+// The pool with a fixed limit, which it reports as its number of threads. So
+// code that splits work by NumThreads() splits it by the limit. A view never
+// changes, so code that asks twice gets the same answer; after a change of the
+// limit, callers get another view.
 //
-// CurrentThreadId() may be above NumThreads() while the limit falls. Of the
-// callers TensorFlow hands a view to, none uses it as an index.
+// CurrentThreadId() may be NumThreads() or above just after the limit was
+// lowered. None of the callers that get a view use it as an index.
 class LimitedPoolView final : public PoolView {
  public:
   LimitedPoolView(const LimitedPool* limits, Eigen::ThreadPoolInterface* pool,
@@ -59,13 +59,13 @@ class LimitedPoolView final : public PoolView {
   const int limit_;
 };
 
-// The pool for a library that plans a kernel once, for a number of threads it
-// must never exceed, and runs the plan many times: oneDNN. That number is the
-// most threads it will ever pay to use, whatever the limit is now. A plan for
-// more threads than the limit runs as so many tasks on fewer workers.
+// The pool for oneDNN, which plans a kernel once, for a number of threads that
+// it must never exceed, and runs the plan many times. That number is the
+// highest that can ever be useful, whatever the limit is now. If a plan has
+// more threads than the limit, its tasks run on fewer workers.
 //
-// At limit 1 every caller is told that it is on a worker already, which makes
-// oneDNN run the tasks there and then instead of on the one worker there is.
+// At limit 1, every caller is told that it is on a worker. So oneDNN runs the
+// tasks in the caller instead of sending them to the only worker.
 class PlannedPoolView final : public PoolView {
  public:
   PlannedPoolView(const LimitedPool* limits, Eigen::ThreadPoolInterface* pool,

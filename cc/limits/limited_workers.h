@@ -2,7 +2,7 @@
 //
 // What an Eigen ThreadPoolTempl does differently because its limit may be lower
 // than its number of workers. The patch in patches/eigen calls these from the
-// pool's own loops; everything else about the pool stays Eigen's.
+// pool's own loops; the rest of the pool is Eigen's.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_LIMITED_WORKERS_H_
 #define TF_MALLEABLE_CC_LIMITS_LIMITED_WORKERS_H_
@@ -14,16 +14,16 @@
 
 namespace tf_malleable {
 
-// How long an idle worker spins, in percent of Eigen's number of rounds: for a
-// build whose rounds take another time than those of TensorFlow's own.
+// How long an idle worker spins, in percent of Eigen's number of rounds, for
+// builds whose rounds do not take as long as those of TensorFlow's own.
 #ifndef TF_MALLEABLE_SPIN_PERCENT
 #define TF_MALLEABLE_SPIN_PERCENT 100
 #endif
 
 // A friend of Pool, which is an instance of Eigen's ThreadPoolTempl.
 //
-// Thread-safety: Run and Park are called by the worker they name; the rest may
-// be called from any thread while the pool exists.
+// Thread-safety: Run and Park may only be called by the worker that they name;
+// the rest may be called from any thread while the pool exists.
 template <typename Pool>
 class LimitedWorkers {
  public:
@@ -55,7 +55,7 @@ class LimitedWorkers {
   }
 
   // Narrows [*start, *end), the queues a new task may go to, to those of
-  // admitted workers, which are the ones somebody looks after.
+  // admitted workers, as nobody would run the tasks in others.
   static void NarrowHint(int limit, int* start, int* end) {
     if (*start >= limit) {
       *start %= limit;
@@ -65,8 +65,8 @@ class LimitedWorkers {
     }
   }
 
-  // Runs the task `worker` has picked, unless the worker has lost its place
-  // meanwhile: then an admitted one gets the task.
+  // Runs the task that `worker` has picked. If the worker is no longer
+  // admitted, hands the task over to one that is.
   static void Run(Pool* pool, int worker, Task* task) {
     if (pool->active_limit_.BeginTask(worker)) {
       pool->env_.ExecuteTask(*task);
@@ -75,21 +75,22 @@ class LimitedWorkers {
     }
     if (HandOver(pool, task)) return;
     *task = pool->thread_data_[worker].queue.PushFront(std::move(*task));
-    // With every queue full, Schedule too runs the task where it is called.
+    // If every queue is full, run it here, as Schedule does.
     if (task->f) pool->env_.ExecuteTask(*task);
   }
 
-  // Parks `worker` until the limit admits it; false if the pool is going away.
+  // Parks `worker` until the limit admits it; false if the pool is being
+  // destroyed.
   static bool Park(Pool* pool, int worker) {
     auto& queue = pool->thread_data_[worker].queue;
     for (Task task = queue.PopFront(); task.f; task = queue.PopFront()) {
       if (HandOver(pool, &task)) continue;
       task = queue.PushFront(std::move(task));
-      // Somebody else may have filled the queue meanwhile.
+      // Others may have filled the queue meanwhile.
       if (task.f) pool->env_.ExecuteTask(task);
       break;
     }
-    // The wake-up that brought the worker here may have been meant for a task.
+    // The wake-up that led here may have been meant for a task: pass it on.
     if (HasWork(pool)) pool->ec_.Notify(false);
     CountAsBlocked(pool);
     const bool admitted = pool->active_limit_.Park(
@@ -99,7 +100,7 @@ class LimitedWorkers {
     return admitted;
   }
 
-  // Runs what is queued and joins the workers, as the pool's destructor does.
+  // Runs queued tasks and joins the workers, as the pool's destructor does.
   static void Drain(Pool* pool) {
     pool->done_ = true;
     if (!pool->cancelled_) pool->ec_.Notify(true);
@@ -111,7 +112,7 @@ class LimitedWorkers {
  private:
   static bool HasWork(Pool* pool) { return pool->NonEmptyQueueIndex() != -1; }
 
-  // Moves a task to an admitted worker's queue; false if that queue is full.
+  // Moves a task to the queue of an admitted worker; false if that is full.
   static bool HandOver(Pool* pool, Task* task) {
     const unsigned random = Pool::Rand(&pool->GetPerThread()->rand);
     const int owner = random % pool->active_limit_.limit();
@@ -140,8 +141,9 @@ class LimitedWorkers {
     return found;
   }
 
-  // A parked worker counts as blocked. The last worker to block ends a pool
-  // under destruction, but only one that waits for tasks can: wake them to see.
+  // A parked worker counts as blocked. When the last worker of a pool under
+  // destruction blocks, the pool can end; but only a worker that waits for
+  // tasks checks this, so wake those up.
   static void CountAsBlocked(Pool* pool) {
     const unsigned blocked = ++pool->blocked_;
     if (blocked == static_cast<unsigned>(pool->num_threads_) && pool->done_) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// An Eigen thread pool that is known to the registry.
+// An Eigen thread pool with a limit, registered in the PoolRegistry.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_MALLEABLE_POOL_H_
 #define TF_MALLEABLE_CC_LIMITS_MALLEABLE_POOL_H_
@@ -20,16 +20,16 @@
 
 namespace tf_malleable {
 
-// Environment is what Eigen's ThreadPoolTempl takes.
+// Environment is the parameter of Eigen's ThreadPoolTempl.
 //
 // The destructor runs all queued tasks, under the limit then in force, and
-// joins the workers. Thread-safety: as LimitedPool and Eigen's pool.
+// joins the workers. Thread-safety: that of LimitedPool and Eigen's pool.
 template <typename Environment>
 class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
                             public LimitedPool {
  public:
-  // Builds the pool with what `registry` says a pool of that `name` asking for
-  // `requested` threads may grow to. REQUIRES: requested >= 1
+  // Builds a pool for which TensorFlow asks for `requested` threads. `registry`
+  // decides its capacity and first limit. REQUIRES: requested >= 1
   MalleablePool(const std::string& name, int requested, bool allow_spinning,
                 Environment env, PoolRegistry* registry = &PoolRegistry::Get())
       : MalleablePool(name, requested,
@@ -38,7 +38,7 @@ class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
 
   ~MalleablePool() override {
     registry_->Unregister(this);
-    // Here rather than in Eigen's destructor: tasks may ask the pool and its
+    // Here rather than in Eigen's destructor, as tasks may use the pool and its
     // views until they end.
     Workers::Drain(this);
   }
@@ -59,7 +59,7 @@ class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
     const ActiveLimit& workers = Workers::Limit(*this);
     const ActiveLimit::Totals totals = workers.ReadTotals();
     PoolStats stats;
-    stats.name = "tf_" + name_;  // As its threads are called.
+    stats.name = "tf_" + name_;  // The name of its threads.
     stats.kind = kind_;
     stats.capacity = capacity();
     stats.limit = limit();
@@ -86,7 +86,7 @@ class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
     for (int limit = 1; limit <= capacity; ++limit) {
       views_.push_back(std::make_unique<LimitedPoolView>(this, this, limit));
     }
-    // No plan gains by more threads than the host has CPUs.
+    // More threads than the host has CPUs are of no use to a plan.
     planned_view_.emplace(this, this,
                           std::min(capacity, std::max(requested, HostCpus())));
     registry_->Register(this);

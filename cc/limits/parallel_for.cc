@@ -15,8 +15,8 @@
 namespace tf_malleable {
 namespace {
 
-// The blocks of one loop. Shared with helper tasks, which may start after the
-// loop has returned and then find no block left; `fn` is gone by that time.
+// The blocks of one loop. Shared with helper tasks: those that start after the
+// loop has returned find no block left, and must not use `fn`, which is gone.
 class BlockLoop {
  public:
   BlockLoop(int64_t total, int64_t block_size, int64_t blocks,
@@ -92,7 +92,7 @@ void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
 
 int64_t BlockSizeByCost(int64_t total, int64_t cost_per_unit, int threads) {
   using CostModel = Eigen::TensorCostModel<Eigen::ThreadPoolDevice>;
-  constexpr int kBlocksPerThread = 4;  // As Eigen's parallelFor at most.
+  constexpr int kBlocksPerThread = 4;  // The most in Eigen's parallelFor.
   const Eigen::TensorOpCost cost(0, 0, static_cast<double>(cost_per_unit));
   const int64_t useful =
       CostModel::numThreads(static_cast<double>(total), cost, threads);

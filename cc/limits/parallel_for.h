@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Parallel loops over a pool that split their work by its limit.
+// Parallel loops that split their work by the limit of a pool.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_PARALLEL_FOR_H_
 #define TF_MALLEABLE_CC_LIMITS_PARALLEL_FOR_H_
@@ -12,32 +12,33 @@
 
 namespace tf_malleable {
 
-// Shards of `block_size` that [0, total) is split into for `limit` threads.
+// The number of blocks of `block_size` into which [0, total) is split for
+// `limit` threads.
 int64_t NumFixedBlocks(int64_t total, int64_t block_size, int limit);
 
-// Calls fn(begin, end) for each block of `block_size` of [0, total), the last
-// one perhaps smaller, on at most `limit` threads of which the caller is one.
-// With one block, or limit 1, calls fn(0, total) instead. Blocks until done.
+// Calls fn(begin, end) for each block of `block_size` of [0, total), of which
+// the last may be smaller, on at most `limit` threads including the caller's.
+// With one block or limit 1, calls fn(0, total) instead. Blocks until done.
 //
-// Only ever waits for blocks that have begun, never for a queued task: it
-// completes from within a worker too, and whatever becomes of the limit.
+// It waits only for blocks that have begun, never for a queued task. So it also
+// completes when called by a worker, and whatever the limit becomes.
 void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
                             int64_t total, int64_t block_size,
                             const std::function<void(int64_t, int64_t)>& fn);
 
-// As ParallelForFixedBlocks, but also gives each call the number of the thread
-// it is on, among those that take part: 0 … threads - 1. Calls with the same
-// number never overlap. At limit 1, `threads` is to be 1.
+// Like ParallelForFixedBlocks, but also passes to each call the number of its
+// thread among those that take part: 0 … threads - 1. Calls with the same
+// number never overlap. REQUIRES: at limit 1, threads == 1
 void ParallelForWithThreadNumber(
     Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
     int64_t block_size, const std::function<void(int64_t, int64_t, int)>& fn);
 
-// The block size with which to split `total` units of `cost_per_unit` cycles
-// for `threads` threads: blocks worth a task, and some more than threads.
+// The block size for `total` units of `cost_per_unit` cycles on `threads`
+// threads: each block is worth a task, and there are a few more than threads.
 int64_t BlockSizeByCost(int64_t total, int64_t cost_per_unit, int threads);
 
-// As Eigen's parallelFor with `cost_per_unit` cycles for each unit of
-// [0, total), on a pool of `limit` threads.
+// Eigen's parallelFor with `cost_per_unit` cycles for each unit of [0, total),
+// as on a pool of `limit` threads.
 void ParallelForByCost(Eigen::ThreadPoolInterface* pool, int limit,
                        int64_t total, int64_t cost_per_unit,
                        const std::function<void(int64_t, int64_t)>& fn);

@@ -13,8 +13,8 @@
 namespace tf_malleable {
 namespace {
 
-// TF_MALLEABLE_MAX_THREADS, or all CPUs of the host. The Python package refuses
-// a value that is no number; a preloaded library can only disregard it.
+// TF_MALLEABLE_MAX_THREADS, or the number of the host's CPUs. The Python
+// package refuses an invalid value; a preloaded library can only ignore it.
 int MaxThreadsFromEnvironment() {
   const int fallback = std::min(HostCpus(), PoolRegistry::kMaxThreadsCeiling);
   const char* text = std::getenv("TF_MALLEABLE_MAX_THREADS");
@@ -78,7 +78,7 @@ int PoolRegistry::FirstLimitFor(PoolKind kind, int requested,
 void PoolRegistry::Register(LimitedPool* pool) {
   std::lock_guard<std::mutex> lock(mu_);
   pools_.emplace(next_id_++, pool);
-  // A limit may have been set or unset since the pool asked for its first one.
+  // A limit may have been set or unset since FirstLimitFor().
   UpdateLimit(pool);
 }
 
@@ -145,8 +145,8 @@ std::vector<PoolStats> PoolRegistry::Stats() const {
 Outcome PoolRegistry::WaitSettled(std::chrono::duration<double> timeout) const {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  // Nothing tells when a task ends, so that tasks stay cheap; look often at
-  // first, then seldom enough not to be noticed beside a long one.
+  // The end of a task notifies nobody, to keep tasks cheap. So poll: often at
+  // first, then less often, so as not to disturb a long task.
   std::chrono::microseconds pause{20};
   while (!Settled()) {
     if (Clock::now() - start >= timeout) return Outcome::kTimedOut;

@@ -20,7 +20,7 @@ const Instant loaded;
 }  // namespace
 
 double TicksToSeconds(uint64_t ticks) {
-  // Over a shorter stretch the rate would be off by more than a part in 1000.
+  // Over a shorter time, the error of the rate would exceed 0.1 %.
   constexpr std::chrono::milliseconds kShortestStretch{1};
   if (std::chrono::steady_clock::now() - loaded.time < kShortestStretch) {
     std::this_thread::sleep_for(kShortestStretch);

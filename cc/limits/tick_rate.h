@@ -7,9 +7,9 @@
 
 namespace tf_malleable {
 
-// Converts a difference of ActiveLimit::Ticks() to seconds. The rate of the
-// counter is measured against the steady clock, from the time the library was
-// loaded until now. Thread-safe.
+// Converts a difference of ActiveLimit::Ticks() to seconds. The counter's rate
+// is measured against the steady clock since the library was loaded.
+// Thread-safe.
 double TicksToSeconds(uint64_t ticks);
 
 }  // namespace tf_malleable

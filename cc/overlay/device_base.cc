@@ -1,8 +1,8 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The members of tensorflow::DeviceBase that the overlay defines in
-// TensorFlow's place. A device hands each kernel an Eigen device that splits
-// the kernel's work; TensorFlow keeps one for each number of threads.
+// The members of tensorflow::DeviceBase that the overlay replaces. A device
+// gives each kernel an Eigen device, which splits the kernel's work. TensorFlow
+// keeps one Eigen device for each number of threads.
 
 #define EIGEN_USE_THREADS
 

@@ -1,8 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// How the threads and tasks of a tsl::thread::ThreadPool are made. TensorFlow
-// keeps its own definition private to threadpool.cc, which the overlay
-// replaces.
+// Creates the threads and tasks of a tsl::thread::ThreadPool. TensorFlow's own
+// definition is private to threadpool.cc, which the overlay replaces.
 
 #ifndef TF_MALLEABLE_CC_OVERLAY_EIGEN_ENVIRONMENT_H_
 #define TF_MALLEABLE_CC_OVERLAY_EIGEN_ENVIRONMENT_H_
@@ -32,7 +31,7 @@ struct EigenEnvironment {
     std::function<void()> fn;
     uint64_t trace_id;
   };
-  // Eigen's pool asks `if (task.f)`.
+  // Eigen's pool tests `if (task.f)`.
   struct Task {
     std::optional<Closure> f;
   };
@@ -78,8 +77,8 @@ struct EigenEnvironment {
   }
 
  private:
-  // A worker flushes denormals, as results and as operands, and rounds to
-  // nearest, for as long as it lives.
+  // For its whole life, a worker flushes denormal results and operands to zero
+  // and rounds to nearest.
   static void SetFloatingPointMode() {
 #if defined(__x86_64__)
     constexpr unsigned kFlushToZero = 1u << 15;

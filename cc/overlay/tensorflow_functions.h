@@ -2,8 +2,8 @@
 //
 // TensorFlow's own functions that the overlay calls. It cannot link against
 // TensorFlow: that would load TensorFlow's libraries before Python's, and
-// globally, where their BoringSSL shadows Python's OpenSSL. So they are looked
-// up once TensorFlow is there.
+// globally, so that their BoringSSL would replace Python's OpenSSL. Hence they
+// are looked up once TensorFlow is loaded.
 
 #ifndef TF_MALLEABLE_CC_OVERLAY_TENSORFLOW_FUNCTIONS_H_
 #define TF_MALLEABLE_CC_OVERLAY_TENSORFLOW_FUNCTIONS_H_
@@ -17,7 +17,7 @@
 namespace tf_malleable {
 
 // A null pointer means that this TensorFlow has no such function; the comments
-// say what the overlay then does. Thread-safe: filled once, on first use.
+// tell what the overlay does then. Thread-safe: filled once, on first use.
 struct TensorFlowFunctions {
   static const TensorFlowFunctions& Get();
 
@@ -25,13 +25,13 @@ struct TensorFlowFunctions {
   void (*shard)(int max_parallelism, tsl::thread::ThreadPool* workers,
                 int64_t total, int64_t cost_per_unit,
                 std::function<void(int64_t, int64_t)> work);
-  // tensorflow::GetPerThreadMaxParallelism. Null: no per-thread maximum.
+  // tensorflow::GetPerThreadMaxParallelism. Null: there is no maximum.
   int (*per_thread_max_parallelism)();
-  // tsl::OpDeterminismRequired. Null: it never is.
+  // tsl::OpDeterminismRequired. Null: determinism is never required.
   bool (*op_determinism_required)();
   // tsl::port::NUMASetThreadNodeAffinity. Null: threads keep their affinity.
   void (*set_numa_affinity)(int node);
-  // tsl::profiler::threadpool_listener::IsEnabled. Null: never.
+  // tsl::profiler::threadpool_listener::IsEnabled. Null: never enabled.
   bool (*tracing_enabled)();
   // tsl::tracing::GetUniqueArg. Null if and only if tracing is never enabled.
   uint64_t (*unique_trace_id)();
@@ -46,13 +46,13 @@ struct TensorFlowFunctions {
   }
 };
 
-// The same of libtensorflow_cc, which is there when XLA calls us.
+// The same for libtensorflow_cc, which is loaded when XLA calls us.
 struct XlaFunctions {
   static const XlaFunctions& Get();
 
-  // xla::cpu::SlinkyThreadPool::thread_count. Null: it has no threads.
+  // xla::cpu::SlinkyThreadPool::thread_count. Null: there are no threads.
   int (*slinky_thread_count)(const void* self);
-  // xla::cpu::YnnFusionThunk::ExecuteMayBlock. Null: it never does.
+  // xla::cpu::YnnFusionThunk::ExecuteMayBlock. Null: it never blocks.
   bool (*ynn_may_block)(const void* self);
 };
 

@@ -1,8 +1,8 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The members of tsl::thread::ThreadPool that the overlay defines in
-// TensorFlow's place. A pool that wraps a user's own threads has no
-// eigen_threadpool_ and keeps TensorFlow's behaviour.
+// The members of tsl::thread::ThreadPool that the overlay replaces. A pool that
+// wraps a pool of the user's has no eigen_threadpool_ and behaves as in stock
+// TensorFlow.
 
 #define EIGEN_USE_THREADS
 
@@ -32,7 +32,7 @@ ThreadPool::ThreadPool(Env* env, const ThreadOptions& thread_options,
 #endif
 {
   if (num_threads < 1) {
-    // TensorFlow too ends the process here.
+    // TensorFlow aborts here, too.
     std::fprintf(stderr, "ThreadPool %s needs at least 1 thread, not %d\n",
                  name.c_str(), num_threads);
     std::abort();
@@ -77,7 +77,7 @@ Eigen::ThreadPoolInterface* ThreadPool::AsEigenThreadPool() const {
 }
 
 #if TF_MALLEABLE_TF_MINOR >= 21
-// Local to the overlay: TensorFlow's own would be an undefined symbol here.
+// Defined locally, as TensorFlow's would be an undefined symbol here.
 ThreadPool::ThreadPoolExecutor::ThreadPoolExecutor(ThreadPool* thread_pool)
     : thread_pool_(thread_pool) {}
 
@@ -107,7 +107,7 @@ void ThreadPool::ParallelForWithWorkerId(
                           fn);
 }
 
-// An inlined member of Eigen's pool that knows its layout.
+// It inlines a member of Eigen's pool, which depends on the pool's layout.
 void ThreadPool::SetStealPartitions(
     const std::vector<std::pair<unsigned, unsigned>>& partitions) {
   eigen_threadpool_->SetStealPartitions(partitions);

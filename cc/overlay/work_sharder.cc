@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// tensorflow::Shard, which most kernels that split their work by hand call.
+// tensorflow::Shard, called by most kernels that split their work themselves.
 
 #include "tensorflow/core/util/work_sharder.h"
 

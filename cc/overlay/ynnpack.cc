@@ -1,8 +1,8 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The members of xla::cpu's YNNPACK classes that the overlay defines in
-// TensorFlow's place, TensorFlow 2.21 and later. By their names only: YNNPACK's
-// headers, which the classes need, are not in the wheel.
+// The members of xla::cpu's YNNPACK classes that the overlay replaces, in
+// TensorFlow 2.21 and later. They are defined by symbol name, as the classes
+// need YNNPACK's headers, which are not in the wheel.
 
 #if TF_MALLEABLE_TF_MINOR >= 21
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// ActiveLimit by itself, where a test can stand between two of its steps.
+// Tests ActiveLimit alone, so that a test can interfere between two steps.
 
 #include "cc/limits/active_limit.h"
 
@@ -85,7 +85,7 @@ TEST_F(ActiveLimitTest, TakesASweepRequestOnce) {
   EXPECT_FALSE(limit.TakeSweepRequest());
 }
 
-// Set() wakes one thread; that one has to wake the rest.
+// Set() wakes up one thread, which has to wake up the others.
 TEST_F(ActiveLimitTest, ARaisedLimitFreesEveryParkedWorkerItAdmits) {
   constexpr int kCapacity = 8;
   ActiveLimit limit(kCapacity, 1);
@@ -123,8 +123,8 @@ TEST_F(ActiveLimitTest, ShutdownFreesParkedWorkersNowAndLater) {
   EXPECT_FALSE(limit.Park(2, NoWork, NothingToRun));
 }
 
-// The worker that watches for stalls looks at the queues without the lock.
-// A limit raised just then, but not to the highest ever, must not be lost.
+// The watcher inspects the queues without the lock. A limit that is raised just
+// then, but not to its highest value so far, must not be missed.
 TEST_F(ActiveLimitTest, ALimitRaisedWhileTheWatcherLooksIsNoticed) {
   ActiveLimit limit(4, 4);
   limit.Set(1);
@@ -141,7 +141,7 @@ TEST_F(ActiveLimitTest, ALimitRaisedWhileTheWatcherLooksIsNoticed) {
     if (admitted) ++freed;
   });
   std::thread other([&] {
-    // After the watcher, so that it is the watcher that Set() counts on.
+    // After the watcher, so that Set() relies on the watcher.
     std::this_thread::sleep_for(ActiveLimit::kStallAfter /
                                 (2 * ActiveLimit::kStallSamples));
     if (limit.Park(2, NoWork, NothingToRun)) ++freed;
@@ -154,8 +154,8 @@ TEST_F(ActiveLimitTest, ALimitRaisedWhileTheWatcherLooksIsNoticed) {
   other.join();
 }
 
-// Likewise a shutdown: the pool's destructor must not have to wait for the
-// watcher's next look.
+// Nor may a shutdown be missed: the pool's destructor must not have to wait for
+// the watcher's next inspection.
 TEST_F(ActiveLimitTest, AShutdownWhileTheWatcherLooksEndsTheWatch) {
   ActiveLimit limit(2, 2);
   limit.Set(1);

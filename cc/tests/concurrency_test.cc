@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// How many tasks run at once, counted by the tasks themselves.
+// Tests how many tasks run at once, as counted by the tasks themselves.
 
 #include <algorithm>
 #include <atomic>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kCapacity = 16;
 
-// Counts running tasks, in phases. Phase and count change as one: a task that
-// entered in an earlier phase must not report its count to a later one.
+// Counts running tasks, in phases. Phase and count change atomically, as a task
+// of an earlier phase must not be counted in a later one.
 class Meter {
  public:
   explicit Meter(int max_phases) : highest_(max_phases) {}
@@ -42,8 +42,8 @@ class Meter {
   std::vector<std::atomic<int>> highest_;
 };
 
-// Keeps more tasks than workers in a pool: chains of tasks that each schedule
-// their successor, and now and then one from outside.
+// Keeps more tasks than workers in a pool: chains of tasks that schedule their
+// successors, and now and then a task from outside.
 class Load {
  public:
   Load(TestPool* pool, Meter* meter) : pool_(pool), meter_(meter) {
@@ -178,7 +178,7 @@ TEST_F(ConcurrencyStatsTest, CountsActiveAndQueuedTasks) {
   EXPECT_EQ(stats.queued, 0u);
 }
 
-// A lowered limit takes effect between two tasks of a worker, not before.
+// A lowered limit takes effect between two tasks of a worker, not within one.
 TEST_F(ConcurrencyStatsTest, TasksRunOnAdmittedWorkersOnly) {
   PoolRegistry registry(8);
   TestPool pool(kIntraName, 8, true, {}, &registry);

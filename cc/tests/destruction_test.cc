@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A pool's end runs what is queued; a task's end frees what it captured.
+// Destroying a pool runs queued tasks; the end of a task frees its captures.
 
 #include <atomic>
 #include <functional>
@@ -62,8 +62,7 @@ TEST_F(DestructionTest, RunsTasksScheduledMeanwhile) {
   }
 }
 
-// A pool's tasks may ask the pool, and the views they were given, for as long
-// as they run.
+// As long as they run, tasks may use their pool and the views they were given.
 TEST_F(DestructionTest, TasksMayUseThePoolWhileItDrains) {
   PoolRegistry registry(kCapacity);
   Gate gate;
@@ -118,7 +117,7 @@ TEST_F(DestructionTest, OfAnIdlePoolWithParkedWorkersEnds) {
   EXPECT_TRUE(registry.Stats().empty());
 }
 
-// Every admitted worker is in a task: Eigen's Cancel() may lose an idle one.
+// All admitted workers are in a task, as Eigen's Cancel() may lose idle ones.
 TEST_F(DestructionTest, ACancelledPoolEndsWithWorkersParked) {
   PoolRegistry registry(kCapacity);
   for (int round = 0; round < 50; ++round) {
@@ -178,8 +177,8 @@ TEST_F(DestructionTest, PoolsComeAndGoWhileTheRegistryIsInUse) {
   EXPECT_TRUE(registry.Stats().empty());
 }
 
-// The last task of a worker about to park may hold the last reference to a
-// tensor; the worker may park for hours.
+// The last task before a worker parks may hold the last reference to a tensor,
+// and the worker may stay parked for hours.
 TEST_F(DestructionTest, AClosureIsFreedBeforeItsWorkerParks) {
   PoolRegistry registry(kCapacity);
   TestPool pool(kIntraName, kCapacity, true, {}, &registry);

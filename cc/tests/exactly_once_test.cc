@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Every task runs exactly once, whatever the limit does meanwhile.
+// Every task runs exactly once, however the limit changes meanwhile.
 
 #include <algorithm>
 #include <atomic>
@@ -16,7 +16,7 @@ constexpr int kCapacity = 16;
 constexpr int kChildren = 3;        // Of every 4th task.
 constexpr int kQueueLength = 1024;  // Of each worker, in Eigen's pool.
 
-// Who ran how often.
+// Counts how often each task ran.
 class Tally {
  public:
   explicit Tally(int tasks) : runs_(tasks) {}
@@ -83,7 +83,7 @@ TEST_P(ExactlyOnceTest, WhileSeveralThreadsChangeTheLimit) {
             pool.ScheduleWithHint(parent, start,
                                   random.Between(start + 1, kCapacity));
         }
-        // Pauses let the workers go idle and be woken up again.
+        // Pauses, so that workers become idle and are woken up again.
         if (i % 512 == 0) {
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
@@ -97,8 +97,7 @@ TEST_P(ExactlyOnceTest, WhileSeveralThreadsChangeTheLimit) {
   EXPECT_EQ(registry.WaitSettled(kPatience), Outcome::kDone);
 }
 
-// One task at a time: a wake-up lost between two limits has nothing to hide
-// behind.
+// With one task at a time, a wake-up lost between two limits becomes visible.
 TEST_P(ExactlyOnceTest, OneAtATimeWhileTheLimitChanges) {
   constexpr int kTasks = 5000;
   PoolRegistry registry(kCapacity);
@@ -144,15 +143,15 @@ TEST_P(ExactlyOnceTest, WithEveryQueueFull) {
   EXPECT_EQ(pool.Stats().queued, uint64_t{kCapacity * kQueueLength});
   EXPECT_EQ(ran_here, kTasks - kCapacity * kQueueLength);
 
-  // The workers that park cannot give their queues away: those are full.
+  // Workers that park cannot hand over their tasks, as the queues are full.
   pool.SetLimit(1);
   gate.Open();
   tally.ExpectEachOnce();
   EXPECT_EQ(pool.limit(), 1);
 }
 
-// A worker that parks takes a task out of its queue to give it away; others may
-// fill both queues before it finds that it has to put the task back.
+// A worker that parks takes tasks out of its queue to hand them over. Others
+// may fill both queues before it has to put a task back.
 TEST_P(ExactlyOnceTest, WithQueuesFullWhileTheLimitChanges) {
   constexpr int kRounds = 8;
   constexpr int kTasks = 2 * kCapacity * kQueueLength;

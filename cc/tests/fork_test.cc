@@ -1,7 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A child has no workers, so its registry starts empty; it must be usable
-// whatever the parent's threads were doing to the registry.
+// A forked child has no workers, so its registry starts empty. It must be
+// usable, whatever the parent's threads were doing with the registry.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@
 namespace tf_malleable {
 namespace {
 
-// The sanitizers take no care of their own locks and thread lists in fork(): a
-// child that starts threads hangs or dies in them. There it starts none.
+// The sanitizers do not protect their own locks and thread lists in fork(), so
+// a child that starts threads hangs or crashes there. With them it starts none.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool kChildMayStartThreads = false;
 #else
@@ -27,7 +27,7 @@ constexpr bool kChildMayStartThreads = true;
 class ForkTest : public TimedTest {};
 
 // Returns the child's exit status: 0, or the number of the step that failed.
-// No EXPECT here: GoogleTest's locks may have been held by another thread.
+// No EXPECT here: another thread may have held GoogleTest's locks.
 int InChild() {
   PoolRegistry& registry = PoolRegistry::Get();
   if (!registry.Stats().empty()) return 1;
@@ -85,7 +85,7 @@ TEST_F(ForkTest, AChildHasAnEmptyRegistryThatWorks) {
   stop = true;
   for (std::thread& thread : threads) thread.join();
 
-  // The parent's registry is as it was.
+  // The parent's registry is unchanged.
   EXPECT_EQ(registry.Stats().size(), 1u);
   EXPECT_NE(registry.SetLimits(4, 4), Outcome::kOutOfRange);
   EXPECT_EQ(pool.limit(), 4);

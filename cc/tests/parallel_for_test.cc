@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kCapacity = 8;
 
-// How often a loop visited each index.
+// Counts how often a loop visits each index.
 class Coverage {
  public:
   explicit Coverage(int64_t total) : visits_(total) {}
@@ -104,7 +104,7 @@ TEST_F(ParallelForTest, UsesAsManyThreadsAsTheLimitAndNoMore) {
     ParallelForFixedBlocks(&pool_, limit, 200, 1, [&](int64_t, int64_t) {
       RaiseTo(&most, ++running);
       std::this_thread::sleep_for(std::chrono::microseconds(500));
-      // The first ones wait for company, which must come.
+      // The first ones wait for more threads, which must come.
       Eventually([&] { return most >= limit; });
       --running;
     });
@@ -112,14 +112,14 @@ TEST_F(ParallelForTest, UsesAsManyThreadsAsTheLimitAndNoMore) {
   }
 }
 
-// Nobody but the caller is there to run the blocks.
+// Only the caller can run the blocks.
 TEST_F(ParallelForTest, AWorkerCompletesALoopAlone) {
   pool_.SetLimit(1);
   ASSERT_EQ(registry_.WaitSettled(kPatience), Outcome::kDone);
   Coverage coverage(1000);
   std::atomic<bool> done{false};
   pool_.Schedule([&] {
-    // For 4: as if the limit had fallen since the caller asked.
+    // For 4: as if the limit had been lowered since the caller asked.
     ParallelForFixedBlocks(&pool_, 4, 1000, 10,
                            [&](int64_t b, int64_t e) { coverage.Visit(b, e); });
     done = true;
@@ -129,7 +129,7 @@ TEST_F(ParallelForTest, AWorkerCompletesALoopAlone) {
   EXPECT_EQ(pool_.Stats().stand_ins, 0u);
 }
 
-// Every worker waits in a loop whose helpers are queued behind the others.
+// Every worker waits in a loop, and the loops' helpers are all queued.
 TEST_F(ParallelForTest, NestedLoopsCompleteOnEveryWorkerAtOnce) {
   Coverage coverage(64 * 100);
   ParallelForFixedBlocks(&pool_, 4, 64, 1, [&](int64_t outer, int64_t) {
@@ -140,7 +140,7 @@ TEST_F(ParallelForTest, NestedLoopsCompleteOnEveryWorkerAtOnce) {
   coverage.ExpectEachOnce();
 }
 
-// A helper that comes late must not touch the function, which is gone.
+// A late helper must not use the function, which is gone.
 TEST_F(ParallelForTest, HelpersThatComeLateFindNothingToDo) {
   pool_.SetLimit(1);
   ASSERT_EQ(registry_.WaitSettled(kPatience), Outcome::kDone);
@@ -209,7 +209,7 @@ TEST_F(ParallelForTest, ThreadNumbersAreBelowThreadsAndNeverShared) {
 
 TEST_F(ParallelForTest, BlocksByCostAreWorthATask) {
   EXPECT_EQ(BlockSizeByCost(1000, 1, 4), 1000);        // Not worth two threads.
-  EXPECT_EQ(BlockSizeByCost(1000, 1000000, 1), 1000);  // No second thread.
+  EXPECT_EQ(BlockSizeByCost(1000, 1000000, 1), 1000);  // One thread only.
   EXPECT_EQ(BlockSizeByCost(1600, 1000000, 4), 100);   // Four blocks a thread.
   EXPECT_EQ(BlockSizeByCost(3, 1000000, 4), 1);
   EXPECT_GE(BlockSizeByCost(0, 1000000, 4), 1);

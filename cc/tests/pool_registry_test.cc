@@ -99,7 +99,7 @@ TEST_F(PoolRegistryTest, SaysWhenNothingChanges) {
   EXPECT_EQ(registry_.SetLimits(5, kKeep), Outcome::kDone);
 }
 
-// With no pool yet, a limit is something new all the same.
+// Setting a limit is a change even while there is no pool.
 TEST_F(PoolRegistryTest, ALimitForPoolsToComeIsAChange) {
   EXPECT_EQ(registry_.SetLimits(3, kKeep), Outcome::kDone);
   EXPECT_EQ(registry_.SetLimits(3, kKeep), Outcome::kNoChange);
@@ -143,7 +143,7 @@ TEST_F(PoolRegistryTest, LimitsSetBeforeAPoolIsBuiltHold) {
   EXPECT_EQ(NewPool("data", 6)->limit(), 5);
 }
 
-// Calls back while a pool is being built.
+// Calls a function while a pool is being built.
 struct CallingEnvironment : Eigen::StlThreadEnvironment {
   EnvThread* CreateThread(std::function<void()> loop) {
     during_construction();

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Parked workers stand in for admitted ones that all sleep, and only then.
+// Parked workers stand in for admitted ones only if these are all asleep.
 
 #include <atomic>
 #include <chrono>
@@ -18,8 +18,8 @@ constexpr std::chrono::milliseconds kStallAfter = ActiveLimit::kStallAfter;
 class StallTest : public TimedTest {};
 
 // Puts `parent` on worker 0 of a pool with limit 4, holds workers 1 to 3, lets
-// `parent` begin, lowers the limit to 1 and lets the three go: from then on
-// worker 0, in `parent`, is the only one admitted.
+// `parent` begin, lowers the limit to 1, and releases the three. From then on,
+// only worker 0, in `parent`, is admitted.
 void LowerLimitInside(TestPool* pool, const std::function<void()>& queue_tasks,
                       const std::function<void()>& wait_for_them) {
   ASSERT_EQ(pool->limit(), 4);
@@ -48,7 +48,7 @@ void LowerLimitInside(TestPool* pool, const std::function<void()>& queue_tasks,
   EXPECT_TRUE(Eventually([&] { return pool->Stats().active == 0; }));
 }
 
-// A stand-in is counted once it has ended, after those who waited for it left.
+// A stand-in is counted when it has ended, which may be after its waiters left.
 void ExpectStandIns(const TestPool& pool, uint64_t expected) {
   EXPECT_TRUE(Eventually([&] { return pool.Stats().stand_ins >= expected; }));
   EXPECT_EQ(pool.Stats().stand_ins, expected);
@@ -87,7 +87,7 @@ TEST_F(StallTest, AParkedWorkerRunsWhatASleepingOneWaitsFor) {
   ExpectStandIns(pool, kSubtasks);
 }
 
-// Subtasks of subtasks, and stalls again and again in the same pool.
+// Subtasks of subtasks, and repeated stalls in the same pool.
 TEST_F(StallTest, StandInsMayNeedStandInsThemselves) {
   PoolRegistry registry(8);
   TestPool pool(kIntraName, 4, true, {}, &registry);
@@ -142,7 +142,7 @@ TEST_F(StallTest, AParallelForCompletesThoughItsPoolShrankBelowIt) {
   PoolRegistry registry(8);
   TestPool pool(kIntraName, 4, true, {}, &registry);
   std::atomic<int> covered{0};
-  Gate lowered;  // Holds workers 1 to 3, so that they leave the loop's parts.
+  Gate lowered;  // Holds workers 1 to 3, so that they do not run the parts.
   std::atomic<int> started{0};
   std::atomic<bool> begun{false};
   std::atomic<bool> ended{false};
@@ -224,8 +224,8 @@ TEST_F(StallTest, APoolThatWasNeverLoweredHasNoStandIns) {
   EXPECT_EQ(ran, 0);
   EXPECT_EQ(pool.Stats().stand_ins, 0u);
 
-  // The same pool with a limit that was lowered does have them, or the test
-  // would show nothing.
+  // After a lowered limit, the same pool must have them. Otherwise this test
+  // would prove nothing.
   pool.SetLimit(8);
   EXPECT_TRUE(Eventually([&] { return ran == 4; }));
   EXPECT_EQ(pool.Stats().stand_ins, 0u);

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Everything at once, for a few seconds.
+// Does everything at once, for a few seconds.
 
 #include <atomic>
 #include <chrono>
@@ -30,8 +30,8 @@ class Session {
         inter_(kInterName, random_.Between(1, kCapacity),
                random_.Between(0, 1) == 1, {}, registry) {}
 
-  // Runs ops on the inter-op pool that loop on the intra-op pool, as a session
-  // does, and checks that each did its work.
+  // Like a session, runs ops on the inter-op pool that have parallel loops on
+  // the intra-op pool; checks that each did its work.
   void Run(int ops) {
     std::atomic<int> left{ops};
     std::atomic<int64_t> sum{0};
@@ -53,7 +53,7 @@ class Session {
     EXPECT_EQ(sum, expected);
   }
 
-  // Tasks that nobody waits for but the destructors.
+  // Tasks that only the destructors wait for.
   void Abandon(const std::shared_ptr<std::atomic<int>>& ran, int tasks) {
     for (int i = 0; i < tasks; ++i) {
       intra_.Schedule([ran] {

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What the tests of the limits share.
+// Helpers shared by the tests of the limits.
 
 #ifndef TF_MALLEABLE_CC_TESTS_TEST_UTIL_H_
 #define TF_MALLEABLE_CC_TESTS_TEST_UTIL_H_
@@ -27,11 +27,11 @@ using TestPool = MalleablePool<Eigen::StlThreadEnvironment>;
 inline constexpr char kIntraName[] = "numa_-1_Eigen";
 inline constexpr char kInterName[] = "Compute";
 
-// Longer than anything here takes on a busy machine under a sanitizer.
+// Longer than any test takes on a busy machine with a sanitizer.
 inline constexpr std::chrono::seconds kPatience{60};
 
-// A test that hangs ends the process instead of the patience of whoever runs
-// it. SIGALRM kills it whatever state its threads are in.
+// Ends the process if a test hangs. SIGALRM kills it whatever state its threads
+// are in.
 class TimedTest : public ::testing::Test {
  protected:
   void SetUp() override { alarm(2 * kPatience.count()); }
@@ -47,7 +47,7 @@ inline bool Eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-// Keeps a CPU busy: the kernel must not report the thread as sleeping.
+// Keeps a CPU busy, so that the kernel does not report the thread as sleeping.
 inline void SpinFor(std::chrono::microseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
@@ -79,7 +79,7 @@ class Gate {
   bool open_ = false;  // Guarded by mu_.
 };
 
-// Small, seedable and without shared state; good enough to pick limits.
+// A small generator with a seed and no shared state; good enough for limits.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed * 2654435761u + 1) {}
@@ -104,7 +104,7 @@ class LimitChanger {
         while (!stop_.load(std::memory_order_relaxed)) {
           pool->SetLimit(random.Between(1, pool->capacity()));
           changes_.fetch_add(1, std::memory_order_relaxed);
-          // Bursts, then time for the workers to follow.
+          // Bursts of changes, then time for the workers to follow.
           if (random.Between(0, 63) == 0) {
             std::this_thread::sleep_for(
                 std::chrono::microseconds(random.Between(1, 500)));

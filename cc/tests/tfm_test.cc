@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The C ABI, on the registry of this process.
+// Tests the C ABI with the registry of this process.
 
 #include "cc/capi/tfm.h"
 
@@ -193,7 +193,7 @@ TEST_F(TfmTest, RefusesATimeoutThatIsNone) {
 }  // namespace tf_malleable
 
 int main(int argc, char** argv) {
-  // Read once, when the registry is first asked for.
+  // Read once, on the first use of the registry.
   setenv("TF_MALLEABLE_MAX_THREADS", std::to_string(tf_malleable::kMax).c_str(),
          1);
   ::testing::InitGoogleTest(&argc, argv);

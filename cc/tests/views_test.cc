@@ -51,7 +51,7 @@ TEST_F(ViewsTest, AViewTellsWorkersFromOthers) {
   EXPECT_EQ(view->CurrentThreadId(), -1);
 }
 
-// Records what a view passes on.
+// Records what a view forwards.
 class FakeThreadPool : public Eigen::ThreadPoolInterface {
  public:
   void Schedule(std::function<void()> fn) override { fn(); }
@@ -90,7 +90,7 @@ TEST_F(ViewsTest, AViewPassesOnAllButTheNumberOfThreads) {
   EXPECT_EQ(planned.NumThreads(), 6);
 }
 
-// A plan is for the most threads it may ever run with.
+// Plans are made for the highest number of threads that can ever be useful.
 TEST_F(ViewsTest, ThePlannedViewIsAsWideAsTheHostOrTheRequest) {
   const auto expected = [](int requested, int capacity) {
     return std::min(capacity, std::max(requested, HostCpus()));
@@ -125,7 +125,7 @@ TEST_F(ViewsTest, OnAWorkerThePlannedViewTellsTheWorker) {
     pool_.Schedule([&] {
       if (view->CurrentThreadId() == pool_.CurrentThreadId()) ++right;
       gate.Wait();
-      // Above the limit by now, most of them.
+      // Most of them are above the limit by now.
       if (view->CurrentThreadId() == pool_.CurrentThreadId()) ++right;
     });
   }

@@ -1,18 +1,18 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Change how many threads TensorFlow uses while it runs.
+"""Change how many threads a running TensorFlow uses.
 
 Import this package before tensorflow::
 
     import tf_malleable as tfm
     import tensorflow as tf
 
-    tfm.set_threads(1)          # from now on, whatever is running
+    tfm.set_threads(1)          # takes effect at once, also during fit()
     with tfm.threads(4): …      # for a while
 
-or change nothing in the script and start it with ``tfm run -- python script.py``.
+or leave the script unchanged and start it with ``tfm run -- python script.py``.
 
-Where a controller shares the machine out among several programs, ``tfm run`` makes
-the script one of its jobs, and so does the script itself with ``tfm.join()``.
+If a controller divides the machine among several programs, ``tfm run`` makes the
+script one of its jobs. So does ``tfm.join()``, called by the script.
 """
 
 import importlib.util as _util
@@ -57,7 +57,7 @@ __all__ = [
     "wait_settled",
 ]
 
-# The tfm command is no part of the job it is called in.
+# The tfm command is not part of the job that calls it.
 _is_command = "tf_malleable_cli" in _sys.modules
 _job = None if _is_command else _join.join_asked_for()
 _follow = _environment.follow_cgroup()

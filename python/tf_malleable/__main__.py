@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Print the pools of this Python as JSON: python -m tf_malleable [-i MODULE …]."""
+"""Print this process's thread pools as JSON: python -m tf_malleable [-i MODULE …]."""
 
 import argparse
 import importlib
@@ -11,7 +11,7 @@ from tf_malleable import NotMalleableError, pools
 
 
 def main() -> int:
-    """Import the modules asked for, then print pools()."""
+    """Import the given modules, then print pools()."""
     parser = argparse.ArgumentParser(
         prog="python -m tf_malleable",
         description="Print TensorFlow's thread pools as JSON.",
@@ -23,7 +23,7 @@ def main() -> int:
         metavar="MODULE",
         nargs="+",
         default=[],
-        help="modules to import first, so that their pools show",
+        help="modules to import first, so that their pools are listed",
     )
     for module in parser.parse_args().modules:
         try:

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Starts the tfm command.
 
-Outside tf_malleable, because importing that can be refused (a garbage environment
-variable, another TensorFlow), and a command says so in one line.
+This is outside tf_malleable because importing that can fail (invalid environment
+variable, unsupported TensorFlow), which the command reports in one line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The tfm command for a program that knows its Python, not where tfm was installed."""
+"""``python -m tf_malleable_cli``: tfm, for programs that do not know where it is installed."""
 
 import sys
 

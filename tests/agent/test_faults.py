@@ -104,7 +104,7 @@ def test_pauses_grow_until_there_is_a_good_connection(monkeypatch, tmp_path):
         if len(pauses) == len(outcomes):
             self._over.set()
 
-    monkeypatch.setattr(Agent, "_attend", attend)
+    monkeypatch.setattr(Agent, "_serve_session", attend)
     monkeypatch.setattr(Agent, "_rest", rest)
     join = Join(str(tmp_path / "c.sock"), JobRequest("n"))
     Agent(join, connection_to(join))._run()

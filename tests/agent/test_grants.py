@@ -85,7 +85,7 @@ def test_a_confinement_that_is_neither_is_no_grant():
     line = {"serial": 1, "state": "running", "cpus": [0], "lent": []}
     assert not GrantLine.read(line).confined
     assert GrantLine.read({**line, "confined": True}).confined
-    with pytest.raises(ValueError, match="a line that is no grant"):
+    with pytest.raises(ValueError, match="this line is not a grant"):
         GrantLine.read({**line, "confined": 1})
 
 

@@ -117,7 +117,7 @@ def test_without_a_controller(tmp_path):
 
 def test_what_is_no_controller(fake):
     fake.answer_with("jobs", b"SSH-2.0-OpenSSH_9.2\r\n")
-    with pytest.raises(ConnectionError, match=r"^no controller answers at .* is no controller"):
+    with pytest.raises(ConnectionError, match=r"^no controller answers at .* is not a controller"):
         tfm.join(socket=fake.path)
 
 
@@ -130,7 +130,7 @@ def test_refused(fake):
 
 
 def test_a_shape_that_the_machine_does_not_have(fake):
-    sentence = "max must be at most 2, the CPUs shared out here, not 64"
+    sentence = "max must be at most 2, the number of CPUs shared out here, not 64"
     fake.answer_with("jobs", lambda handler: handler.answer(400, {"error": sentence}))
     with pytest.raises(ValueError, match=sentence):
         tfm.join(socket=fake.path, max=64)

@@ -57,9 +57,9 @@ def test_fields_are_those_of_a_submission():
     ("changes", "sentence"),
     [
         ({"socket": ""}, "socket must be a path, not ''"),
-        ({"name": ""}, "name must be a text of 1 to 200 characters, not ''"),
-        ({"name": 3}, "name must be a text of 1 to 200 characters, not 3"),
-        ({"command": (1,)}, "command must be a list of texts"),
+        ({"name": ""}, "name must be a string of 1 to 200 characters, not ''"),
+        ({"name": 3}, "name must be a string of 1 to 200 characters, not 3"),
+        ({"command": (1,)}, "command must be a list of strings"),
         ({"min": 0}, "min must be an integer from 1 to 65536, not 0"),
         ({"min": True}, "min must be an integer from 1 to 65536, not True"),
         ({"max": 1.5}, "max must be an integer from 1 to 65536, not 1.5"),

@@ -110,7 +110,7 @@ def test_a_socket_that_was_left_behind(tmp_path):
 )
 def test_what_answers_garbage_is_no_controller(fake, connection, garbage):
     fake.answer_with("jobs", garbage)
-    with pytest.raises(OSError, match=r"is no controller|closed connection"):
+    with pytest.raises(OSError, match=r"is not a controller|closed connection"):
         connection.request("POST", "/v1/jobs", {})
     fake.answer_with("jobs", None)
     assert connection.request("POST", "/v1/jobs", {})

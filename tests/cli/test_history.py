@@ -206,8 +206,8 @@ def test_a_controller_elsewhere_has_another_history(tmp_path, home):
     [
         (["--limit", "0"], "0 is not in the range 1<=x<=100000"),
         (["--limit", "100001"], "100001 is not in the range 1<=x<=100000"),
-        (["--json", "--csv"], "--json and --csv are two formats: give one of them"),
-        (["--gantt", "x.pdf"], "the picture is written as .png or .svg, not 'x.pdf'"),
+        (["--json", "--csv"], "--json and --csv exclude each other: give only one of them"),
+        (["--gantt", "x.pdf"], "FILE must end in .png or .svg, not 'x.pdf'"),
         (["--gantt", "."], "is a directory"),
         (["much"], "unexpected extra argument (much)"),
     ],
@@ -226,5 +226,5 @@ def test_a_garbage_state_file_is_one_line(tmp_path):
     garbage = tmp_path / "thesis.txt"
     garbage.write_text("chapter one " * 100)
     assert failure("--state", str(garbage)) == (
-        f"cannot read the state file {garbage}: it is no state file of tf_malleable"
+        f"cannot read the state file {garbage}: it is not a tf_malleable state file"
     )

@@ -63,11 +63,17 @@ def test_cores_are_set_by_hand_until_auto(tmp_path):
             assert len(cpus) == 1
             assert said == f"job 1 (one): set to 1 core by hand; it runs on CPUs {min(cpus)}\n"
             assert "1*" in out("jobs")
-            assert out("set", "1", "1").startswith("job 1 (one): nothing to change, they are set")
+            assert out("set", "1", "1").startswith(
+                "job 1 (one): no change, its cores are already set"
+            )
             said = out("set", "1", "auto")
-            assert said.startswith("job 1 (one): the policy decides on its cores again; it runs on")
+            assert said.startswith(
+                "job 1 (one): its cores are decided by the policy again; it runs on"
+            )
             assert len(os.sched_getaffinity(process.pid)) == most
-            assert out("set", "1", "auto").startswith("job 1 (one): nothing to change, the policy")
+            assert out("set", "1", "auto").startswith(
+                "job 1 (one): no change, its cores are already decided"
+            )
             answer = json.loads(out("set", "1", "1", "--json"))
             assert (answer["by_hand"], len(answer["actual"])) == (1, 1)
 
@@ -91,14 +97,14 @@ def test_cores_that_cannot_be_are_bad_input(cores):
 
 def test_a_job_is_paused_and_resumed(controller):
     with running("--name", "one") as process:
-        assert out("pause", "one") == "job 1 (one): paused until: tfm resume 1\n"
+        assert out("pause", "one") == "job 1 (one): paused; resume it with: tfm resume 1\n"
         assert state_of(process.pid) == "T"
         assert " held " in out("jobs")
-        assert out("pause", "1") == "job 1 (one): nothing to change, it is held already\n"
+        assert out("pause", "1") == "job 1 (one): no change, it is already held\n"
         assert out("resume", "1") == f"job 1 (one): resumed; it runs on CPUs {CPU}\n"
         assert state_of(process.pid) in "RS"
         said = out("resume", "1")
-        assert said == f"job 1 (one): nothing to change, it is not held; it runs on CPUs {CPU}\n"
+        assert said == f"job 1 (one): no change, it is not held; it runs on CPUs {CPU}\n"
         assert json.loads(out("pause", "1", "--json"))["held"]
         assert json.loads(out("resume", "1", "--json"))["state"] == "running"
 
@@ -109,14 +115,16 @@ def test_what_cannot_be_done_yet_is_pending(controller):
         with running("--name", "other"):
             said = out("resume", "one")
             assert said == (
-                "job 1 (one): resumed; pending, it is paused until there are cores for it\n"
+                "job 1 (one): resumed; pending, it is paused until enough cores are free\n"
             )
 
 
 def test_a_job_in_the_queue_is_held(controller):
     with running("--name", "one") as one, started("run", "--name", "two", "--", "echo") as two:
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
-        assert out("pause", "two") == "job 2 (two): held in the queue until: tfm resume 2\n"
+        assert (
+            out("pause", "two") == "job 2 (two): held in the queue; resume it with: tfm resume 2\n"
+        )
         one.kill()
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 1)
         assert two.poll() is None
@@ -139,20 +147,18 @@ def test_a_job_that_does_not_obey_is_pending(controller):
     with started("run", "--name", "deaf", "--", "sh", "-c", program) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
-        assert out("cancel", "deaf") == (
-            "job 1 (deaf): cancelled; pending, it was told to end and still runs\n"
-        )
+        assert out("cancel", "deaf") == ("job 1 (deaf): cancelled; pending, it is still running\n")
 
 
 def test_a_name_must_be_one_job_s(controller):
     with running("--name", "twin"), started("run", "--name", "twin", "--", "true"):
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
         assert failure("pause", "twin") == (
-            "tfm: there are 2 jobs 'twin'; say which by its id: 1, 2"
+            "tfm: there are 2 jobs named 'twin'; give the id of one: 1, 2"
         )
         for command in (["pause"], ["resume"], ["cancel"]):
             assert failure(*command, "nobody") == (
-                "tfm: there is no job 'nobody'; tfm jobs lists those there are"
+                "tfm: there is no job 'nobody'; 'tfm jobs' lists the live jobs"
             )
 
 
@@ -192,8 +198,8 @@ def test_policies_are_listed_and_switched_live(controller):
     assert listed[0] == "in force: fcfs-strict"
     assert [line.split()[1] for line in listed if line.startswith("*")] == ["fcfs-strict"]
     assert any(line.split()[:1] == ["srpt"] for line in listed)
-    assert out("policy", "equal") == "the policy is equal now; it was fcfs-strict\n"
-    assert out("policy", "equal") == "nothing to change, the policy is equal already\n"
+    assert out("policy", "equal") == "the policy is now equal; it was fcfs-strict\n"
+    assert out("policy", "equal") == "no change, the policy is already equal\n"
     answer = json.loads(out("policy", "--json"))
     assert answer["policy"] == controller.get("/v1/policy")["policy"] == "equal"
     assert json.loads(out("policy", "srpt", "--json"))["policy"] == "srpt"

@@ -144,7 +144,7 @@ def test_something_else_at_the_socket_does_not_keep_a_program_from_running(socke
         connection.close()
         output, errors = process.communicate(timeout=30)
     assert (process.returncode, output) == (0, "ran\n")
-    assert errors.startswith(f"tfm: the controller at {socket} cannot be asked (")
+    assert errors.startswith(f"tfm: cannot reach the controller at {socket} (")
     assert errors.endswith("), running alone\n")
 
 
@@ -214,7 +214,7 @@ def test_a_python_without_us_runs_on_stock_and_says_so(tmp_path):
         (["run", "--priority", "1001", "--", "true"], 2, "from -1000 to 1000, not 1001"),
         (["run", "--weight", "0", "--", "true"], 2, "weight must be a number above 0"),
         (["run", "--weight", "nan", "--", "true"], 2, "weight must be a number above 0"),
-        (["run", "--name", "x" * 201, "--", "true"], 2, "a text of 1 to 200 characters"),
+        (["run", "--name", "x" * 201, "--", "true"], 2, "a string of 1 to 200 characters"),
         (["run", "--threads", "1", "--min", "1", "--", "true"], 2, "--threads sets the cores by"),
         (["run", "--threads", "1", "--no-queue", "--", "true"], 2, "give one or the other"),
         (["run", "--threads", "1", "--follow-cgroup", "--", "true"], 2, "leaves them to the cgro"),

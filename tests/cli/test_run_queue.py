@@ -131,7 +131,7 @@ def test_without_queue_it_is_refused_in_a_sentence(controller):
     with running():
         result = tfm("run", "--no-queue", "--", "echo", "ran")
         assert (result.returncode, result.stdout) == (1, "")
-        assert result.stderr.startswith("tfm: no cores are free")
+        assert result.stderr.startswith("tfm: too few cores are free")
         assert len(result.stderr.splitlines()) == 1
         assert len(jobs(controller)) == 1
     wait_for(lambda: not jobs(controller))

@@ -270,7 +270,7 @@ def test_live_it_survives_the_controller(controller, tmp_path):
     with running("--name", "live-job"), terminal() as top:
         top.see("live-job")
         controller.stop(signal.SIGKILL)
-        top.see("no controller answers at", "this is what it said last", "live-job")
+        top.see("no controller answers at", "this is its last answer", "live-job")
         with controllers.controller(tmp_path, "--cpus", str(CPU), "--policy", "srpt"):
             top.see("policy srpt", "live-job")
         os.write(top.keyboard, b"q")

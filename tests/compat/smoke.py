@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Trains and computes while limits change; prints "smoke ok". Run by test_wheel.py."""
+"""Trains and computes while limits change; prints "smoke ok with 2.21.0". Run by test_wheel.py."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def main() -> None:
     tfm.set_threads(1)
     assert tfm.wait_settled(10)
     assert all(pool.limit == 1 and pool.active <= 1 for pool in tfm.pools())
-    print("smoke ok")
+    print(f"smoke ok with {tf.__version__}")
 
 
 if __name__ == "__main__":

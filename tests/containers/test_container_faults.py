@@ -99,6 +99,8 @@ def test_what_others_change_is_put_right(containers):
         containers.client.api.update_container(one, cpuset_cpus=f"{CPUS[0]},{CPUS[1]}")
         wait_for(lambda: containers.kernel(one).cpus == granted)
         containers.tfm("container", "pause", one)
+        # The engine is told soon, not before the command ends.
+        wait_for(lambda: containers.inspect(one)["State"]["Paused"])
         containers.client.api.unpause(one)
         wait_for(lambda: containers.kernel(one).frozen)
 

@@ -199,9 +199,7 @@ def test_they_share_with_programs_of_the_host(containers):
 
 def test_list_and_jobs_show_them(containers):
     with containers.controller(*ONE):
-        assert (
-            containers.tfm("container", "list").stdout == "there are no containers among the jobs\n"
-        )
+        assert containers.tfm("container", "list").stdout == "there are no containers\n"
         name = containers.start("shown", "--max", "1", "--job", "a training")
         job = containers.actual(shown=1)[name]
         assert job["name"] == "a training"
@@ -237,7 +235,7 @@ connection.request("POST", f"/v1/jobs/{status['id']}/cancel")
         name = containers.name("inside")
         options = ["--rm", "--name", name, "--entrypoint", sys.executable, "--", "-c", code, other]
         done = containers.run("--max", "1", *options, script=None)
-        refused = "403 what runs in job 2 may speak of that job only"
+        refused = "403 processes in job 2 may access only that job"
         assert done.stdout.splitlines() == [refused] * 3 + [f"2 {name}"]
 
 
@@ -245,9 +243,13 @@ connection.request("POST", f"/v1/jobs/{status['id']}/cancel")
     ("options", "code", "sentence"),
     [
         (["--min", "3", "--max", "2"], 2, "a shape must have 1 ≤ min ≤ preferred ≤ max"),
-        (["--min", "0"], 2, "--min must be an integer from 1 to 65536, not 0"),
-        (["--min", "5000"], 2, "min must be at most 1, the CPUs shared out here, not 5000"),
-        (["--weight", "0"], 2, "weight must be a number above 0 up to 1000, not 0"),
+        (["--min", "0"], 2, "min must be an integer from 1 to 65536, not 0"),
+        (
+            ["--min", "5000"],
+            2,
+            "min must be at most 1, the number of CPUs shared out here, not 5000",
+        ),
+        (["--weight", "0"], 2, "weight must be a number above 0, at most 1000, not 0"),
         (["--label", "tf_malleable.min=1"], 2, "--label must be NAME or NAME=VALUE"),
         (["--env", "=x"], 2, "--env must be NAME=VALUE or NAME, not '=x'"),
         (["--env-file", "/nowhere"], 2, "cannot read /nowhere: No such file"),
@@ -274,7 +276,7 @@ def test_an_image_that_is_nowhere_is_named(containers):
     done = containers.run()
     assert done.returncode == 125
     *_, sentence = done.stderr.splitlines()
-    assert "there is no image tf-malleable-has-no-such-image here, and it cannot" in sentence
+    assert "cannot pull image tf-malleable-has-no-such-image, which does not exist" in sentence
 
 
 def test_a_program_that_is_not_there(containers):
@@ -299,7 +301,7 @@ def test_unknown_containers_and_those_of_others_are_refused(containers):
         for command in ("pause", "resume", "stop"):
             said = containers.tfm("container", command, foreign.name)
             assert said.returncode == 1
-            assert f"the container {foreign.name} is none of this controller's jobs" in said.stderr
+            assert f"the container {foreign.name} is not a job of this controller" in said.stderr
         said = containers.tfm("container", "set", foreign.name, "1")
         assert "it has no label tf_malleable.job" in said.stderr
         assert foreign.name in containers.names()

@@ -96,8 +96,8 @@ def test_bad_arguments_are_refused_in_a_sentence(arguments, sentence):
 @TWO
 def test_without_an_engine_a_sentence_says_so(tmp_path):
     out = ("--out", tmp_path / "picture.png")
-    done = demo(*out, **{NO_ENGINE: "dockerd needs root's rights"})
-    sentence = "demo-containers: there is no container engine: dockerd needs root's rights\n"
+    done = demo(*out, **{NO_ENGINE: "dockerd must be run as root"})
+    sentence = "demo-containers: there is no container engine: dockerd must be run as root\n"
     assert (done.returncode, done.stderr) == (1, sentence)
     host = f"unix://{tmp_path}/none.sock"
     done = demo(*out, DOCKER_HOST=host)

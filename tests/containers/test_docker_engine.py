@@ -242,16 +242,16 @@ def test_an_ordinary_user_gets_no_engine():
             check=False,
             timeout=PATIENCE,
         )
-    assert (done.returncode, done.stdout) == (0, "dockerd needs root's rights\n")
+    assert (done.returncode, done.stdout) == (0, "dockerd must be run as root\n")
 
 
 @pytest.mark.parametrize(
     ("rights", "why"),
     [
-        ([], "dockerd needs the right to mount, which root has not got here\n"),
+        ([], "dockerd needs the capability SYS_ADMIN, which root does not have here\n"),
         (
             ["SYS_ADMIN"],
-            "dockerd needs control groups, and there are none to be changed here\n",
+            "dockerd needs writable cgroups, and there are none here\n",
         ),
     ],
 )

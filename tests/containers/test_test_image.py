@@ -155,7 +155,7 @@ def test_the_tag_of_another_image_is_refused(docker_host, client, tag):
     done = tool("--tag", tag)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"make_test_image: {tag} is another image's tag; choose one that is free\n"
+        f"make_test_image: {tag} is the tag of another image; choose an unused one\n"
     )
     assert client.images.get(tag).id == before
 
@@ -171,7 +171,9 @@ def test_wrong_arguments_are_one_sentence(docker_host, arguments):
 def test_without_an_engine_it_says_so(host):
     done = tool(DOCKER_HOST=host)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "make_test_image: no Docker engine answers; DOCKER_HOST names one\n"
+    assert (
+        done.stderr == "make_test_image: no Docker engine answers; start one, or set DOCKER_HOST\n"
+    )
 
 
 def test_more_can_be_mounted(tmp_path):
@@ -195,5 +197,5 @@ def test_a_python_that_will_not_do_is_refused(tmp_path):
     with pytest.raises(ImageError, match=f"there is no {tmp_path}/bin/tfm"):
         volumes(str(tmp_path / "bin" / "python"))
     for python in ("/bin/true", "/no/such/python"):
-        with pytest.raises(ImageError, match=f"^{python} is no Python that runs$"):
+        with pytest.raises(ImageError, match=f"^{python} is not a working Python$"):
             volumes(python)

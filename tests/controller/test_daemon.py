@@ -168,7 +168,7 @@ def test_a_port_that_is_taken(tmp_path):
         result = tfm_controller(tmp_path, "--metrics", port, "--state", tmp_path / "state.db")
     assert result.returncode == 1
     assert result.stderr == (
-        f"tfm controller: port {port} on 127.0.0.1 cannot be used: Address already in use;"
+        f"tfm controller: cannot listen on port {port} of 127.0.0.1: Address already in use;"
         " choose another with --metrics\n"
     )
     assert not (tmp_path / "state.db").exists()
@@ -188,10 +188,10 @@ def test_a_port_that_is_taken(tmp_path):
         (
             ["--socket", "/proc/x/controller.sock"],
             1,
-            "the socket's directory /proc/x cannot be made",
+            "cannot create the socket's directory /proc/x",
         ),
         (["--socket", "/tmp/controller.sock"], 1, "the socket's directory /tmp is "),
-        (["--socket", "/run/" + "x" * 200], 1, "must have at most 107 bytes"),
+        (["--socket", "/run/" + "x" * 200], 1, "may have at most 107 bytes"),
         (["--state", "/proc/x/controller.db"], 1, "/proc/x"),
         (["--state", __file__], 1, __file__),
     ],
@@ -211,7 +211,7 @@ def test_a_policy_that_is_there_no_more(tmp_path):
     store.close()
     result = tfm_controller(tmp_path, "--state", tmp_path / "controller.db")
     assert result.returncode == 2
-    assert result.stderr.startswith("tfm: there is no policy 'removed'; there are ")
+    assert result.stderr.startswith("tfm: there is no policy 'removed'; choose from ")
     with controller(tmp_path, "--policy", "equal") as one:
         assert one.get("/v1")["policy"] == "equal"
 

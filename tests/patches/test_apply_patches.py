@@ -80,7 +80,7 @@ def test_a_second_time_nothing_is_left_to_do(tree):
     tool(tree)
     before = contents(tree)
     done = tool(tree)
-    assert (done.returncode, done.stdout) == (0, f"{tree}: patched already\n")
+    assert (done.returncode, done.stdout) == (0, f"{tree}: already patched\n")
     assert contents(tree) == before
 
 
@@ -91,7 +91,7 @@ def test_reverse_leaves_no_trace(tree):
     done = tool(tree, "--reverse")
     assert (done.returncode, done.stderr) == (0, "")
     assert contents(tree) == before
-    assert tool(tree, "--reverse").stdout == f"{tree}: as TensorFlow's authors made it already\n"
+    assert tool(tree, "--reverse").stdout == f"{tree}: already unpatched\n"
 
 
 def test_a_dry_run_changes_nothing(tree):
@@ -131,7 +131,7 @@ def test_an_archive_of_another_version_leaves_nothing(tmp_path):
 def test_what_is_no_archive_is_refused(tmp_path):
     file = tmp_path / "v2.21.0.tar.gz"
     file.write_bytes(b"not one")
-    refused(tool(file), "no tar archive")
+    refused(tool(file), "not a tar archive")
     refused(tool(tmp_path / "nowhere"), "there is no")
     assert os.listdir(tmp_path) == [file.name]
 
@@ -139,12 +139,12 @@ def test_what_is_no_archive_is_refused(tmp_path):
 def test_another_version_is_refused(tmp_path):
     tree = make_tree(tmp_path / "sources", version="2.20.0")
     before = contents(tree)
-    refused(tool(tree), "this is TensorFlow 2.20.0", "2.21.0 only")
+    refused(tool(tree), "no patches for TensorFlow 2.20.0", "only for 2.21.0")
     assert contents(tree) == before
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
-    refused(tool(tmp_path), "no TensorFlow source tree", "tensorflow/tf_version.bzl")
+    refused(tool(tmp_path), "not a TensorFlow source tree", "tensorflow/tf_version.bzl")
 
 
 def test_a_tree_without_one_of_the_files_is_refused(tree):
@@ -169,7 +169,7 @@ def test_a_half_patched_tree_is_refused(tree, number):
     changed = next(iter(old_sides(patch.read_text())))
     subprocess.run(["patch", "-p1", "--quiet", "-i", str(patch)], cwd=tree, check=True, timeout=60)
     before = contents(tree)
-    refused(tool(tree), "half patched", Path(changed).name, "git checkout")
+    refused(tool(tree), "partly patched", Path(changed).name, "git checkout")
     assert contents(tree) == before
 
 
@@ -178,7 +178,7 @@ def test_another_state_of_the_patches_is_refused(tree):
     (tree / PACKAGE / "SERIES").write_text("of last year\n")
     before = contents(tree)
     for arguments in ((), ("--reverse",)):
-        refused(tool(tree, *arguments), "another state of these patches", "--reverse")
+        refused(tool(tree, *arguments), "a different version of these patches", "--reverse")
     assert contents(tree) == before
 
 
@@ -270,7 +270,7 @@ def test_one_that_is_killed_is_finished_or_found_out(tree, arguments):
         if done.returncode == 0:
             assert contents(tree) == aim, changes
         else:
-            refused(done, "half patched")
+            refused(done, "partly patched")
             found_out += 1
         changes += 1
     assert changes > 8

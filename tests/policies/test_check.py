@@ -33,8 +33,8 @@ def test_allocations_that_can_be(grants):
     ("grants", "reason"),
     [
         ({"c": grant({0})}, "there is no job 'c'"),
-        ({"a": grant({4})}, "job a gets CPUs 4, which are not there"),
-        ({"a": grant({0}, {5})}, "job a gets CPUs 5, which are not there"),
+        ({"a": grant({4})}, "job a gets CPUs 4, which do not exist"),
+        ({"a": grant({0}, {5})}, "job a gets CPUs 5, which do not exist"),
         ({"a": grant({0, 1, 2})}, "job a gets 3 cores, outside 1 … 2"),
         ({"b": grant({0})}, "job b gets 1 cores, outside 2 … 3"),
         ({"a": grant({0}, {0, 1})}, "job a both uses and lends CPUs 0"),

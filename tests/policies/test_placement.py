@@ -72,7 +72,7 @@ def test_no_core_is_split_between_jobs_while_there_are_enough(cores: int, counts
 
 
 def test_more_than_the_machine_is_refused():
-    with pytest.raises(ValueError, match="5 cores were asked of a machine that has 4"):
+    with pytest.raises(ValueError, match="cannot place 5 cores: the machine has 4"):
         place({"a": 2, "b": 3}, [job("a"), job("b")], machine(4))
 
 

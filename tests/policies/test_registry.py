@@ -92,9 +92,9 @@ def test_ours_are_there_and_say_what_they_do():
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ("", "there is no policy ''; there are equal, weighted"),
+        ("", "there is no policy ''; choose from equal, weighted"),
         ("Equal", "there is no policy 'Equal'"),
-        ("lend", "there is no policy 'lend'; there are equal, .*, each also as lend\\+NAME"),
+        ("lend", "there is no policy 'lend'; choose from equal, .*, each also as lend\\+NAME"),
         ("lend+lend+equal", "there is no policy 'lend\\+equal'"),
         ("equal:", "options are written OPTION=VALUE,OPTION=VALUE, not ''"),
         ("equal:x", "options are written OPTION=VALUE,OPTION=VALUE, not 'x'"),
@@ -126,7 +126,7 @@ def test_bad_specs(spec, complaint):
 def test_policies_of_other_packages():
     names = dict(available())
     assert names["first"] == "All to the first job."
-    assert names["broken"].startswith("cannot be had: No module named")
+    assert names["broken"].startswith("cannot load it: No module named")
     assert names["equal"] != "All to the first job."
     assert sizes("first") == {"a": 4}
     assert sizes("first:most=one") == {"a": 1}
@@ -136,10 +136,8 @@ def test_policies_of_other_packages():
 
 @pytest.mark.usefixtures("_theirs")
 def test_what_is_wrong_with_policies_of_other_packages():
-    assert refusal("first:most=3") == (
-        "policy first cannot be had: most must be all or one, not '3'"
-    )
+    assert refusal("first:most=3") == ("cannot load policy first: most must be all or one, not '3'")
     assert "unexpected keyword argument 'least'" in refusal("first:least=3")
-    assert refusal("broken") == "policy broken cannot be had: No module named 'no_such_module'"
-    assert refusal("number") == "policy number cannot be had: it has no method allocate"
+    assert refusal("broken") == "cannot load policy broken: No module named 'no_such_module'"
+    assert refusal("number") == "cannot load policy number: it has no method allocate"
     assert "broken, first, number" in refusal("none")

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The thread in the job that keeps in touch with the controller.
+"""The thread that connects the job to the controller.
 
-It is a guest: it takes no signal, prints nothing, lets no error out, does not
-outlive the interpreter and does not follow into forked children. Without a
-controller the job goes on with its last grant.
+It runs in somebody else's process, so it handles no signals, prints nothing, raises
+nothing, ends before the interpreter does and is not continued in forked children.
+Without a controller, the job keeps its last grant.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from tf_malleable.api.join import Join
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
-# A connection that lasted so long was a good one.
+# A connection that lasted this long resets the back-off.
 _GOOD_SECONDS: Final = 1.0
-# At exit we wait so long for the thread, which has nothing to do but to notice.
+# The longest that exit waits for the thread; noticing the end takes far less.
 _EXIT_SECONDS: Final = 1.0
 
 
 class Agent:
-    """Keeps one job in touch with its controller, in a thread of its own."""
+    """Connects one job to its controller, in a thread of its own."""
 
     def __init__(self, join: Join, connection: Connection, session: Session | None = None) -> None:
         """Prepare an agent.
 
         Args:
             join: The job.
-            connection: To its controller; ours from now on.
-            session: A session that is open already.
+            connection: To its controller; the agent closes it.
+            session: A session that is already open on this connection.
         """
         self._join = join
         self._connection = connection
         self._session = session
         self._path: str | None = None
         self._over = threading.Event()
-        # Not random's own numbers: the program may count on their sequence.
+        # Not the global generator: the program may depend on its sequence.
         self._random = random.Random()
         self._thread = threading.Thread(target=self._run, name="tf_malleable", daemon=True)
 
@@ -55,12 +55,12 @@ class Agent:
         """Start the thread.
 
         Raises:
-            RuntimeError: No thread can be started.
+            RuntimeError: The thread cannot be started.
         """
         start_without_signals(self._thread)
 
     def stop(self) -> None:
-        """Let the thread end, wait a moment for it, and report for the last time."""
+        """End the thread, wait for it briefly, and send a last report."""
         self._over.set()
         self._connection.abort()
         self._thread.join(_EXIT_SECONDS)
@@ -69,22 +69,22 @@ class Agent:
                 report_at_exit(self._join, self._path)
 
     def forget(self) -> None:
-        """Let go of what a forked child has inherited."""
+        """Close what a forked child has inherited."""
         self._connection.forget()
 
     def _run(self) -> None:
         pause = _FIRST_PAUSE
         while not self._over.is_set():
             with suppress(Exception):
-                if self._attend():
+                if self._serve_session():
                     pause = _FIRST_PAUSE
             with suppress(Exception):
                 self._connection.close()
             self._rest(pause * self._random.uniform(0.8, 1.2))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _attend(self) -> bool:
-        """Stay in touch as long as it goes; return whether that was for a while."""
+    def _serve_session(self) -> bool:
+        """Serve one session until it breaks off; return whether it lasted a while."""
         session, self._session = self._session, None
         if session is None:
             session = Session.rejoin(self._connection, self._join)
@@ -101,59 +101,59 @@ class Agent:
                 return
 
 
-class _Place:
-    """Where the agent of this process is, if it has one."""
+class _ProcessAgent:
+    """The agent of this process, if any, and its lock."""
 
     def __init__(self) -> None:
         self.agent: Agent | None = None
         self.lock = threading.Lock()
-        self.watched = False
+        self.has_hooks = False
 
-    def watch(self) -> None:
-        """Be told when the process forks or ends."""
-        if not self.watched:
-            self.watched = True
+    def register_hooks(self) -> None:
+        """Have forget() called in forked children, and stop() at exit."""
+        if not self.has_hooks:
+            self.has_hooks = True
             os.register_at_fork(after_in_child=self.forget)
             atexit.register(self.stop)
 
     def forget(self) -> None:
-        """Have no agent in a forked child."""
+        """Drop the agent in a forked child, where its thread does not exist."""
         agent, self.agent = self.agent, None
         self.lock = threading.Lock()
         if agent is not None:
             agent.forget()
 
     def stop(self) -> None:
-        """End the agent before the interpreter ends, which could not do it well."""
+        """End the agent while the interpreter is still intact."""
         if self.agent is not None:
             self.agent.stop()
 
 
-_place = _Place()
+_process = _ProcessAgent()
 
 
 @contextmanager
-def alone() -> Iterator[bool]:
-    """Keep other threads from starting an agent; yield whether there is one already."""
-    with _place.lock:
-        yield _place.agent is not None
+def start_lock() -> Iterator[bool]:
+    """Keep other threads from starting an agent; yield whether one is already running."""
+    with _process.lock:
+        yield _process.agent is not None
 
 
 def start(join: Join, connection: Connection | None = None, session: Session | None = None) -> None:
-    """Start the agent of this process; alone() makes sure that it is the only one.
+    """Start the agent of this process. The caller holds start_lock(), which yielded False.
 
     Args:
         join: The job.
-        connection: To its controller, if there is one already.
-        session: A session that is open already, on this connection.
+        connection: To its controller; None opens a new one.
+        session: A session that is already open on this connection.
 
     Raises:
-        RuntimeError: No thread can be started.
+        RuntimeError: The thread cannot be started.
     """
-    _place.watch()
-    _place.agent = Agent(join, connection or connection_to(join), session)
+    _process.register_hooks()
+    _process.agent = Agent(join, connection or connection_to(join), session)
     try:
-        _place.agent.start()
+        _process.agent.start()
     except RuntimeError:
-        _place.agent = None
+        _process.agent = None
         raise

@@ -1,18 +1,18 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Keeps TensorFlow's limits at the CPUs that the cgroup gives this process.
+"""Keeps TensorFlow's limits equal to the CPUs that the cgroup allows this process.
 
-Whoever changes them, `docker update`, Kubernetes, systemd or a bare write, writes to the
-cgroup's files, which the kernel tells whoever watches them. What it does not tell, a
-process that is moved, a parent that cannot be seen, is looked for twice a second.
+`docker update`, Kubernetes, systemd and people all change the CPUs by writing to the
+cgroup's files, and inotify reports these writes. It reports neither a process that is
+moved to another cgroup nor a change of a parent that cannot be seen; so the thread also
+polls twice a second.
 
-Like the agent, the thread that looks is a guest: it takes no signal, lets no error
-out, prints nothing but one line about a file that makes no sense, and does not
-outlive the interpreter.
+Like the agent's thread, it handles no signals, raises nothing, ends before the
+interpreter does, and prints nothing except one line about each unreadable file.
 
-Nobody has to be told who decides now. Limits that a controller has set stay, until
-the CPUs that there are change or turn out to be fewer; then these count, until the
-controller's next grant. A grant and the change of the cgroup that belongs to it end
-in the same limit, in whatever order they come.
+Follower and controller need no arbitration. A limit set by the controller holds until
+the allowed CPUs change or are fewer than the limit; then the cgroup sets the limit,
+until the controller's next grant. A grant and its change of the cgroup lead to the same
+limit, in whichever order they arrive.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
 from tf_malleable.linux.inotify import Writes
 from tf_malleable.runtime import library, limits
 
-# To wake up five times a second takes a tenth of a percent of a core.
+# Five wake-ups a second cost a tenth of a percent of a core.
 _INTERVAL: Final = 0.5
 _INTERVAL_UNWATCHED: Final = 0.2
-# One change may be several writes; and whoever writes without end is not followed so.
+# One change may take several writes. This also bounds the work if writes never stop.
 _REST_SECONDS: Final = 0.01
-# What TensorFlow starts with.
+# The sizes of the pools that TensorFlow starts with.
 _START_VARIABLES: Final = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-# At exit we wait so long for the thread, which has nothing to do but to notice.
+# The longest that exit waits for the thread; noticing the end takes far less.
 _EXIT_SECONDS: Final = 1.0
 
 
 def _say(text: str) -> None:
-    with suppress(Exception):  # A program may have closed stderr.
+    with suppress(Exception):  # The program may have closed stderr.
         print(readable(f"tf_malleable: {text}"), file=sys.stderr)
 
 
@@ -65,7 +65,7 @@ class _Follower:
         self._thread = threading.Thread(target=self._run, name="tf_malleable_cgroup", daemon=True)
 
     def look(self) -> int:
-        """Set the limits if they are not for the CPUs that there are; return these."""
+        """Set the limits to the allowed CPUs if they differ; return the number of CPUs."""
         grants = limits.times_set_by_grants()
         threads = threads_for(self._cpus.read())
         changed = threads != self._threads or not limits.are_within(threads)
@@ -75,28 +75,28 @@ class _Follower:
         return threads
 
     def is_wanted(self) -> bool:
-        """Return whether nobody has ended it."""
+        """Return whether it should go on: not ended, and no limits set by hand since."""
         return self._is_on and limits.times_set_by_hand() == self._times
 
     def start(self) -> None:
         """Start the thread.
 
         Raises:
-            RuntimeError: No thread can be started.
+            RuntimeError: The thread cannot be started.
         """
         start_without_signals(self._thread)
 
     def end(self) -> None:
-        """Let the thread end."""
+        """Tell the thread to end."""
         self._is_on = False
         self._writes.wake()
 
     def wait(self) -> None:
-        """Wait a moment until it has."""
+        """Wait briefly for the thread to end."""
         self._thread.join(_EXIT_SECONDS)
 
     def forget(self) -> None:
-        """Let go of what a forked child has inherited."""
+        """Close what a forked child has inherited."""
         self._cpus.close()
         self._writes.close()
 
@@ -114,7 +114,7 @@ class _Follower:
             self._writes.close()
 
     def _watch(self) -> bool:
-        """Be told of writes to the files that count now; return whether that can be."""
+        """Watch the files that matter now; return whether inotify could be set up."""
         with suppress(Exception):
             return self._writes.watch(self._cpus.written_to())
         return False
@@ -124,18 +124,18 @@ class _Follower:
         return not self._is_set or granted or self._cpus.may_have_changed()
 
 
-class _Place:
-    """Where the follower of this process is, if it has one."""
+class _ProcessFollower:
+    """The follower of this process, if any, and its lock."""
 
     def __init__(self) -> None:
         self.follower: _Follower | None = None
         self.lock = threading.RLock()
-        self.watched = False
+        self.has_hooks = False
 
     def begin(self) -> int:
-        """Have a new follower in place of the one there may be; return the CPUs."""
+        """Start a follower, replacing the present one if any; return the number of CPUs."""
         with self.lock:
-            self._watch()
+            self._register_hooks()
             if self.follower is not None:
                 self.follower.end()
             self.follower = _Follower()
@@ -148,15 +148,15 @@ class _Place:
                 raise
             return threads
 
-    def _watch(self) -> None:
-        """Be told when the process forks or ends."""
-        if not self.watched:
-            self.watched = True
+    def _register_hooks(self) -> None:
+        """Have the follower renewed in forked children and stopped at exit."""
+        if not self.has_hooks:
+            self.has_hooks = True
             os.register_at_fork(after_in_child=self._begin_in_child)
             atexit.register(self._stop)
 
     def _begin_in_child(self) -> None:
-        """Follow in a forked child, too, which has none of its parent's threads."""
+        """Start a follower in a forked child, which has none of its parent's threads."""
         inherited, self.follower = self.follower, None
         self.lock = threading.RLock()
         if inherited is not None:
@@ -166,46 +166,47 @@ class _Place:
                     self.begin()
 
     def _stop(self) -> None:
-        """End the thread before the interpreter ends, which could not do it well."""
+        """End the thread while the interpreter is still intact."""
         if self.follower is not None:
             self.follower.end()
             self.follower.wait()
 
 
-_place = _Place()
+_process = _ProcessFollower()
 
 
 def follow_cgroup() -> int:
-    """Keep the limits at the CPUs that this process's cgroups give it, from now on.
+    """Keep the limits equal to the CPUs that this process's cgroups allow, from now on.
 
-    That is the least of the CPU affinity, the cpuset and the CPU quota, of its own
-    cgroup and of every parent that can be seen, rounded up: a container, a Kubernetes
-    pod or a systemd unit that is made larger or smaller is followed at once, whoever did
-    it, and a process that is moved to another within half a second. Limits set by hand,
-    by :func:`set_threads` or :func:`set_cpuset`, end it, until this is called again;
-    :func:`threads` pauses it. A forked child follows as well, if its parent does.
+    The number of CPUs is the minimum of the CPU affinity, the cpuset and the CPU quota,
+    over its own cgroup and every visible parent, rounded up. If a container, Kubernetes
+    pod or systemd unit is resized, the limits follow at once; if the process is moved to
+    another cgroup, within half a second. Limits set by hand, with :func:`set_threads` or
+    :func:`set_cpuset`, end this until it is called again; :func:`threads` pauses it. A
+    forked child follows if its parent does.
 
-    What the program asks of TensorFlow itself, tf.config.threading say, is no bound.
+    Thread numbers given to TensorFlow itself, for example with tf.config.threading, are
+    no upper bound.
 
     Returns:
-        The CPUs that there are now, rounded up: the limit to begin with, as far as the
-        capacity goes.
+        The number of CPUs allowed now, rounded up. It is the first limit, unless the
+        capacity is lower.
 
     Raises:
         NotMalleableError: TensorFlow was imported before tf_malleable.
-        RuntimeError: No thread can be started; limits are set, but not followed.
+        RuntimeError: The thread cannot be started; limits are set, but will not follow.
     """
     library.require()
-    return _place.begin()
+    return _process.begin()
 
 
 def follow_from_the_start() -> None:
     """Follow the cgroup in a process that has not loaded TensorFlow yet.
 
-    TensorFlow, then, also starts with no more threads than there are CPUs. It would
-    start with the host's number, cut large operations into as many pieces, and lose
-    time on them under a lower limit: a quarter of a matmul's, with 64 threads for two
-    CPUs. What it starts with is no bound to what it can grow to.
+    This also makes TensorFlow start with no more threads than CPUs are allowed. By
+    default it starts with one for each CPU of the host and splits large operations into
+    as many pieces, which costs time under a lower limit: a quarter of a matmul's, with 64
+    threads for two CPUs. The limits can still grow beyond this number later.
     """
     if "tensorflow" not in sys.modules:
         threads = threads_for(_cpus_now())
@@ -213,8 +214,8 @@ def follow_from_the_start() -> None:
             asked_for = os.environ.get(variable, "")
             if not (asked_for.isdigit() and 1 <= int(asked_for) <= threads):
                 os.environ[variable] = str(threads)
-    with suppress(RuntimeError):  # Without a thread the first limit is right.
-        _place.begin()
+    with suppress(RuntimeError):  # Without the thread, at least the first limit is right.
+        _process.begin()
 
 
 def _cpus_now() -> float:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How a process carries out the grants that come from the controller."""
+"""Applies the controller's grants to this process."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from tf_malleable.runtime import cpuset, library, limits
 
 
 def make_room(grant: GrantLine) -> None:
-    """Begin to carry out a grant: let no more tasks start than may run at its end."""
+    """Begin to apply a grant: start no more tasks at a time than it allows."""
     if grant.cpus:
         cpuset.make_room(len(grant.cpus))
 
 
 def carry_out(grant: GrantLine) -> bool:
-    """Confine the process, but for this thread, to what it is granted.
+    """Confine the process, except for the calling thread, to its granted CPUs.
 
-    One that the controller confines has its limits set to the number of CPUs. A job
-    that has lent all its CPUs keeps what it has: it is asleep.
+    If the controller confines the process itself, only the limits are set. If the job
+    has lent all its CPUs, nothing changes, as it is asleep.
 
     Returns:
-        False if that cannot be: the process may use none of these CPUs.
+        False if the process is allowed to use none of these CPUs.
     """
     try:
         if grant.cpus and grant.confined:
@@ -33,11 +33,11 @@ def carry_out(grant: GrantLine) -> bool:
 
 
 def follow(grant: GrantLine) -> None:
-    """Confine this thread as well, once that has been told."""
+    """Confine the calling thread too, after the grant has been acknowledged."""
     if grant.cpus and not grant.confined:
         cpuset.confine_caller(grant.cpus)
 
 
 def is_settled(within: float) -> bool:
-    """Return whether no pool runs more workers than its limit, waiting so many seconds."""
+    """Return whether no pool runs more workers than its limit, after at most these seconds."""
     return library.backend() is None or limits.wait_settled(within)

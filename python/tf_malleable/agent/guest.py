@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How our threads behave in a process that is not ours."""
+"""Rules for our threads in somebody else's process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 
 
 def start_without_signals(thread: threading.Thread) -> None:
-    """Start a thread with all signals blocked: it must not take one from the program.
+    """Start a thread with all signals blocked, so that the program receives them.
 
     Raises:
-        RuntimeError: No thread can be started.
+        RuntimeError: The thread cannot be started.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:

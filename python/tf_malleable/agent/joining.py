@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How a process becomes a job: started by `tfm run`, or by asking for it.
+"""Makes a process a job: because `tfm run` started it, or because it calls join().
 
-What an agent needs is imported when there is to be one.
+The agent's modules are imported only if an agent is started.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _BAD_REQUEST: Final = 400
 def start_agent(asked_for: Join) -> None:
     """Start the agent of a process that `tfm run` has made part of a job.
 
-    Without one, where not even a thread can be started, the program does as well:
-    the controller then confines it from outside.
+    If no thread can be started, the program runs without an agent, and the controller
+    confines it from outside.
     """
     from tf_malleable.agent import agent
 
-    with agent.alone() as running, suppress(RuntimeError):
+    with agent.start_lock() as running, suppress(RuntimeError):
         if not running:
             agent.start(asked_for)
 
@@ -41,7 +41,7 @@ def start_agent(asked_for: Join) -> None:
 def join(
     name: str | None = None,
     *,
-    min: int = 1,  # noqa: A002 - as a shape has it
+    min: int = 1,  # noqa: A002 - the name in Shape
     preferred: int | None = None,
     max: int | None = None,  # noqa: A002
     priority: int = 0,
@@ -49,30 +49,30 @@ def join(
     socket: str | os.PathLike[str] | None = None,
     queue: bool = True,
 ) -> None:
-    """Make this process a job of the controller; return once it may compute.
+    """Make this process a job of the controller; return once it has cores.
 
-    From then on it is confined to the CPUs it is granted, TensorFlow's limits
-    follow them, and both change as other jobs come and go. A process that is a job
-    already, because `tfm run` started it or it has called this before, stays the
-    job that it is.
+    From then on it is confined to its granted CPUs, TensorFlow's limits follow them, and
+    both change as other jobs come and go. A process that is already a job, because
+    `tfm run` started it or it has called this before, remains that job.
 
     Args:
-        name: What people call the job, and what speeds are learned by; by default
-            the script's name.
-        min: With fewer cores it does not run.
-        preferred: What it asks for; by default max.
-        max: More would not help; by default all of the machine.
-        priority: Higher goes first, in policies that look at it; -1000 … 1000.
-        weight: Share against others, in policies that look at it; above 0, at most
+        name: The job's name, by default the script's; measured speeds are remembered by
+            it.
+        min: It does not run with fewer cores.
+        preferred: Cores it asks for; by default max.
+        max: Most cores it can use; by default all of the machine's.
+        priority: Higher goes first, if the policy uses it; -1000 … 1000.
+        weight: Share relative to other jobs, if the policy uses it; above 0, at most
             1000.
-        socket: The controller's; by default TF_MALLEABLE_SOCKET, or the usual place.
-        queue: Wait until there are cores; otherwise be refused.
+        socket: The controller's; by default TF_MALLEABLE_SOCKET, or else the default
+            path.
+        queue: Wait until there are cores; if False, be refused instead.
 
     Raises:
-        ValueError: One of these is not what it should be, or no shape for this machine.
+        ValueError: An argument is invalid, or the shape does not fit this machine.
         ConnectionError: No controller answers.
-        ControllerError: The controller refuses; with queue=False, when there are no
-            cores for it now.
+        ControllerError: The controller refuses the job; with queue=False also because
+            there are no cores for it now.
     """
     wanted = Join(
         os.path.abspath(socket or default_socket()),
@@ -88,14 +88,14 @@ def join(
     )
     from tf_malleable.agent import agent
 
-    with agent.alone() as running:
+    with agent.start_lock() as running:
         if not running:
             connection, session = _admitted(wanted, queue)
             agent.start(wanted, connection, session)
 
 
 def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
-    """Return a session of this process, as a job that may run."""
+    """Submit this process, wait for its first grant, and return the session."""
     from tf_malleable.agent.session import Session, connection_to
     from tf_malleable.api.admission import admit, submit
 
@@ -116,7 +116,7 @@ def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
     assert admitted is not None
     session = Session(admitted.connection, admitted.job, admitted.lines)
     with suppress(OSError, ControllerError):
-        # The agent finds the controller again.
+        # If this fails, the agent reconnects.
         session.begin(admitted.grant)
     return admitted.connection, session
 

@@ -1,8 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """One connection of a job to its controller, from the submission to its end.
 
-All of it happens in one thread, which waits for grants and between them reports
-how far the job is.
+A single thread does all of it: it waits for grants and reports progress in between.
 """
 
 from __future__ import annotations
@@ -22,35 +21,35 @@ from tf_malleable.model import ControllerError
 
 _REPORT_SECONDS: Final = 1.0
 _TIMEOUT: Final = 5.0
-# The program waits so long for its last report at most.
+# The longest that the program's exit waits for the last report.
 _LAST_TIMEOUT: Final = 0.5
 _LARGEST_ANSWER: Final = 1 << 20
 
-# The longest that we wait at a time for tasks to end; in between we look for a
-# newer grant.
+# How long to wait for tasks to end before looking for a newer grant.
 _SLICE_SECONDS: Final = 0.005
-# Threads that are still in a task after so long are moved to the granted CPUs all
-# the same. It is in force then, which we say, if not yet settled.
+# Threads that are still in a task after this time are moved to the granted CPUs anyway.
+# The grant is then acknowledged as in force, but not as settled.
 _PATIENCE_SECONDS: Final = 0.005
-# A task that takes longer than this may take very long; we look seldom.
+# A task that takes longer than this may take very long, so it is polled less often.
 _LONG_TASK_SECONDS: Final = 0.2
 _PAUSE_SECONDS: Final = 0.05
 
 
 def connection_to(join: Join) -> Connection:
-    """Return a connection to this job's controller, as an agent uses it."""
+    """Return a connection to this job's controller, with the agent's time and size limits."""
     return Connection(join.socket, timeout=_TIMEOUT, largest=_LARGEST_ANSWER)
 
 
 def report_at_exit(join: Join, path: str) -> None:
-    """Say how far the job has come in the end, what it did since the last report included.
+    """Send the job's final progress.
 
     Args:
         join: The job.
         path: Session.path of its last session.
 
     Raises:
-        OSError, ControllerError: It could not be said.
+        OSError: The controller does not answer.
+        ControllerError: It refuses the report.
     """
     connection = Connection(join.socket, timeout=_LAST_TIMEOUT, largest=_LARGEST_ANSWER)
     try:
@@ -64,9 +63,9 @@ class _Pending:
     """A grant that has not settled.
 
     Attributes:
-        grant: It.
-        since: When it came, on the monotonic clock.
-        in_force: It was carried out and acknowledged, but tasks have yet to end.
+        grant: The grant.
+        since: When it arrived, in seconds on the monotonic clock.
+        in_force: It has been applied and acknowledged, but some tasks have not ended.
     """
 
     grant: GrantLine
@@ -78,15 +77,15 @@ class Session:
     """A job at its controller.
 
     Attributes:
-        path: Where the controller has this job.
+        path: The job's path in the HTTP API.
     """
 
     def __init__(self, connection: Connection, job: Submitted, lines: Lines) -> None:
-        """Take up a job.
+        """Start a session.
 
         Args:
             connection: To the controller.
-            job: As it was submitted there.
+            job: The submitted job.
             lines: Its stream of grants.
         """
         self.path = job.path
@@ -96,11 +95,11 @@ class Session:
 
     @classmethod
     def rejoin(cls, connection: Connection, join: Join) -> Session:
-        """Return the session of a process that computes already.
+        """Return the session of a process that is already computing.
 
         Raises:
-            ControllerError: The controller refuses.
-            OSError: It cannot be reached, or is none.
+            ControllerError: The controller refuses the job.
+            OSError: It cannot be reached, or what answers is not a controller.
         """
         job = submit(connection, join.request, running=True)
         return cls(connection, job, connection.stream(f"{job.path}/grants"))
@@ -109,21 +108,21 @@ class Session:
         """Confine the process to its first CPUs, before it computes.
 
         Raises:
-            OSError, ControllerError: The connection is of no more use.
+            OSError, ControllerError: The connection can no longer be used.
         """
         if not grant.cpus:
-            # It has lent its CPUs while it waited; now it needs them.
+            # The job lent its CPUs while it waited; now it needs them.
             grant = replace(grant, cpus=grant.lent)
         self._take(grant)
         while self._pending is not None and not self._pending.in_force:
             self._go_on(self._pending)
 
     def serve(self, stopping: Callable[[], bool]) -> None:
-        """Carry out grants and report, until told to stop.
+        """Apply grants and report progress until `stopping` returns True.
 
         Raises:
-            EOFError: The job has ended at the controller.
-            OSError, ValueError, ControllerError: The connection is of no more use.
+            EOFError: The controller has ended the job.
+            OSError, ValueError, ControllerError: The connection can no longer be used.
         """
         due = time.monotonic()
         while not stopping():
@@ -142,21 +141,21 @@ class Session:
         return self._lines.next_within(max(0.0, seconds))
 
     def _take(self, grant: GrantLine) -> None:
-        """Begin to carry out a grant."""
+        """Begin to apply a grant."""
         self._pending = None
         if grant.state == "running":
             grants.make_room(grant)
             self._pending = _Pending(grant, time.monotonic())
 
     def _go_on(self, pending: _Pending) -> None:
-        """Carry out a grant as soon as that disturbs no task, or as it must be."""
+        """Apply a grant once no task is in the way, or once it has waited long enough."""
         settled = grants.is_settled(0.0 if _takes_long(pending) else _SLICE_SECONDS)
         late = time.monotonic() - pending.since >= _PATIENCE_SECONDS
         if not settled and (pending.in_force or not late):
             return
         self._pending = None if settled else replace(pending, in_force=True)
         if not pending.in_force and not grants.carry_out(pending.grant):
-            self._pending = None  # Not acknowledged; that tells the controller.
+            self._pending = None  # The missing acknowledgement tells the controller.
             return
         try:
             self._acknowledge(pending.grant.serial, settled=settled)
@@ -167,7 +166,7 @@ class Session:
         try:
             self._post("acknowledgements", {"serial": serial, "settled": settled})
         except ControllerError as error:
-            if error.status != 409:  # The state has changed meanwhile; a new line will come.
+            if error.status != 409:  # The grant has changed meanwhile; a new line follows.
                 raise
 
     def _post(self, what: str, body: object) -> None:

@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How far the program is: what it says itself, or else Keras' own count.
+"""Training progress: reported by the program, or else counted from Keras.
 
-Keras tells a fit's CallbackList each time steps have been done. We look over its
-shoulder there instead of adding a callback: a callback can make Keras wait for
-each step's results, and it shows. What is done per step is a few additions; all
-else is left to who asks.
+Keras calls its CallbackList after each batch of steps. We wrap that class's methods
+instead of adding a callback, because a callback is visible to the program and can make
+Keras wait for the results of each step. The cost per step is a few additions; the rest
+is computed when somebody asks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, SupportsFloat, cast
 
-# Where CallbackList is, once Keras 3 or tf_keras has been imported.
-_HOMES: Final = ("keras.src.callbacks.callback_list", "tf_keras.src.callbacks")
-# A program may begin to train as soon as these are imported.
-_HERALDS: Final = frozenset({"tensorflow", "keras", "tf_keras"})
+# The modules that define CallbackList, in Keras 3 and tf_keras.
+_CALLBACK_MODULES: Final = ("keras.src.callbacks.callback_list", "tf_keras.src.callbacks")
+# A program cannot train with Keras before it has imported one of these.
+_TRAINING_MODULES: Final = frozenset({"tensorflow", "keras", "tf_keras"})
 _LOOK_SECONDS: Final = 0.1
 
 _MOST: Final = 10.0**15
@@ -29,11 +29,11 @@ _FIT: Final = "_tf_malleable_fit"
 
 @dataclass(frozen=True)
 class Steps:
-    """Training steps; None for what is not known.
+    """Training steps; None if unknown.
 
     Attributes:
-        done: So far, since the process started.
-        total: Done at its end, as far as known.
+        done: Since the process started.
+        total: Expected by the end of the process.
     """
 
     done: float | None = None
@@ -41,22 +41,23 @@ class Steps:
 
 
 class _CallbackList(Protocol):
-    """Keras' own; "params" is what fit() has told it."""
+    """Keras's CallbackList. fit() sets "params"."""
 
     params: dict[str, Any] | None
 
 
 @dataclass
 class _Fit:
-    """One call of fit(). Its own thread writes, the agent's reads.
+    """One call of fit(). The training thread writes, the agent's reads.
 
     Attributes:
-        params: Keras' own; "epochs" is where it stops, "steps" those of an epoch.
-        before: Steps of the process before it.
-        begun: The epoch, and this fit's steps before that epoch.
+        params: Keras's; "epochs" is the number of the last epoch, "steps" the steps in
+            each.
+        before: Steps of the process before this fit.
+        begun: Number of the present epoch, and this fit's steps before it.
         done: This fit's steps.
-        batch: Keras' number of the last one in the epoch, -1 before the first.
-        length: Steps of the epoch before.
+        batch: Keras's number of the last batch in the epoch; -1 before the first.
+        length: Steps in the previous epoch; None in the first.
         over: It has ended, perhaps early.
     """
 
@@ -69,22 +70,22 @@ class _Fit:
     over: bool = False
 
     def begin_epoch(self, epoch: int) -> None:
-        """Note that an epoch begins, the first one of a program is 0."""
+        """Record the start of an epoch; the first is 0."""
         if self.batch >= 0:
             self.length = self.done - self.begun[1]
         self.begun = (epoch, self.done)
         self.batch = -1
 
     def end_batch(self, batch: int) -> int:
-        """Note that steps up to number `batch` of the epoch are done; return how many.
+        """Record the steps up to number `batch` of the epoch; return how many are new.
 
-        One call may stand for many steps (steps_per_execution), and the last one of
-        an epoch for fewer than its number says.
+        One call may stand for many steps (steps_per_execution). The last call of an epoch
+        may stand for fewer steps than its number suggests.
         """
         known = self.params.get("steps")
         if known is not None and batch >= known:
             batch = known - 1
-        if batch <= self.batch:  # A new epoch that was not announced.
+        if batch <= self.batch:  # A new epoch, without a call of begin_epoch().
             self.batch = -1
         new = batch - self.batch
         self.batch = batch
@@ -92,7 +93,7 @@ class _Fit:
         return new
 
     def total(self) -> int | None:
-        """Return the process' steps at the end of this fit, None if unknown."""
+        """Return the process's steps at the end of this fit, None if unknown."""
         if self.over:
             return self.before + self.done
         epochs, length = self.params.get("epochs"), self.params.get("steps") or self.length
@@ -104,14 +105,14 @@ class _Fit:
 
 @dataclass
 class _Count:
-    """What Keras has done in this process."""
+    """Steps counted from Keras in this process."""
 
     done: int = 0
     latest: _Fit | None = None
     watched: set[str] = field(default_factory=set)
 
     def fit_of(self, callbacks: _CallbackList) -> _Fit:
-        """Return the fit that this list of callbacks is for."""
+        """Return the fit that this CallbackList belongs to."""
         fit = vars(callbacks).get(_FIT)
         if not isinstance(fit, _Fit) or fit.over:
             fit = _Fit(callbacks.params or {}, self.done)
@@ -125,18 +126,17 @@ _told: Steps | None = None
 
 
 def progress(step: float, total: float | None = None) -> None:
-    """Tell the controller how far this program is; Keras' fit() is counted without.
+    """Report how far this program is. Not needed for Keras's fit(), which is counted anyway.
 
-    It costs about a microsecond, may be called from any thread, and does nothing
-    where there is no controller.
+    A call takes about a microsecond, may come from any thread, and has no effect without
+    a controller.
 
     Args:
-        step: Steps done since the program started, of whatever takes about the same
-            time each.
-        total: Steps it will have done at its end; None if that is not known.
+        step: Steps done since the program started; each should take about the same time.
+        total: Steps at the end of the program; None if unknown.
 
     Raises:
-        ValueError: One of them is not a number from 0 to 10**15.
+        ValueError: An argument is not a number from 0 to 10**15.
     """
     global _told
     _told = Steps(_checked("step", step), None if total is None else _checked("total", total))
@@ -160,7 +160,7 @@ def now() -> Steps:
     if fit is None:
         return Steps()
     total = None
-    with suppress(TypeError, ValueError):  # Params of the program's own making.
+    with suppress(TypeError, ValueError):  # The program may have set its own params.
         total = fit.total()
     return Steps(_count.done, None if total is None else max(total, _count.done))
 
@@ -168,16 +168,16 @@ def now() -> Steps:
 def look_for_keras() -> float:
     """Start counting if Keras has been imported; return when to look again, in seconds.
 
-    Nothing is imported here, and there is no hook: being called now and then will do.
+    This imports nothing and installs no import hook; the agent calls it now and then.
     """
-    for name in _HOMES:
+    for name in _CALLBACK_MODULES:
         if name in _count.watched:
             continue
         callback_list = getattr(sys.modules.get(name), "CallbackList", None)
         if callback_list is not None:
             _count.watched.add(name)
             _watch(callback_list)
-    if _count.watched or _HERALDS.isdisjoint(sys.modules):
+    if _count.watched or _TRAINING_MODULES.isdisjoint(sys.modules):
         return math.inf
     return _LOOK_SECONDS
 
@@ -198,12 +198,12 @@ def _watch(callback_list: type) -> None:
 
 
 def _call_first(owner: type, method: str, argument: str, note: Callable[..., None]) -> None:
-    """Let a method of a class call `note` with the object and the method's first argument."""
+    """Wrap a method to first call `note` with the object and the method's first argument."""
     original = getattr(owner, method)
 
     @functools.wraps(original)
     def noting(self: object, *args: object, **named: object) -> object:
-        with suppress(Exception):  # Training goes on, whatever a program has made of Keras.
+        with suppress(Exception):  # Counting must never break training.
             note(self, args[0] if args else named.get(argument))
         return original(self, *args, **named)
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where the controller listens."""
+"""The address of the controller."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SOCKET: Final = "TF_MALLEABLE_SOCKET"
 
 
 def default_socket() -> Path:
-    """Return the controller's socket where no other was named.
+    """Return the controller's socket if none is given.
 
-    That is TF_MALLEABLE_SOCKET, or else the user's own place: below $XDG_RUNTIME_DIR,
-    for root in /run, for others in /tmp.
+    That is TF_MALLEABLE_SOCKET, or else a path below $XDG_RUNTIME_DIR, or else one in
+    /run for root and in /tmp for other users.
     """
     if chosen := os.environ.get(SOCKET):
         return Path(chosen)

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A job's way through the queue: submitted, then waiting for its first grant.
+"""Admission of a job: submit it and wait for its first grant.
 
-The controller may die and come back meanwhile. Then the job is submitted again, and
-has its old place in the queue if the controller's state file remembers it.
+If the controller restarts meanwhile, the job is submitted again. It keeps its place in
+the queue if the controller's state file has it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 class NotAControllerError(ConnectionError):
-    """Something answers at the socket, but no controller."""
+    """Something other than a controller answers at the socket."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job as its submission was answered.
+    """The controller's answer to a submission.
 
     Attributes:
-        id: Of the job.
-        pid: Of its main process; None for a container that was not started yet.
-        min: With fewer cores it does not run.
+        id: The job's id.
+        pid: The job's main process; None for a container that has not been started.
+        min: The job does not run with fewer cores.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Submitted:
 
     @property
     def path(self) -> str:
-        """Where the controller has this job."""
+        """The job's path in the HTTP API."""
         return f"/v1/jobs/{quote(self.id, safe='')}"
 
 
@@ -56,34 +56,34 @@ def submit(
     Args:
         connection: To the controller.
         request: What the job asks for.
-        queue: Wait until there are cores; otherwise be refused.
-        running: The process is computing already: it joins, it does not queue.
+        queue: Wait until there are cores; if False, be refused instead.
+        running: The process is already computing, so it joins without queueing.
 
     Raises:
-        ControllerError: The controller refuses.
-        NotAControllerError: What answers is none.
-        OSError: It cannot be reached.
+        ControllerError: The controller refuses the job.
+        NotAControllerError: What answers is not a controller.
+        OSError: The controller cannot be reached.
     """
     how = {"running": True} if running else {"queue": queue}
     job = connection.request("POST", "/v1/jobs", {**request.said(), **how})
     found = job if isinstance(job, dict) else {}
     identity, pid, least = found.get("id"), found.get("pid"), found.get("min", 1)
     if not isinstance(identity, str) or not isinstance(least, int):
-        raise NotAControllerError(f"what answers at {connection.path} is no controller: {job!r}")
+        raise NotAControllerError(f"what answers at {connection.path} is not a controller: {job!r}")
     return Submitted(identity, pid if isinstance(pid, int) else None, least)
 
 
 class Notices:
-    """What somebody who waits gets to hear. These say nothing."""
+    """Callbacks that tell a user why he waits. The methods of this class do nothing."""
 
     def submitted(self, job: Submitted) -> None:
-        """The controller knows the job."""
+        """The controller has accepted the job. Called after each submission."""
 
     def waiting(self, job: Submitted) -> None:
-        """It has waited for a second. Said once."""
+        """The job has waited for a second. Called once."""
 
     def gone(self) -> None:
-        """The controller does not answer any more. Said once."""
+        """The controller no longer answers. Called once."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class Admitted:
     """A job that has its first grant.
 
     Attributes:
-        job: It.
-        grant: The grant; not carried out or acknowledged yet.
-        lines: Those that follow.
-        connection: To the controller; the caller's to close.
+        job: The job.
+        grant: Its first grant, neither applied nor acknowledged.
+        lines: The stream of later grants.
+        connection: To the controller; the caller closes it.
     """
 
     job: Submitted
@@ -105,7 +105,7 @@ class Admitted:
 
 def may_compute(grant: GrantLine) -> bool:
     """Return whether a process with this grant may start."""
-    # CPUs that it has lent are its own: it needs one now.
+    # Lent CPUs are the job's own; it gets them back as soon as it computes.
     return grant.state == "running" and bool(grant.cpus or grant.lent)
 
 
@@ -117,21 +117,21 @@ def admit(
     is_moot: Callable[[], bool] = lambda: False,
     notices: Notices | None = None,
 ) -> Admitted | None:
-    """Submit a job and wait for its first grant, as often as the controller dies meanwhile.
+    """Submit a job and wait for its first grant; start over if the controller restarts.
 
     Args:
         connect: Returns a new connection.
         submit: Submits the job, or finds it again.
-        is_enough: Tells the grant that is waited for.
-        is_moot: Tells, whenever the controller is gone, that there is nothing to wait for.
-        notices: Hears how it goes.
+        is_enough: Returns whether this grant ends the wait.
+        is_moot: Called when the controller is gone; returns whether to give up waiting.
+        notices: Told about the progress.
 
     Returns:
         The job with its grant; None if waiting has become moot.
 
     Raises:
         ControllerError: The controller refuses the job.
-        OSError: It cannot be reached, and never could.
+        OSError: The controller could not be reached for the first submission.
     """
     notices = notices or Notices()
     is_known = is_waiting = is_gone = False
@@ -173,5 +173,5 @@ def _stream(connection: Connection, job: Submitted) -> Lines:
     try:
         return connection.stream(f"{job.path}/grants")
     except ControllerError as error:
-        # Another controller than the one that took the job.
+        # The controller has restarted since the submission, and does not know the job.
         raise ConnectionError(str(error)) from None

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller as its clients have it: typed answers, and one sentence when it fails."""
+"""A typed client of the controller, for the command line. Errors are one sentence each."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class NoAnswerError(OperationError):
 
 @dataclass(frozen=True)
 class Client:
-    """A controller, by its socket. Each request is a connection of its own.
+    """A client of one controller. Each request opens a connection of its own.
 
     Attributes:
-        socket: Where it listens.
+        socket: The controller's socket.
     """
 
     socket: Path
 
     def get(self, path: str, answer: type[_Answer]) -> _Answer:
-        """Read something. Raises as :meth:`ask` does."""
+        """Send a GET request. Raises: as :meth:`ask`."""
         return self.ask("GET", path, answer)
 
     def ask(self, method: str, path: str, answer: type[_Answer], body: object = None) -> _Answer:
@@ -42,8 +42,8 @@ class Client:
 
         Raises:
             NoAnswerError: No controller answers.
-            OperationError: It refuses, or speaks another language.
-            ValueError: It finds fault with what was asked for.
+            OperationError: It refuses, or its answer is not understood.
+            ValueError: The request was invalid.
         """
         try:
             with closing(Connection(self.socket)) as connection:
@@ -54,17 +54,19 @@ class Client:
             raise OperationError(str(error)) from None
         except msgspec.ValidationError:
             raise OperationError(
-                f"the controller at {self.socket} is of a version that this tfm does not understand"
+                f"the controller at {self.socket} has a version that this tfm does not support"
             ) from None
         except PermissionError:
-            raise NoAnswerError(f"you may not use the controller at {self.socket}") from None
+            raise NoAnswerError(
+                f"you do not have permission to use the controller at {self.socket}"
+            ) from None
         except OSError:
             raise NoAnswerError(
                 f"no controller answers at {self.socket}; start one with: tfm controller"
             ) from None
 
     def info(self) -> ControllerInfo:
-        """Return what the controller says of itself."""
+        """Return information about the controller itself."""
         return self.get("/v1", ControllerInfo)
 
     def jobs(self) -> list[JobStatus]:
@@ -75,15 +77,17 @@ class Client:
         """Return the live job with this id, or else the one with this name.
 
         Raises:
-            OperationError: There is none, or there are several of that name.
+            OperationError: There is no such job, or several have this name.
         """
         jobs = self.jobs()
         found = [each for each in jobs if each.id == job] or [
             each for each in jobs if each.name == job
         ]
         if not found:
-            raise OperationError(f"there is no job {job!r}; tfm jobs lists those there are")
+            raise OperationError(f"there is no job {job!r}; 'tfm jobs' lists the live jobs")
         if len(found) > 1:
             ids = ", ".join(each.id for each in found)
-            raise OperationError(f"there are {len(found)} jobs {job!r}; say which by its id: {ids}")
+            raise OperationError(
+                f"there are {len(found)} jobs named {job!r}; give the id of one: {ids}"
+            )
         return found[0]

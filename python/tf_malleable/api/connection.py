@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""HTTP to the controller over its Unix socket, with what Python brings along.
+"""HTTP to the controller over its Unix socket, with the standard library only.
 
-It is used inside other people's programs. So nothing is installed for it, nothing
-it gets can make it wait or grow without end, and it can be dropped in a forked
-child without a word on connections that belong to the parent.
+This runs inside other people's programs. So it needs no installed package, no answer
+can make it wait or grow without bound, and a forked child can drop it without sending
+anything on its parent's connections.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _LARGEST_ANSWER: Final = 1 << 30
 
 
 class Connection:
-    """A client of one controller. Connects when it is used, again when it must.
+    """A client of one controller. Connects when used, and reconnects when necessary.
 
-    One thread may use it; abort() is for any other.
+    Not thread-safe, except for abort().
 
     Attributes:
         path: The controller's socket.
@@ -43,8 +43,9 @@ class Connection:
 
         Args:
             path: The controller's socket.
-            timeout: How long it may be silent in the middle of an answer, in seconds.
-            largest: Bytes an answer may have, streams excepted; by default more than any has.
+            timeout: The longest silence within an answer, in seconds.
+            largest: The longest answer, in bytes, except for streams; by default longer than
+                any.
         """
         self.path = os.fspath(path)
         self._timeout = timeout
@@ -55,19 +56,19 @@ class Connection:
         self._lines: list[Lines] = []
 
     def request(self, method: str, path: str, body: object | None = None) -> object:
-        """Ask, wait for the answer and return what its JSON says; None if it is empty.
+        """Send a request and return the decoded JSON of the answer; None if it is empty.
 
         Raises:
-            ControllerError: The controller refuses.
-            OSError: It cannot be reached, does not answer in time, or what answers
-                is no controller.
+            ControllerError: The controller refuses the request.
+            OSError: It cannot be reached or does not answer in time, or what answers
+                is not a controller.
         """
         reused = self._http.sock is not None
         try:
             try:
                 answer = self._exchange(self._http, method, path, body)
             except (BrokenPipeError, ConnectionResetError):
-                # A server closes a connection that has been idle for long.
+                # The server closes connections that have been idle for long.
                 if not reused or self._aborted:
                     raise
                 self._http.close()
@@ -104,7 +105,7 @@ class Connection:
         raise _refusal(answer.status, text)
 
     def close(self) -> None:
-        """Close all that is open. It can be used again."""
+        """Close the connection and its streams. It can be used again."""
         for lines in self._lines:
             lines.close()
         self._lines.clear()
@@ -112,16 +113,16 @@ class Connection:
         self._sockets.clear()
 
     def abort(self) -> None:
-        """Let what waits in another thread fail at once, and all later use too."""
+        """Make calls that wait in other threads fail at once, and all later calls too."""
         self._aborted = True
         for each in tuple(self._sockets):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
     def forget(self) -> None:
-        """Close the descriptors and nothing else, for a child that was forked.
+        """Close only the descriptors, in a forked child.
 
-        The objects may be in any state: their thread did not survive the fork.
+        The objects may be in any state, as their thread did not survive the fork.
         """
         for each in self._sockets:
             with suppress(OSError):
@@ -131,7 +132,7 @@ class Connection:
         return _UnixClient(self.path, self._timeout, self._opened)
 
     def _opened(self, new: socket.socket) -> None:
-        # A closed socket has no descriptor any more.
+        # The descriptor of a closed socket is -1.
         self._sockets[:] = [each for each in self._sockets if each.fileno() != -1]
         self._sockets.append(new)
 
@@ -141,21 +142,21 @@ class Connection:
         data = None if body is None else json.dumps(body).encode()
         headers = {} if data is None else {"Content-Type": "application/json"}
         client.request(method, path, data, headers)
-        if self._aborted:  # Before its socket could be shut down, perhaps.
-            raise ConnectionAbortedError("the connection is no longer wanted")
+        if self._aborted:  # Perhaps before there was a socket to shut down.
+            raise ConnectionAbortedError("the connection was aborted")
         return client.getresponse()
 
     def _text(self, answer: HTTPResponse) -> bytes:
         text = answer.read(self._largest + 1)
         if len(text) > self._largest:
-            raise HTTPException(f"an answer of more than {self._largest} bytes")
+            raise HTTPException(f"the answer has more than {self._largest} bytes")
         answer.close()
         return text
 
     def _problem(self, error: Exception) -> OSError:
         if isinstance(error, OSError):
             return error
-        return ConnectionError(f"what answers at {self.path} is no controller: {error!r}")
+        return ConnectionError(f"what answers at {self.path} is not a controller: {error!r}")
 
 
 class _UnixClient(HTTPConnection):
@@ -176,7 +177,7 @@ class _UnixClient(HTTPConnection):
     def send(self, data: object) -> None:
         """Send; called by http.client.
 
-        Without SIGPIPE, which ends a program that has not told Python to ignore it.
+        MSG_NOSIGNAL, because SIGPIPE would end a program that has restored its default.
         """
         assert isinstance(data, bytes)
         if self.sock is None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A grant as it travels: one line of the stream that a job's processes read."""
+"""A grant as it is sent: one line of the stream that a job's processes read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class GrantLine:
     """One line of the stream of grants.
 
     Attributes:
-        serial: To acknowledge it with; grows with every change.
-        state: Of the job.
-        cpus: The CPUs it may use.
-        lent: CPUs of its own that others may use now.
-        confined: The job is a container, which is confined to these CPUs already or
-            will be: its processes set their limits and leave their affinity alone.
+        serial: Number to acknowledge it with; grows with every change.
+        state: The job's state.
+        cpus: CPUs the job may use.
+        lent: CPUs of its own that it lends to other jobs now.
+        confined: The controller confines the job to these CPUs itself, as it is a
+            container. Its processes set their limits and leave their affinity alone.
     """
 
     serial: int
@@ -31,22 +31,22 @@ class GrantLine:
 
     @classmethod
     def read(cls, line: Mapping[str, Any]) -> GrantLine:
-        """Return the grant that this JSON object says.
+        """Return the grant in this JSON object.
 
         Raises:
-            ValueError: It says none.
+            ValueError: It is not a grant.
         """
         serial, state = line.get("serial"), line.get("state")
         confined = line.get("confined", False)
         if not _is_number(serial) or not _is_state(state) or not isinstance(confined, bool):
-            raise ValueError(f"a line that is no grant: {line!r}")
+            raise ValueError(f"this line is not a grant: {line!r}")
         return cls(serial, state, _cpus(line, "cpus"), _cpus(line, "lent"), confined)
 
 
 def _cpus(line: Mapping[str, Any], name: str) -> list[int]:
     cpus = line.get(name)
     if not isinstance(cpus, list) or not all(map(_is_number, cpus)):
-        raise ValueError(f"a line that is no grant: {line!r}")
+        raise ValueError(f"this line is not a grant: {line!r}")
     return cpus
 
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Jobs that have ended, and what they sum up to.
+"""Messages about jobs that have ended, and their metrics.
 
-Times are Unix times in seconds, durations seconds; a list of CPUs is sorted.
+Times are Unix times in seconds; durations are in seconds; lists of CPUs are sorted.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A job that has ended, with its metrics.
 
     Attributes:
-        id: Unique for this state file.
+        id: Unique within the state file.
         name: As submitted.
         command: As submitted.
-        user: Whose it was.
-        submitted: When it arrived.
+        user: Its owner.
+        submitted: Time of arrival.
         started: When it first had cores; null if it never had.
-        ended: When its main process was gone.
-        outcome: ``"failed"``: it ended by a signal or with a code other than 0.
-            ``"unknown"``: the kernel is too old to say (Linux before 6.15).
-        exit_code: As a shell gives it, 128 + signal; null if not known.
-        waiting_seconds: Before its first core.
-        service_seconds: With cores.
-        paused_seconds: Without cores after the first.
-        total_seconds: From arrival to end, its turnaround.
-        core_seconds: Cores granted times seconds.
-        cpu_seconds: CPU time used, null if not known.
-        resizes: Changes of the number of its cores while running.
-        steps: Done in all, null if it reported none.
+        ended: When its main process ended.
+        outcome: ``"failed"``: it ended by a signal or with an exit code other than 0.
+            ``"unknown"``: the kernel is too old to tell (Linux before 6.15).
+        exit_code: As in a shell, 128 + signal number after a signal; null if unknown.
+        waiting_seconds: Time before its first core.
+        service_seconds: Time with cores.
+        paused_seconds: Time without cores after its first.
+        total_seconds: Time from arrival to end (turnaround).
+        core_seconds: Integral of its granted cores over time.
+        cpu_seconds: CPU time used; null if unknown.
+        resizes: How often the number of its cores changed while it ran.
+        steps: Training steps done; null if it reported none.
     """
 
     id: str
@@ -59,7 +59,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A stretch in which a job's state and CPUs did not change."""
+    """A period in which a job's state and CPUs did not change."""
 
     job: str
     begin: float
@@ -69,17 +69,17 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Metrics of all the jobs of a history together.
+    """Metrics over all jobs of a history. Null if there are no jobs to compute them from.
 
     Attributes:
-        jobs: How many ended.
-        failures: Of those, how many failed.
-        makespan: From the first arrival to the last end.
-        mean_turnaround: From arrival to end.
-        mean_waiting: From arrival to the first core.
-        mean_slowdown: Turnaround divided by the time it ran.
-        throughput: Jobs that ended, divided by the makespan, per second.
-        utilization: CPU time used, divided by CPUs times makespan.
+        jobs: Number of jobs that ended.
+        failures: Number of these that failed.
+        makespan: Time from the first arrival to the last end.
+        mean_turnaround: Mean time from arrival to end.
+        mean_waiting: Mean time from arrival to the first core.
+        mean_slowdown: Mean of turnaround divided by time with cores.
+        throughput: Jobs that ended divided by the makespan, per second.
+        utilization: CPU time used divided by CPUs times makespan.
     """
 
     jobs: int
@@ -93,7 +93,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Jobs that have ended, in order of arrival, and what they sum up to."""
+    """Jobs that have ended, in order of arrival, and their metrics."""
 
     jobs: list[JobRecord]
     spans: list[Span]

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a job asks for, whoever asks: `tfm run`, a script, a container's labels, a plan."""
+"""A job's request, from whatever source: `tfm run`, a script, container labels, a plan."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MOST_WEIGHT: Final = 1000
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A job before it is one.
+    """What a job asks for.
 
     Attributes:
-        name: What people call the job; speeds are learned by it.
-        command: The program and its arguments, for people to read.
-        min: With fewer cores it does not run.
-        preferred: What it asks for; None for max.
-        max: More would not help; None for all of the machine.
-        priority: Higher goes first, in policies that look at it; -1000 … 1000.
-        weight: Share against others, in policies that look at it; above 0, at most 1000.
+        name: The job's name; measured speeds are remembered by it.
+        command: The program and its arguments, for display.
+        min: It does not run with fewer cores.
+        preferred: Cores it asks for; None for max.
+        max: Most cores it can use; None for all of the machine's.
+        priority: Higher goes first, if the policy uses it; -1000 … 1000.
+        weight: Share relative to other jobs, if the policy uses it; above 0, at most 1000.
 
     Raises:
-        ValueError: One of them is not what it should be.
+        ValueError: A value is invalid; the message says which, and what is allowed.
     """
 
     name: str
@@ -44,10 +44,10 @@ class JobRequest:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= LONGEST_NAME:
             raise ValueError(
-                f"name must be a text of 1 to {LONGEST_NAME} characters, not {self.name!r}"
+                f"name must be a string of 1 to {LONGEST_NAME} characters, not {self.name!r}"
             )
         if not all(isinstance(argument, str) for argument in self.command):
-            raise ValueError(f"command must be a list of texts, not {self.command!r}")
+            raise ValueError(f"command must be a list of strings, not {self.command!r}")
         _check_integer("min", self.min, 1, MOST_CORES)
         for name, cores in (("preferred", self.preferred), ("max", self.max)):
             if cores is not None:
@@ -62,25 +62,25 @@ class JobRequest:
             self.shape(most)
 
     def shape(self, most: int) -> Shape:
-        """Return the cores asked for where there are at most so many.
+        """Return the shape on a machine with at most this many cores.
 
         Raises:
-            ValueError: They contradict each other.
+            ValueError: The numbers contradict each other or the machine.
         """
         most = self.max if self.max is not None else most
         return Shape(self.min, self.preferred if self.preferred is not None else most, most)
 
     def said(self) -> dict[str, Any]:
-        """Return what it says, as a submission has it: by field, without any None."""
+        """Return the fields that are not None, as in the body of a submission."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: value for name, value in values if value is not None}
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> JobRequest:
-        """Return what said() made this from. Unknown fields are passed over.
+        """Return the request that said() turned into these fields. Others are ignored.
 
         Raises:
-            ValueError: It is no such thing; the sentence says what is wrong.
+            ValueError: A field is missing or invalid; the message says which.
         """
         known = {field.name for field in fields(cls)}
         values = {name: said[name] for name in known & said.keys() if said[name] is not None}
@@ -88,7 +88,7 @@ class JobRequest:
             raise ValueError("name is missing")
         command = values.get("command", [])
         if not isinstance(command, list | tuple):
-            raise ValueError(f"command must be a list of texts, not {command!r}")
+            raise ValueError(f"command must be a list of strings, not {command!r}")
         return cls(**{**values, "command": tuple(command)})
 
 

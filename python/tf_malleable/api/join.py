@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which controller a program joins, and as what job.
+"""Which controller a program joins, and as which job.
 
-`tfm run` leaves both in one environment variable, for the program that it starts
-and for every program that this one starts.
+`tfm run` passes both in one environment variable, to the program that it starts and to
+every program started by that one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Join:
         request: What the job asks for.
 
     Raises:
-        ValueError: The socket is no path.
+        ValueError: The socket is not a path.
     """
 
     socket: str
@@ -42,12 +42,12 @@ class Join:
 
     @classmethod
     def decode(cls, text: str) -> Join:
-        """Return what encode() made this text from.
+        """Return the Join that encode() turned into this text.
 
-        Unknown fields are passed over: a newer `tfm` may have set them.
+        Unknown fields are ignored, as a newer `tfm` may have set them.
 
         Raises:
-            ValueError: The text is no such thing; the sentence says what is wrong.
+            ValueError: The text is not of this form; the message says what is wrong.
         """
         try:
             found = json.loads(text)
@@ -66,10 +66,10 @@ class Join:
 
 
 def join_asked_for() -> Join | None:
-    """Return the job that `tfm run` made of this process, if it did.
+    """Return the job that this process belongs to, None if `tfm run` did not start it.
 
     Raises:
-        ValueError: TF_MALLEABLE_JOIN is not what `tfm run` writes.
+        ValueError: TF_MALLEABLE_JOIN is not as `tfm run` writes it.
     """
     text = os.environ.get(JOIN, "")
     return Join.decode(text) if text else None

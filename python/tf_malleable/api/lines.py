@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A stream of JSON lines that can be waited for with a time limit.
+"""A stream of JSON lines that can be read with a time limit.
 
-http.client reads the headers. Its way of reading what follows would block in the
-middle of a chunk, so this takes the chunked coding off by itself.
+http.client reads the headers. Its reading of the body could block in the middle of a
+chunk, so this module decodes the chunked coding itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PIECE: Final = 1 << 16
 
 
 class Lines(Iterator[dict[str, Any]]):
-    """JSON objects that come line by line, for as long as there are any."""
+    """JSON objects, one a line, until the stream ends."""
 
     def __init__(self, client: HTTPConnection, answer: HTTPResponse, source: socket.socket) -> None:
         self._client = client
@@ -31,22 +31,23 @@ class Lines(Iterator[dict[str, Any]]):
         self._text = bytearray()
         self._poll = select.poll()
         self._poll.register(source, select.POLLIN)
-        # What came along with the headers is in the answer's buffer. A socket that
-        # does not wait lets us look at the buffer without reading on.
+        # Bytes that arrived with the headers are in the answer's buffer. With a
+        # non-blocking socket, peek() returns them without waiting for more.
         timeout = source.gettimeout()
         source.settimeout(0)
         self._take(answer.fp.peek())
         source.settimeout(timeout)
 
     def next_within(self, seconds: float | None) -> dict[str, Any] | None:
-        """Return the next line, waiting for it at most so long; None if there is none.
+        """Return the next line; None if none arrives in time.
 
         Args:
-            seconds: 0 takes what has come already, None waits for ever.
+            seconds: The longest wait; 0 returns only what has already arrived, None waits
+                for ever.
 
         Raises:
-            EOFError: The stream has ended as it should.
-            OSError: It broke off, or brings what is no line of JSON.
+            EOFError: The stream has ended normally.
+            OSError: It broke off, or a line is not a JSON object.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while (line := self._line()) is None:
@@ -82,7 +83,7 @@ class Lines(Iterator[dict[str, Any]]):
     def _line(self) -> dict[str, Any] | None:
         end = self._text.find(b"\n")
         if max(end, len(self._text) if end < 0 else 0) > _LONGEST_LINE:
-            raise ConnectionError(f"a line of more than {_LONGEST_LINE} bytes")
+            raise ConnectionError(f"the stream has a line of more than {_LONGEST_LINE} bytes")
         if end < 0:
             return None
         text = bytes(self._text[:end])
@@ -92,12 +93,12 @@ class Lines(Iterator[dict[str, Any]]):
         except ValueError:
             line = None
         if not isinstance(line, dict):
-            raise ConnectionError(f"a line that is no JSON object: {text[:80]!r}")
+            raise ConnectionError(f"this line is not a JSON object: {text[:80]!r}")
         return line
 
 
 class _Unchunk:
-    """Takes HTTP/1.1's chunked coding off (RFC 9112, section 7.1), piece by piece."""
+    """Decodes HTTP/1.1's chunked coding (RFC 9112, section 7.1) incrementally."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -118,7 +119,7 @@ class _Unchunk:
             head, newline, rest = self._data.partition(b"\n")
             if not newline:
                 if len(head) > _LONGEST_CHUNK_HEAD:
-                    raise ConnectionError("a chunk without a size")
+                    raise ConnectionError("the stream has a chunk without a size")
                 break
             self._data = rest
             if head.strip():  # An empty line ends the chunk before.
@@ -130,11 +131,11 @@ class _Unchunk:
 def _chunk_size(head: bytes) -> int:
     digits = head.partition(b";")[0].strip()
     if not digits.isalnum():
-        raise ConnectionError(f"a chunk of size {digits[:20]!r}")
+        raise ConnectionError(f"the stream has a chunk of size {digits[:20]!r}")
     try:
         return int(digits, 16)
     except ValueError:
-        raise ConnectionError(f"a chunk of size {digits[:20]!r}") from None
+        raise ConnectionError(f"the stream has a chunk of size {digits[:20]!r}") from None
 
 
 def _milliseconds_until(until: float | None) -> float | None:

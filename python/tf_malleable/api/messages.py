@@ -1,9 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What travels over the controller's socket, as types.
+"""Types of the controller's answers.
 
-The OpenAPI document is made from these, and requests are checked against them,
-so that neither can drift from the other. Times are Unix times in seconds,
-durations seconds; a list of CPUs is sorted.
+The OpenAPI document is generated from them, so that the two cannot diverge. Times are
+Unix times in seconds; durations are in seconds; lists of CPUs are sorted.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ class ContainerInfo(msgspec.Struct, frozen=True):
     """A container that is a job.
 
     Attributes:
-        id: As its engine has it, whole.
-        name: As its engine has it.
-        image: What it was made from.
-        resize: What is changed of it: ``"cpuset"``, the CPUs it may use, or
-            ``"quota"``, how much CPU time.
+        id: Its full id in the container engine.
+        name: Its name in the container engine.
+        image: Its image.
+        resize: How its CPUs are changed: ``"cpuset"`` (which CPUs it may use) or
+            ``"quota"`` (how much CPU time).
     """
 
     id: str
@@ -33,7 +32,7 @@ class ContainerInfo(msgspec.Struct, frozen=True):
 
 
 class Speed(msgspec.Struct, frozen=True):
-    """So many steps a second, measured with so many cores."""
+    """A speed measured with a number of cores."""
 
     cores: int
     steps_per_second: float
@@ -43,39 +42,39 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A live job.
 
     Attributes:
-        id: Unique for this state file.
+        id: Unique within the state file.
         name: As submitted.
         command: As submitted.
-        user: Whose it is, by name or else by number.
-        pid: Its main process; null for a container that was not started yet.
-        container: What it is in; null for processes of the host.
-        state: ``"running"`` from the grant on, acknowledged or not.
-        min: Of its shape.
-        preferred: Of its shape.
-        max: Of its shape.
+        user: Its owner's name, or number if there is no name.
+        pid: Its main process; null for a container that has not been started.
+        container: The container; null for processes of the host.
+        state: ``"running"`` as soon as it has a grant, acknowledged or not.
+        min: It does not run with fewer cores.
+        preferred: Cores it asks for.
+        max: Most cores it can use.
         priority: As submitted.
         weight: As submitted.
-        desired: Cores it asks for, or that were set by hand.
-        granted: CPUs the policy decided on.
-        lent: CPUs of its own that others may use now.
+        desired: Cores it asks for, or cores set by hand.
+        granted: CPUs the policy has decided on.
+        lent: CPUs of its own that it lends to other jobs now.
         actual: CPUs it has acknowledged.
         by_hand: Cores set by hand; null while the policy decides.
         held: Paused by a person, not by the policy.
-        stopped: Somebody else has stopped its process (SIGSTOP, Ctrl-Z) or its container.
-        malleable: An agent in it carries out grants; otherwise CPU affinity does.
-        submitted: When it arrived.
-        started: When it first had cores.
-        waiting_seconds: Until it had its first core, so far.
-        run_seconds: With cores, so far.
-        paused_seconds: Without cores after the first, so far.
-        resizes: Changes of the number of its cores while running.
-        steps_done: As reported.
-        steps_total: As reported.
-        steps_per_second: Lately.
-        expected_seconds: How long it will run in all, as the same command ran before;
-            null if it never came to its end.
-        used_cpus: CPUs its processes kept busy, lately.
-        speeds: Measured, by number of cores.
+        stopped: Its process (SIGSTOP, Ctrl-Z) or container was stopped by somebody else.
+        malleable: Its agent applies grants; if false, the controller sets its CPU affinity.
+        submitted: Time of arrival.
+        started: When it first had cores; null if it never had.
+        waiting_seconds: Time before its first core, so far.
+        run_seconds: Time with cores, so far.
+        paused_seconds: Time without cores after its first, so far.
+        resizes: How often the number of its cores changed while it ran.
+        steps_done: Training steps done, as reported; null if unknown.
+        steps_total: Training steps at its end, as reported; null if unknown.
+        steps_per_second: Recent speed; null if unknown.
+        expected_seconds: Expected run time, from earlier runs of the same command; null if
+            there are none.
+        used_cpus: CPUs its processes kept busy recently; null if unknown.
+        speeds: Measured speeds, by number of cores.
     """
 
     id: str
@@ -130,13 +129,13 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The controller itself.
 
     Attributes:
-        version: Of tf_malleable.
+        version: Its version of tf_malleable.
         protocol: Version of this protocol: the 1 of /v1.
         pid: Its process.
-        started: When.
-        policy: In force.
-        cpus: What it shares out.
-        problem: What keeps it from doing all it should; null if nothing does.
+        started: When it was started.
+        policy: The policy in force.
+        cpus: The CPUs it divides among the jobs.
+        problem: What prevents it from working fully; null if nothing does.
     """
 
     version: str
@@ -149,14 +148,14 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):
-    """A policy that can be chosen: its name and what it does, in a line."""
+    """An available policy: its name and a one-line summary."""
 
     name: str
     summary: str
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """The policy in force and those that can be chosen."""
+    """The policy in force and the available ones."""
 
     policy: str
     available: list[PolicyInfo]

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Names and commands of jobs, as people get to see them."""
+"""Names and commands of jobs, as they are displayed."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Final
 
 LONGEST_NAME: Final = 200
 _MOST_ARGUMENTS: Final = 256
-# Cut to this, a command also fits into an environment variable.
+# Short enough to fit into an environment variable, too.
 _LONGEST_COMMAND: Final = 4096
 
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
 
 
 def readable(text: str) -> str:
-    """Return text with a question mark for each byte of it that is not UTF-8."""
+    """Return the text with a question mark for each byte that is not UTF-8."""
     return text.encode(errors="replace").decode()
 
 
 def printable_name(name: str) -> str:
-    """Return a job's name as the controller takes it: printable and not too long."""
+    """Return the name made printable and short enough for the controller."""
     return "".join(c if c.isprintable() else "?" for c in readable(name))[:LONGEST_NAME]
 
 
 def shortened_command(command: Sequence[str]) -> tuple[str, ...]:
-    """Return a command as it is shown: no longer than a few thousand characters."""
+    """Return the command for display, cut to at most 4096 characters and 256 arguments."""
     shown = []
     room = _LONGEST_COMMAND
     for argument in command[:_MOST_ARGUMENTS]:
@@ -41,7 +41,7 @@ def shortened_command(command: Sequence[str]) -> tuple[str, ...]:
 def default_name(command: Sequence[str]) -> str:
     """Return ``"train.py"`` for ``python train.py``, ``"pkg.mod"`` for ``python -m pkg.mod``.
 
-    For any other program its own name.
+    For other programs it is the program's name.
     """
     program = PurePath(command[0]).name
     script = _script(iter(command[1:])) if _PYTHON.fullmatch(program) else ""
@@ -52,7 +52,8 @@ def _script(arguments: Iterator[str]) -> str:
     for argument in arguments:
         if not argument.startswith("-"):
             return PurePath(argument).name
-        # Letters may be joined, -uW ignore; these four take the rest or the next argument.
+        # Short options may be joined (-uW ignore). These four take the rest of the argument
+        # or the next one as their value.
         taking = None if argument.startswith("--") else re.search("[cmWX]", argument)
         if taking is not None:
             value = argument[taking.end() :] or next(arguments, "")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The OpenAPI document, made from the table of paths and the message types."""
+"""The OpenAPI document, generated from the routes and the message types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tf_malleable.api.routes import JSON, REFUSALS, ROUTES, Route
 
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)$", re.MULTILINE)
 
-# Any request can be answered so: wrong parameters, a fault of ours, too many connections.
+# Any request may be refused so: invalid parameters, internal error, too many connections.
 _ALWAYS = (400, 500, 503)
 
 
@@ -34,7 +34,7 @@ def document(version: str) -> dict[str, Any]:
         "info": {
             "title": "tf_malleable controller",
             "version": version,
-            "description": "Shares the CPUs of a host out among malleable TensorFlow jobs.",
+            "description": "Divides the CPUs of a host among malleable TensorFlow jobs.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "http://localhost", "description": "Over the Unix socket."}],
@@ -110,7 +110,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _described(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema with the docstring's attributes where they belong."""
+    """Return the schema with the docstring's attributes as descriptions of its properties."""
     text, _, attributes = cleandoc(schema["description"]).partition("\n\nAttributes:\n")
     properties = {name: dict(values) for name, values in schema["properties"].items()}
     for name, description in _ATTRIBUTE.findall(attributes):

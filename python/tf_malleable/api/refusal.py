@@ -1,15 +1,15 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A request that is not carried out, and why."""
+"""The exception for refused requests."""
 
 from __future__ import annotations
 
 
-class Refusal(Exception):  # noqa: N818 - nothing has gone wrong
-    """Answered with an HTTP status and one sentence; nothing has changed.
+class Refusal(Exception):  # noqa: N818 - not an error of the program
+    """The request is refused, with an HTTP status and one sentence; nothing has changed.
 
     Attributes:
         status: HTTP status code.
-        sentence: What was wrong and what is allowed.
+        sentence: What was wrong, and what is allowed.
     """
 
     def __init__(self, status: int, sentence: str) -> None:

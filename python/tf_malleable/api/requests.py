@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What clients send to the controller, and the bounds of it. Durations are seconds."""
+"""Types of the requests to the controller, with their bounds. Durations are in seconds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tf_malleable.api.naming import LONGEST_NAME
 
 Cores = Annotated[int, Meta(ge=1, le=MOST_CORES)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-# Up to where the next integer is a float of its own, so that it is refused.
+# Small enough that the next integer is a different float, and so is refused.
 Steps = Annotated[float, Meta(ge=0, le=10**15)]
-# Names are printed on terminals: no control characters.
+# Names are printed on terminals, so they have no control characters.
 Name = Annotated[
     str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
 ]
@@ -23,18 +23,18 @@ Argument = Annotated[str, Meta(max_length=4096)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client sends. A field that is not known is refused."""
+    """The base of all requests. Unknown fields are refused."""
 
 
 class Asked(Request, frozen=True):
-    """The numbers of a job request, within their bounds.
+    """The numbers of a job request.
 
     Attributes:
-        min: With fewer cores it does not run.
-        preferred: What it asks for; by default max.
-        max: More would not help; by default all of the machine.
-        priority: Higher goes first, in policies that look at it.
-        weight: Share against others, in policies that look at it.
+        min: It does not run with fewer cores.
+        preferred: Cores it asks for; by default max.
+        max: Most cores it can use; by default all of the machine's.
+        priority: Higher goes first, if the policy uses it.
+        weight: Share relative to other jobs, if the policy uses it.
     """
 
     min: Cores = 1
@@ -45,18 +45,18 @@ class Asked(Request, frozen=True):
 
 
 class Submission(Asked, frozen=True, kw_only=True):
-    """A process asks for cores; which process, the kernel says.
+    """The calling process asks for cores. The kernel identifies it (SO_PEERCRED).
 
     Attributes:
-        name: What people call the job; speeds are learned by it.
-        command: The program and its arguments, for people to read.
-        min: With fewer cores it does not run.
-        preferred: What it asks for; by default max.
-        max: More would not help; by default all of the machine.
-        priority: Higher goes first, in policies that look at it.
-        weight: Share against others, in policies that look at it.
-        queue: Wait until there are cores; otherwise be refused.
-        running: The process is computing already: it joins, it does not queue.
+        name: The job's name; measured speeds are remembered by it.
+        command: The program and its arguments, for display.
+        min: It does not run with fewer cores.
+        preferred: Cores it asks for; by default max.
+        max: Most cores it can use; by default all of the machine's.
+        priority: Higher goes first, if the policy uses it.
+        weight: Share relative to other jobs, if the policy uses it.
+        queue: Wait until there are cores; if false, be refused instead.
+        running: The process is already computing, so it joins without queueing.
     """
 
     name: Name
@@ -69,21 +69,21 @@ class Submission(Asked, frozen=True, kw_only=True):
         """What it asks for.
 
         Raises:
-            ValueError: Its numbers contradict each other.
+            ValueError: The numbers contradict each other.
         """
         asked = {name: getattr(self, name) for name in Asked.__struct_fields__}
         return JobRequest(self.name, tuple(self.command), **asked)
 
 
 class Acknowledgement(Request, frozen=True):
-    """An agent has carried out the grant with this serial number.
+    """An agent has applied the grant with this serial number.
 
-    Its process runs on the granted CPUs and no others from now on.
+    From now on its process runs on the granted CPUs only.
 
     Attributes:
-        serial: The grant's.
-        settled: No pool has more active workers than its limit any more: they no
-            longer take turns on these CPUs either.
+        serial: Serial number of the grant.
+        settled: No pool has more active workers than its limit, so workers no longer share
+            these CPUs either.
     """
 
     serial: Count
@@ -91,15 +91,15 @@ class Acknowledgement(Request, frozen=True):
 
 
 class Progress(Request, frozen=True):
-    """What a job's agent knows of it.
+    """The progress of a job, as its agent reports it. Fields are null if unknown.
 
     Attributes:
-        steps_done: Training steps so far, since the process started.
-        steps_total: Steps it will have done at its end, as far as known.
+        steps_done: Training steps since the process started.
+        steps_total: Training steps at its end.
         cpu_seconds: CPU time of the process so far.
         active: Workers of TensorFlow's pools running a task at this instant.
-        queued: Tasks that wait in TensorFlow's pools.
-        threads: The limit in force, intra-op; None without TensorFlow.
+        queued: Tasks waiting in TensorFlow's pools.
+        threads: The intra-op limit in force; null without TensorFlow.
     """
 
     steps_done: Steps | None = None
@@ -111,22 +111,22 @@ class Progress(Request, frozen=True):
 
 
 class ByHand(Request, frozen=True):
-    """Cores set by hand; null hands the job back to the policy."""
+    """Cores to set by hand; null returns the job to the policy."""
 
     cores: Cores | None
 
 
 class PolicyChange(Request, frozen=True):
-    """The policy to use from now on, ``"priority-strict:ageing=60"`` say."""
+    """The policy to use from now on, for example ``"priority-strict:ageing=60"``."""
 
     policy: Name
 
 
 class ContainerTaken(Request, frozen=True):
-    """A container that is to be a job.
+    """A container to make a job.
 
     Attributes:
-        container: Its id, or its name.
+        container: Its id or name.
     """
 
     container: Name

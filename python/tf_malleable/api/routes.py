@@ -1,8 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Every path of the controller, as data.
 
-The server is built from this table, and so is the OpenAPI document: what is
-served and what is written down are the same.
+Both the server and the OpenAPI document are built from this table, so they agree.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ PROMETHEUS = CONTENT_TYPE_LATEST
 
 BODY_LIMIT = 256 * 1024
 
-# What each refusal means, in every path that can answer so.
+# The meaning of each status of a refusal, on every path.
 REFUSALS: Mapping[int, str] = MappingProxyType(
     {
-        400: "The request is not what it must be.",
-        403: "The job is another user's, or the caller is not a process of it.",
-        404: "There is no such job now.",
-        409: "It cannot be done as things are now.",
+        400: "The request is invalid.",
+        403: "The job belongs to another user, or the caller is not one of its processes.",
+        404: "There is no such live job.",
+        409: "The present state does not allow it.",
         413: f"The body is larger than {BODY_LIMIT // 1024} KiB.",
-        500: "The controller has failed to answer; its log says why.",
-        503: "The controller can take no more jobs or connections.",
+        500: "Internal error; see the controller's log.",
+        503: "The controller cannot accept more jobs or connections.",
     }
 )
 
 
 class HistoryQuery(requests.Request, frozen=True):
-    """Which part of the history.
+    """Which part of the history to return.
 
     Attributes:
-        limit: So many jobs, the newest.
-        spans: With the stretches of jobs, live ones included.
+        limit: Return at most this many jobs, the newest.
+        spans: Also return the spans of jobs, including live ones.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
@@ -55,16 +54,16 @@ class Route:
     """One method of one path.
 
     Attributes:
-        name: Its operation's name.
+        name: Operation id.
         method: HTTP method.
-        path: With ``{id}`` for a job's id.
-        summary: What it does.
-        answers: Status and message type when it is done; None for an empty body.
-        refusals: Statuses with which it may be refused, besides those of all paths.
-        body: Message type of the request; None if it has no body.
-        query: Message type of the parameters; None if it has none.
-        media: Content type of its answers.
-        kept: What it changes is on file when it answers, for people count on that.
+        path: Path, with ``{id}`` for a job's id.
+        summary: One sentence.
+        answers: Message type by status of success; None for an empty body.
+        refusals: Statuses of its refusals, besides those common to all paths.
+        body: Message type of the request; None without a body.
+        query: Message type of the parameters; None without any.
+        media: Content type of the answers.
+        kept: The answer is sent only once the change is in the state file.
     """
 
     name: str
@@ -89,7 +88,7 @@ ROUTES = (
         "submit",
         "POST",
         "/v1/jobs",
-        "Make the calling process a job (201), or find the job it is part of (200).",
+        "Make the calling process a job (201), or return the job it belongs to (200).",
         {200: messages.JobStatus, 201: messages.JobStatus},
         refusals=(403, 409),
         body=requests.Submission,
@@ -98,7 +97,7 @@ ROUTES = (
         "take",
         "POST",
         "/v1/containers",
-        "Make a container a job (201), or find the job it is (200).",
+        "Make a container a job (201), or return the job it already is (200).",
         {200: messages.JobStatus, 201: messages.JobStatus},
         refusals=(403, 404, 409),
         body=requests.ContainerTaken,
@@ -109,7 +108,7 @@ ROUTES = (
         "grants",
         "GET",
         f"{_JOB}/grants",
-        "A job's grant and its changes, one JSON object a line, until the job ends.",
+        "Stream a job's grant and its changes, one JSON object a line, until the job ends.",
         {200: GrantLine},
         refusals=(404,),
         media=JSON_LINES,
@@ -118,7 +117,7 @@ ROUTES = (
         "acknowledge",
         "POST",
         f"{_JOB}/acknowledgements",
-        "A process of the job has carried out a grant.",
+        "A process of the job has applied a grant.",
         {204: None},
         refusals=(403, 404, 409),
         body=requests.Acknowledgement,
@@ -127,7 +126,7 @@ ROUTES = (
         "progress",
         "POST",
         f"{_JOB}/progress",
-        "A process of the job says how far it is.",
+        "A process of the job reports its progress.",
         {204: None},
         refusals=(403, 404),
         body=requests.Progress,
@@ -136,7 +135,7 @@ ROUTES = (
         "set_cores",
         "PUT",
         f"{_JOB}/cores",
-        "Set a job's cores by hand, or hand it back to the policy.",
+        "Set a job's cores by hand, or return it to the policy.",
         {200: messages.JobStatus},
         refusals=(403, 404, 409),
         body=requests.ByHand,

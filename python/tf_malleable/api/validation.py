@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What clients send, checked against the message types.
+"""Validation of requests against the message types.
 
-A refusal names the field, what it may be and what it was. What it may be is read
-from the types, so that no sentence can say anything else than is checked.
+A refusal names the field, what is allowed and what was sent. What is allowed is read
+from the types, so the sentence always agrees with the check.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SHOWN = 60
 
 
 def decode_body(body: bytes, kind: type[_Message]) -> _Message:
-    """Return the message that a request's body holds.
+    """Return the message in a request's body.
 
     Raises:
-        Refusal: 400; it is not JSON, or not such a message.
+        Refusal: 400; the body is not JSON, or not a message of this kind.
     """
     try:
         return msgspec.json.decode(body, type=kind)
@@ -42,10 +42,10 @@ def decode_body(body: bytes, kind: type[_Message]) -> _Message:
 
 
 def decode_query(query: Iterable[tuple[str, str]], kind: type[_Message]) -> _Message:
-    """Return the message that the parameters behind a path's ``?`` make up.
+    """Return the message in the query parameters of a request.
 
     Raises:
-        Refusal: 400; one is unknown, given twice or not what it must be.
+        Refusal: 400; a parameter is unknown, given twice or invalid.
     """
     values: dict[str, object] = {}
     for name, text in query:
@@ -60,20 +60,20 @@ def decode_query(query: Iterable[tuple[str, str]], kind: type[_Message]) -> _Mes
 
 
 def cut(text: str) -> str:
-    """Return a text for a sentence about it: one line, its beginning if it is long."""
+    """Return the text for use in a message: in one line, and shortened if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
 def _literal(text: str) -> object:
-    """Return a parameter's value: an integer or truth value if it looks like one."""
+    """Return a parameter's value: an integer or a bool if it looks like one."""
     if _INTEGER.fullmatch(text):
         return int(text)
     return {"true": True, "false": False}.get(text, text)
 
 
 def _sentence(complaint: str, body: bytes, kind: type[msgspec.Struct], what: str) -> str:
-    """Return what is wrong with a body, given msgspec's complaint about it."""
+    """Return a sentence about an invalid body, from msgspec's message."""
     fields = _fields(kind)
     if place := _PLACE.search(complaint):
         field, allowed = place["field"], fields[place["field"]]
@@ -100,7 +100,7 @@ def _listing(fields: Mapping[str, object]) -> str:
 
 
 def _given(body: bytes, field: str) -> str:
-    """Return how a field was sent, as the end of a sentence; nothing if in vain."""
+    """Return a field's value as the end of a sentence; "" if it cannot be read."""
     try:
         sent = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[field]
     except (ValueError, RecursionError):
@@ -113,7 +113,7 @@ def _shown(text: str) -> str:
 
 
 def _allowed(kind: inspect.Type) -> str:
-    """Return in words what values a type allows."""
+    """Return in words which values a type allows."""
     if isinstance(kind, inspect.UnionType):
         return " or ".join(_allowed(one) for one in kind.types)
     if isinstance(kind, inspect.IntType):
@@ -121,7 +121,7 @@ def _allowed(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.FloatType):
         return f"a number{_range(kind)}"
     if isinstance(kind, inspect.StrType):
-        # The one pattern there is: what is printed holds no control characters.
+        # The only pattern in use excludes control characters.
         characters = "characters" if kind.pattern is None else "printable characters"
         return f"a string{_length(kind, characters)}"
     if isinstance(kind, inspect.ListType):

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm set, pause, resume, cancel: what people decide about one job.
+"""tfm set, pause, resume, cancel: change one job.
 
-Each says in one line which of these it was: done, nothing to change, or pending
-until the job or a core is ready.
+Each prints one line that says whether the change is done, was not needed, or is pending
+until the job responds or cores are free.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _POLL_SECONDS = 0.02
 @json_option
 @socket_option
 def set_cores(client: Client, job: str, cores: str, as_json: bool) -> None:
-    """Set the CORES of a JOB by hand, until: tfm set JOB auto.
+    """Set the number of CORES of a JOB by hand.
 
-    JOB is an id, or a name that only one job has.
+    JOB is an id, or a name that only one job has. CORES is a number, or auto to let the
+    policy decide again.
     """
     wanted = _parse_cores(cores)
     before = client.find(job)
@@ -44,10 +45,10 @@ def set_cores(client: Client, job: str, cores: str, as_json: bool) -> None:
         print_json(latest or after)
         return
     if wanted == before.by_hand:
-        decider = "the policy decides on its cores" if wanted is None else "they are set by hand"
-        said = f"nothing to change, {decider} already"
+        decider = "decided by the policy" if wanted is None else "set by hand"
+        said = f"no change, its cores are already {decider}"
     elif wanted is None:
-        said = "the policy decides on its cores again"
+        said = "its cores are decided by the policy again"
     else:
         said = f"set to {cores_of(wanted)} by hand"
     click.echo(f"{_title(after)}: {said}; {_cores(latest)}")
@@ -66,17 +67,17 @@ def _parse_cores(text: str) -> int | None:
 @json_option
 @socket_option
 def pause(client: Client, job: str, as_json: bool) -> None:
-    """Stop a JOB and take its cores away, until: tfm resume JOB."""
+    """Stop a JOB and take its cores away, until tfm resume."""
     before = client.find(job)
     after = client.ask("POST", f"/v1/jobs/{before.id}/pause", JobStatus)
     if as_json:
         print_json(after)
     elif before.held:
-        click.echo(f"{_title(after)}: nothing to change, it is held already")
+        click.echo(f"{_title(after)}: no change, it is already held")
     elif after.state == "waiting":
-        click.echo(f"{_title(after)}: held in the queue until: tfm resume {after.id}")
+        click.echo(f"{_title(after)}: held in the queue; resume it with: tfm resume {after.id}")
     else:
-        click.echo(f"{_title(after)}: paused until: tfm resume {after.id}")
+        click.echo(f"{_title(after)}: paused; resume it with: tfm resume {after.id}")
 
 
 @click.command()
@@ -91,7 +92,7 @@ def resume(client: Client, job: str, as_json: bool) -> None:
     if as_json:
         print_json(latest or after)
     else:
-        said = "resumed" if before.held else "nothing to change, it is not held"
+        said = "resumed" if before.held else "no change, it is not held"
         click.echo(f"{_title(after)}: {said}; {_cores(latest)}")
 
 
@@ -100,7 +101,7 @@ def resume(client: Client, job: str, as_json: bool) -> None:
 @json_option
 @socket_option
 def cancel(client: Client, job: str, as_json: bool) -> None:
-    """End a JOB: SIGTERM to its processes, later SIGKILL."""
+    """End a JOB with SIGTERM, and SIGKILL after 10 seconds."""
     before = client.find(job)
     after = client.ask("POST", f"/v1/jobs/{before.id}/cancel", JobStatus)
     if as_json:
@@ -108,7 +109,7 @@ def cancel(client: Client, job: str, as_json: bool) -> None:
     elif _within_patience(lambda: _is_gone(client, after.id)):
         click.echo(f"{_title(after)}: cancelled; it has ended")
     else:
-        click.echo(f"{_title(after)}: cancelled; pending, it was told to end and still runs")
+        click.echo(f"{_title(after)}: cancelled; pending, it is still running")
 
 
 def _title(job: JobStatus) -> str:
@@ -116,11 +117,11 @@ def _title(job: JobStatus) -> str:
 
 
 def _cores(job: JobStatus | None) -> str:
-    """Say what a job has now, and what is still to come; None for one that has ended."""
+    """Describe a job's cores, and what is pending; None stands for a job that has ended."""
     if job is None:
-        return "it has ended since"
+        return "it has ended in the meantime"
     if job.state != "running":
-        return f"pending, it is {job.state} until there are cores for it"
+        return f"pending, it is {job.state} until enough cores are free"
     if job.actual != job.granted:
         return f"pending, it has not acknowledged CPUs {format_cpuset(job.granted)} yet"
     if not job.granted:
@@ -131,9 +132,9 @@ def _cores(job: JobStatus | None) -> str:
 
 
 def _settled(client: Client, job: JobStatus) -> JobStatus | None:
-    """Return a job's state once its grant is actual, or else when patience ends.
+    """Return a job's state once its grant is actual, at the latest after one second.
 
-    None if it has ended meanwhile.
+    None if it has ended in the meantime.
     """
     latest: JobStatus | None = job
 

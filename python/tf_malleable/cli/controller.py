@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm controller: start the host daemon."""
+"""tfm controller: runs the host daemon."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--policy",
     metavar="NAME",
-    help="How cores are shared out, for example lend+efficient; as last time unless given.",
+    help="How to share cores, such as lend+efficient; tfm policy lists all."
+    "  [default: the last one used]",
 )
-@click.option(
-    "--cpus", metavar="LIST", help="CPUs to share out, for example 0-3,7; all unless given."
-)
+@click.option("--cpus", metavar="LIST", help="CPUs to share, such as 0-3,7.  [default: all]")
 @click.option(
     "--socket",
     type=_PATH,
     metavar="PATH",
-    help="Where to listen: TF_MALLEABLE_SOCKET, or the usual place.",
+    help="Where to listen.  [default: $TF_MALLEABLE_SOCKET, or the standard path]",
 )
 @click.option(
     "--state",
     type=_PATH,
     metavar="FILE",
-    help="Where jobs and history are kept: XDG_STATE_HOME, or the usual place.",
+    help="Where to keep jobs and history.  [default: in $XDG_STATE_HOME, or the standard path]",
 )
 @click.option(
     "--metrics",
     type=int,
     metavar="PORT",
-    help="Serve /metrics for Prometheus on 127.0.0.1:PORT too.",
+    help="Also serve /metrics for Prometheus on 127.0.0.1:PORT.",
 )
-@click.option("-v", "--verbose", count=True, help="Log what is done; twice: requests too.")
+@click.option("-v", "--verbose", count=True, help="Log actions; -vv also logs requests.")
 def controller(
     policy: str | None,
     cpus: str | None,
@@ -52,12 +51,12 @@ def controller(
     metrics: int | None,
     verbose: int,
 ) -> None:
-    """Share this machine's CPUs out among the jobs that tfm run starts.
+    """Share this machine's CPUs among the jobs that tfm run starts.
 
-    Runs until it is told to stop by SIGTERM or Ctrl-C. Jobs go on without it, and the
-    next controller with the same state file takes them up again.
+    Runs until SIGTERM or Ctrl-C. Jobs continue without it, and the next controller with the
+    same state file takes them over.
     """
-    # The other commands do without the server library, which takes time to load.
+    # Imported here because the server library is slow to load.
     from tf_malleable.controller import daemon
 
     options = daemon.Options(
@@ -69,7 +68,7 @@ def controller(
 
 
 def _containers() -> Callable[[str], Containers] | None:
-    """Return how to reach the containers of this host; None without the engine's SDK."""
+    """Return the factory of this host's containers; None without Docker's SDK."""
     try:
         from tf_malleable.containers.engine_containers import EngineContainers
     except ImportError:

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm history: the jobs that have ended, and how the machine was shared.
+"""tfm history: lists and draws the jobs that have ended.
 
-It outlives the controller: where none answers, the state file is read.
+It works without a controller: if none answers, it reads the state file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COLUMNS = (
 
 def _picture(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
     if value is not None and value.suffix.lower() not in _SUFFIXES:
-        raise click.BadParameter(f"the picture is written as .png or .svg, not {value.name!r}")
+        raise click.BadParameter(f"FILE must end in .png or .svg, not {value.name!r}")
     return value
 
 
@@ -57,7 +57,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Path | N
     type=click.IntRange(1, _MOST),
     metavar="N",
     default=1000,
-    help="Show only the N jobs that ended last: 1000.",
+    help="Show only the N jobs that ended last.  [default: 1000]",
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
@@ -66,13 +66,13 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Path | N
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     callback=_picture,
-    help="Draw who had how many cores when, as FILE.svg or FILE.png.",
+    help="Draw which job had how many cores when, to a .svg or .png FILE.",
 )
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Read a controller's state file, whether or not one runs.",
+    help="Read this state file instead of asking the controller.",
 )
 @socket_option
 def history(
@@ -85,13 +85,14 @@ def history(
 ) -> None:
     """List the jobs that have ended, with their metrics.
 
-    Waiting: before the first core. Service: with cores. Paused: without, after the
-    first. Cores·s: cores granted times seconds. Slowdown: total divided by service.
+    Waiting: time before the first core. Service: time with cores. Paused: time without
+    cores after the first. Cores·s: cores granted times seconds. Slowdown: total divided by
+    service.
 
-    Where no controller answers, its state file is read.
+    If no controller answers, its state file is read.
     """
     if as_json and as_csv:
-        raise click.UsageError("--json and --csv are two formats: give one of them")
+        raise click.UsageError("--json and --csv exclude each other: give only one of them")
     draw = None if gantt is None else _drawing(gantt)
     found, cpus = _find(client, limit, as_json or draw is not None, state)
     if draw is not None:
@@ -105,7 +106,7 @@ def history(
 
 
 def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[History, int]:
-    """Return the history of the controller, or else of the state file, and its CPUs."""
+    """Return the history and number of CPUs, from the controller or else the state file."""
     source = click.get_current_context().get_parameter_source("client")
     by_socket = source is ParameterSource.COMMANDLINE
     if state is not None and not by_socket:
@@ -117,7 +118,7 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
         query = f"/v1/history?limit={limit}&spans={str(spans).lower()}"
         return client.get(query, History), len(client.info().cpus)
     except NoAnswerError:
-        # The usual state file need not be the one of a controller elsewhere.
+        # A controller at another socket need not use the default state file.
         if state is None and by_socket:
             raise
     path = state or default_state()
@@ -130,7 +131,7 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
 
 
 def _drawing(path: Path) -> Callable[[History, int], None]:
-    """Return what draws a history of so many CPUs into a file."""
+    """Return a function that draws a history with a number of CPUs to a file."""
     try:
         from tf_malleable.figures import gantt
     except ModuleNotFoundError as error:
@@ -152,7 +153,7 @@ def _drawing(path: Path) -> Callable[[History, int], None]:
 
 
 def _print_csv(jobs: list[JobRecord]) -> None:
-    """Print RFC 4180: a header, lines that end in CR LF, nothing where nothing is known."""
+    """Print RFC 4180 CSV: a header, CR LF line ends, and empty fields for unknown values."""
     writer = csv.writer(sys.stdout, lineterminator="\r\n")
     names = [field.name for field in msgspec.structs.fields(JobRecord)]
     writer.writerow(names)

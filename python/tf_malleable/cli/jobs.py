@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm jobs: what the controller knows of the live jobs."""
+"""tfm jobs: lists the live jobs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _COLUMNS = (
 @json_option
 @socket_option
 def jobs(client: Client, as_json: bool) -> None:
-    """List the jobs that wait, run or are paused.
+    """List the waiting, running and paused jobs.
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
-    policy; +1: one more is its own but lent) and actual (acknowledged by the job).
-    CPUs are those it keeps busy.
+    policy; +1 means one more is lent to others) and actual (acknowledged by the job).
+    CPUs is how many it keeps busy.
     """
     found = client.jobs()
     if as_json:

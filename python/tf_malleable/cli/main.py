@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The tfm command: its subcommands, and one line instead of a traceback.
+"""The tfm command: its subcommands, and one-line error messages.
 
-A subcommand's module is imported when it is called: `tfm run` stands in front of
-other people's programs and must not wait for libraries that draw tables.
+A subcommand's module is imported only when it is called: `tfm run` delays the program it
+starts, and must not wait for libraries that print tables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODULES = {
     "workload": "workload.command",
     "container": "container.group",
 }
-"""Module of tf_malleable.cli in which each subcommand is a click command."""
+"""The module of tf_malleable.cli that defines each subcommand."""
 
 _INTERRUPTED = 130
 
@@ -53,15 +53,15 @@ class _Lazy(click.Group):
 def tfm() -> None:
     """Change how many threads TensorFlow uses while it runs.
 
-    One program alone: tfm run. Many that share a host: tfm controller, then tfm run
-    for each of them.
+    Use tfm run for a single program. For many on one host, start tfm controller, then each
+    program with tfm run.
     """
 
 
 def main() -> int:
     """Run the command line and return its exit code.
 
-    Bad input: one line on stderr, exit code 2. What cannot be done: one line, 1.
+    Errors are one line on stderr: exit code 2 for bad input, 1 for operations that failed.
     """
     try:
         code = tfm.main(standalone_mode=False)

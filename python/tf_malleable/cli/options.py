@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Options and output that several subcommands have."""
+"""Options and output shared by several subcommands."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def _client(context: click.Context, parameter: click.Parameter, value: Path | No
 
 
 def socket_option(command: _Command) -> _Command:
-    """Give a command the option --socket, which it gets as a Client named `client`."""
+    """Add the option --socket to a command, which gets it as a Client named `client`."""
     return click.option(
         "--socket",
         "client",
         type=click.Path(path_type=Path),
         metavar="PATH",
         callback=_client,
-        help="The controller's socket: TF_MALLEABLE_SOCKET, or the usual place.",
+        help="The controller's socket.  [default: $TF_MALLEABLE_SOCKET, or the standard path]",
     )(command)
 
 
 def json_option(command: _Command) -> _Command:
-    """Give a command the option --json, which it gets as `as_json`."""
+    """Add the option --json to a command, which gets it as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
         command
     )
 
 
 def print_json(document: object) -> None:
-    """Print a message, or plain data, as indented JSON."""
+    """Print a message or plain data as indented JSON."""
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm policy: which policy shares the cores out, and which there are."""
+"""tfm policy: lists the policies, or switches to another one."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def policy(client: Client, name: str | None, as_json: bool) -> None:
     if as_json:
         print_json(after)
     elif after.policy == before.policy:
-        click.echo(f"nothing to change, the policy is {after.policy} already")
+        click.echo(f"no change, the policy is already {after.policy}")
     else:
-        click.echo(f"the policy is {after.policy} now; it was {before.policy}")
+        click.echo(f"the policy is now {after.policy}; it was {before.policy}")
 
 
 def _list(policies: Policies) -> None:
-    # What is in force may have options, and another policy around it: lend+equal:step=2.
+    # The policy in force may have options and a wrapper: lend+priority-strict:ageing=60.
     used = {policies.policy, *(part.partition(":")[0] for part in policies.policy.split("+"))}
     rows = [
         ("*" if each.name in used else "", each.name, each.summary) for each in policies.available

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A program's wait for cores, before it takes the place of tfm."""
+"""Waits in the controller's queue before tfm run starts the program."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _BAD_REQUEST = 400
 
 
 def wait_in_queue(join: Join, *, queue: bool, id_file: Path | None) -> Collection[int]:
-    """Make this process a job and return once it may compute, confined to its CPUs.
+    """Make this process a job; return once it may run, confined to its CPUs.
 
     Args:
-        join: The controller, and what the job asks for.
-        queue: Wait until there are cores, rather than be refused.
-        id_file: Where to write the job's id.
+        join: The controller's socket and the job request.
+        queue: Whether to wait if too few cores are free, rather than fail.
+        id_file: File to write the job's id to; None for none.
 
     Returns:
-        Its CPUs; none if the process belongs to a job that runs already.
+        Its CPUs; none if the process belongs to a job that is already running.
 
     Raises:
-        OSError: No controller answers, and none has so far.
-        ValueError: The controller finds fault with what is asked for.
-        OperationError: It refuses, or the CPUs cannot be used.
+        OSError: No controller answers, and none has answered so far.
+        ValueError: The controller finds the request invalid.
+        OperationError: The controller refuses, or the CPUs cannot be used.
     """
     try:
         admitted = admit(
@@ -51,7 +51,7 @@ def wait_in_queue(join: Join, *, queue: bool, id_file: Path | None) -> Collectio
     except _PartOfAJob:
         return ()
     except NotAControllerError:
-        raise OperationError(f"what answers at {join.socket} is no controller") from None
+        raise OperationError(f"the program at {join.socket} is not a controller") from None
     except ControllerError as error:
         if error.status == _BAD_REQUEST:
             raise ValueError(str(error)) from None
@@ -67,16 +67,16 @@ class QueueNotices(Notices):
     """Tells the user that a job is in the queue."""
 
     def waiting(self, job: Submitted) -> None:
-        """It has waited for a second. Said once."""
+        """Print, once, that it has waited for a second."""
         say(f"job {job.id} is waiting for {cores(job.min)}; tfm jobs shows the queue")
 
 
 def say(sentence: str) -> None:
-    """Tell the user something, on stderr."""
+    """Print a sentence for the user on stderr."""
     click.echo(f"tfm: {sentence}", err=True)
 
 
-class _PartOfAJob(Exception):  # noqa: N818 - nothing has gone wrong
+class _PartOfAJob(Exception):  # noqa: N818 - not an error
     pass
 
 
@@ -99,7 +99,7 @@ class _ProgramNotices(QueueNotices):
 
 
 def _carry_out(admitted: Admitted) -> Collection[int]:
-    """Confine this process to its CPUs, unless the controller does, and say so."""
+    """Confine this process to its CPUs, unless the controller does, and acknowledge them."""
     job, grant = admitted.job, admitted.grant
     cpus = grant.cpus or grant.lent
     try:
@@ -110,7 +110,7 @@ def _carry_out(admitted: Admitted) -> Collection[int]:
             f"cannot use CPUs {format_cpuset(frozenset(cpus))}, granted to job {job.id}:"
             f" {error.strerror}"
         ) from None
-    # Not heard, it is carried out all the same: the controller then looks for itself.
+    # Without an acknowledgement the controller checks the process's affinity itself.
     with suppress(OSError, ControllerError):
         body = {"serial": grant.serial, "settled": True}
         admitted.connection.request("POST", f"{job.path}/acknowledgements", body)

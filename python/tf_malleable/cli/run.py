@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm run: start a program with malleable TensorFlow, when its turn has come."""
+"""tfm run: starts a program with malleable TensorFlow, once it has cores."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     "--threads",
     type=int,
     metavar="N",
-    help="Start with this limit, intra-op and inter-op alike, and ask no controller.",
+    help="Start with this limit, both intra-op and inter-op, without a controller.",
 )
 @click.option(
     "--follow-cgroup/--no-follow-cgroup",
     default=None,
-    help="Keep the limits at the CPUs that its cgroup gives it.  [default: in a container]",
+    help="Keep the limits equal to the CPUs of its cgroup.  [default: in a container]",
 )
 @job_options
-@click.option("--name", metavar="NAME", help="What to call the job.  [default: the program]")
+@click.option("--name", metavar="NAME", help="Name of the job.  [default: the program]")
 @click.option(
-    "--queue/--no-queue", default=True, help="Wait until there are cores for it, or give up."
+    "--queue/--no-queue",
+    default=True,
+    help="Wait if too few cores are free, or fail.  [default: --queue]",
 )
 @click.option(
-    "--id-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the job's id there."
+    "--id-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the job's id to FILE."
 )
 @click.option(
     "--socket",
@@ -59,17 +61,16 @@ def run(
     socket: Path | None,
     command: tuple[str, ...],
 ) -> None:
-    """Run a program, unchanged, with malleable TensorFlow.
+    """Run an unchanged program with malleable TensorFlow.
 
     For example: tfm run --max 4 -- python train.py
 
-    Where a controller runs, the program starts when it is granted cores, and has them
-    changed as others come and go. Without one it starts at once, alone; so it does
-    with --threads, which leaves its cores to you. In a container the limits follow what
-    the container is given.
+    If a controller is running, the program starts when it is granted cores, and its cores
+    change as other jobs come and go. Without a controller, or with --threads, it starts at
+    once. In a container, the limits follow the CPUs that the container is given.
 
-    Every Python that the program starts loads tf_malleable before tensorflow. The
-    program takes the place of tfm: exit code, signals, input and output are its own.
+    Every Python process of the program loads tf_malleable before tensorflow. The program
+    replaces tfm, so exit code, signals, input and output are the program's own.
     """
     most = environment.max_threads()
     following = _is_to_follow(follow_cgroup)
@@ -94,7 +95,7 @@ def run(
 
 
 def _is_to_follow(asked_for: bool | None) -> bool:
-    """Decide whether limits follow the cgroup: as asked for, or else in a container."""
+    """Return whether limits follow the cgroup: as asked for, by default in a container."""
     inherited = environment.follow_cgroup()
     if asked_for is not None:
         return asked_for
@@ -121,16 +122,16 @@ def _check_by_hand(threads: int, most: int) -> None:
 
 
 def _is_program(name: str) -> bool:
-    """Return whether there is anything to queue for. (shutil, which knows too, loads slowly.)"""
+    """Return whether an executable has this name. (shutil.which() is slow to load.)"""
     folders = [""] if os.path.dirname(name) else os.get_exec_path()
     paths = [os.path.join(folder, name) for folder in folders]
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
 
 
 def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) -> None:
-    """Return when the program may start, confined to its CPUs if it was granted any."""
+    """Return once the program may start, confined to its CPUs if it was granted any."""
     try:
-        os.stat(join.socket)  # Spares the import below where there is no controller.
+        os.stat(join.socket)  # Avoids the import below if there is no controller.
         from tf_malleable.cli.queue import wait_in_queue
 
         cpus = wait_in_queue(join, queue=queue, id_file=id_file)
@@ -139,7 +140,7 @@ def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) ->
     except OSError as error:
         reason = error.strerror or str(error)
         click.echo(
-            f"tfm: the controller at {join.socket} cannot be asked ({reason}), running alone",
+            f"tfm: cannot reach the controller at {join.socket} ({reason}), running alone",
             err=True,
         )
     else:
@@ -148,7 +149,7 @@ def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) ->
 
 
 def _become(command: tuple[str, ...]) -> NoReturn:
-    """Replace this process by a command; exit codes of failure as shells have them."""
+    """Replace this process by a command; exit with 126 or 127 on failure, as shells do."""
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Tables for people. Only subcommands that print one import this."""
+"""Prints tables. Imported only by subcommands that need it, because rich loads slowly."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from rich.text import Text
 
 from tf_malleable.model.units import printable
 
-# Wide enough that nothing is cut where no terminal shows it.
+# Wide enough that nothing is cut in a pipe.
 _NO_TERMINAL = 1000
 
 
 def console() -> Console:
-    """Return where tables are printed; in a pipe nothing is coloured and no line cut."""
+    """Return the console for tables; in a pipe it neither colours nor cuts lines."""
     width = None if sys.stdout.isatty() else _NO_TERMINAL
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> Table:
-    """Return a table without lines.
+    """Return a table without borders.
 
     Args:
-        columns: Their headers; one that starts with ``>`` has numbers under it. Where
-            a terminal is narrow, numbers are the last to be cut.
-        rows: What to show, column by column.
+        columns: Headers; ``>`` in front marks a column of numbers, which is right-aligned
+            and cut last in a narrow terminal.
+        rows: The cells of each row.
     """
     result = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:

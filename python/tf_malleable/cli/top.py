@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm top: a live view of who has which CPUs and who waits."""
+"""tfm top: shows live which job has which CPUs, and which wait."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _LONGEST = 3600.0
     type=float,
     metavar="S",
     default=1.0,
-    help=f"Look every S seconds: {_SHORTEST:g} to {_LONGEST:g}.  [default: 1]",
+    help=f"Refresh every S seconds, {_SHORTEST:g} to {_LONGEST:g}.  [default: 1]",
 )
 @click.option("--once", is_flag=True, help="Print the view once, as text.")
 @json_option
 @socket_option
 def top(client: Client, interval: float, once: bool, as_json: bool) -> None:
-    """Show live which job has which CPUs, how fast it is and who waits.
+    """Show live which job has which CPUs, and which jobs wait.
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
-    policy; +1: one more is its own but lent) and actual (acknowledged by the job).
+    policy; +1 means one more is lent to others) and actual (acknowledged by the job).
     eff. is the share of its cores that a job keeps busy.
 
-    Ends with q or Ctrl-C. In a pipe it prints one view; with --json a line for each
-    look.
+    Quit with q or Ctrl-C. In a pipe it prints one view; with --json it prints one line per
+    refresh.
     """
     if not _SHORTEST <= interval <= _LONGEST:
         raise ValueError(
@@ -104,19 +104,20 @@ def _show(client: Client, scene: Scene, interval: float) -> None:
                 return
             fresh = _try_to_look(client)
             if fresh is None:
-                note = f"no controller answers at {client.socket}; this is what it said last"
+                note = f"no controller answers at {client.socket}; this is its last answer"
             else:
                 scene, note = fresh, ""
 
 
 @contextmanager
 def _keyboard() -> Iterator[Callable[[float], bool]]:
-    """Take keys as they are pressed; give a function that waits for the one that ends.
+    """Read keys without waiting for Enter; yield a function that waits for q.
 
-    The terminal is left as it was found, also on SIGTERM.
+    It takes a timeout in seconds and returns whether to quit. The terminal's settings are
+    restored, also on SIGTERM.
     """
     signal.signal(signal.SIGTERM, _end)
-    # Ctrl-Z would leave the shell with our screen.
+    # Ctrl-Z would return to the shell on our alternate screen.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     keyboard = sys.stdin.fileno()
     if not os.isatty(keyboard):
@@ -140,7 +141,7 @@ def _sleep(seconds: float) -> bool:
 
 
 def _is_end_pressed(keyboard: int, seconds: float) -> bool:
-    """Wait, at most so long, for q or for the terminal to be gone."""
+    """Wait at most `seconds` for q or the end of input; return whether it came."""
     deadline = time.monotonic() + seconds
     while True:
         left = max(0.0, deadline - time.monotonic())

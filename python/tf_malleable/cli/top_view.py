@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What tfm top shows: from the controller's answers to a picture. No I/O.
+"""Renders the view of tfm top from the controller's answers. No I/O.
 
-A job has a letter and a colour, by its id, so that they stay its own while others
-come and go. The picture says the same without colours.
+A job's letter and colour depend only on its id, so they stay the same while other jobs
+come and go. The view is complete without colours.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FREE = "."
 _LENT = "-"
 
 _CPUS_PER_LINE = 64
-# Up to so many CPUs a cell is wider, to be seen.
+# Up to this many CPUs, cells are wider for visibility.
 _FEW_CPUS = 16
 _BAR = 10
 
 
 @dataclass(frozen=True)
 class Scene:
-    """All that is shown, at one instant."""
+    """The data to show, at one instant."""
 
     info: ControllerInfo
     jobs: Sequence[JobStatus]
@@ -45,8 +45,8 @@ def picture(scene: Scene, note: str = "") -> RenderableType:
     """Return the whole view.
 
     Args:
-        scene: What to show.
-        note: A sentence above it all: what is wrong now.
+        scene: The data to show.
+        note: A sentence about a current problem, shown on top.
     """
     running = [job for job in scene.jobs if job.state != "waiting"]
     queue = [job for job in scene.jobs if job.state == "waiting"]
@@ -76,7 +76,7 @@ def _header(scene: Scene, queued: int) -> Text:
 
 
 def _strip(scene: Scene) -> Iterator[Text]:
-    """Yield lines with one cell for each CPU, NUMA node by NUMA node."""
+    """Yield lines with one cell per CPU, grouped by NUMA node."""
     used = {cpu: job for job in scene.jobs for cpu in job.granted}
     lent = {cpu: job for job in scene.jobs for cpu in job.lent}
     cpus = sorted(scene.info.cpus, key=lambda cpu: (cpu.node, cpu.id))
@@ -89,7 +89,7 @@ def _strip(scene: Scene) -> Iterator[Text]:
             for cpu in line:
                 text.append_text(_cell(used.get(cpu.id), lent.get(cpu.id), width))
             yield text
-    yield Text(f"a letter is a job; {_FREE} free, {_LENT} lent and not used", style="dim")
+    yield Text(f"each letter is a job; {_FREE} free, {_LENT} lent and unused", style="dim")
 
 
 def _lines(cpus: Sequence[CpuInfo]) -> Iterator[Sequence[CpuInfo]]:
@@ -162,7 +162,7 @@ def _bar(job: JobStatus) -> RenderableType:
 
 
 def efficiency(job: JobStatus) -> float | None:
-    """Return how much of its cores a job keeps busy, None if that is not known."""
+    """Return the share of its cores that a job keeps busy; None if unknown."""
     if job.used_cpus is None or not job.granted:
         return None
     return job.used_cpus / len(job.granted)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Jobs as people read them."""
+"""Formats jobs and summaries for users."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from tf_malleable.model.units import duration
 
 
 def state(job: JobStatus) -> str:
-    """Return a job's state in a word; held: paused by a person."""
+    """Return a job's state in one word; ``held`` means paused by a person."""
     if job.held:
         return "held"
     return "stopped" if job.stopped else job.state
 
 
 def desired(job: JobStatus) -> str:
-    """Return the cores a job asks for; a star marks those set by hand."""
+    """Return the number of cores a job asks for; a star marks one set by hand."""
     return str(job.desired) if job.by_hand is None else f"{job.desired}*"
 
 
 def granted(job: JobStatus) -> str:
-    """Return the cores a job is granted, those it has lent after a plus."""
+    """Return the number of cores a job is granted, and after a plus those it lends."""
     lent = f"+{len(job.lent)}" if job.lent else ""
     return f"{len(job.granted)}{lent}"
 
 
 def progress(job: JobStatus) -> float | None:
-    """Return the share of its steps a job has done, None if it does not say."""
+    """Return the share of its steps that a job has done; None if unknown."""
     if job.steps_done is None or not job.steps_total:
         return None
     return min(job.steps_done / job.steps_total, 1.0)
 
 
 def summed_up(summary: Summary) -> str:
-    """Return the metrics of a whole run in a sentence."""
+    """Return the metrics of a whole run as one sentence."""
     failed = f", {summary.failures} of them failed" if summary.failures else ""
     jobs = "1 job" if summary.jobs == 1 else f"{summary.jobs} jobs"
     parts = [

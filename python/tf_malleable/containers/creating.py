@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Making a container that is a job: its image, its labels, the way to its controller."""
+"""Creates containers that are jobs: image, labels, and access to the controller."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tf_malleable.api.address import SOCKET
 from tf_malleable.containers.engine import Engine, EngineRefusedError, NoSuchContainerError
 from tf_malleable.containers.labels import Labels
 
-# Where the folder of the controller's socket is inside.
+# Where the directory of the controller's socket is mounted in the container.
 _FOLDER: Final = "/run/tf_malleable"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to make.
+    """The container to create.
 
     Attributes:
-        image: By name or id; fetched if it is not there.
+        image: Name or id; pulled if it does not exist locally.
         command: Program and arguments; empty for the image's own.
-        labels: Of the job.
-        user_labels: Those that the user wants besides.
-        environment: ``"NAME=value"`` each.
-        volumes: ``"HOST:CONTAINER[:OPTIONS]"`` each.
-        options: Others of the SDK's ``containers.create()``.
+        labels: Labels of the job.
+        user_labels: Further labels given by the user.
+        environment: Variables, each ``"NAME=value"``.
+        volumes: Volumes, each ``"HOST:CONTAINER[:OPTIONS]"``.
+        options: Further arguments of the SDK's ``containers.create()``.
     """
 
     image: str
@@ -43,21 +43,21 @@ class Recipe:
 
 
 def fetch(engine: Engine, image: str, notice: Callable[[str], None]) -> None:
-    """Have an image, from its registry if it is not there.
+    """Pull an image if it does not exist locally.
 
     Args:
-        engine: Where.
+        engine: The engine that needs it.
         image: Its name.
-        notice: Is called with a sentence before something that takes time.
+        notice: Called with a sentence before pulling, which takes time.
 
     Raises:
-        EngineGoneError, EngineRefusedError: It cannot be had.
+        EngineGoneError, EngineRefusedError: The image cannot be pulled.
     """
     try:
         with engine.calling() as client:
             client.images.get(image)
     except NoSuchContainerError:
-        notice(f"image {image} is not here yet, pulling it")
+        notice(f"pulling image {image}")
         patient = Engine(engine.host, timeout=None)
         try:
             with patient.calling() as client:
@@ -65,20 +65,20 @@ def fetch(engine: Engine, image: str, notice: Callable[[str], None]) -> None:
                 client.images.pull(repository, tag=tag or "latest")
         except EngineRefusedError as error:
             raise EngineRefusedError(
-                f"there is no image {image} here, and it cannot be pulled: {error}"
+                f"cannot pull image {image}, which does not exist locally: {error}"
             ) from None
 
 
 def create(engine: Engine, recipe: Recipe) -> str:
-    """Make a container, not started yet, and return its id.
+    """Create a container without starting it, and return its id.
 
     Raises:
-        EngineGoneError, EngineRefusedError: It cannot be made.
+        EngineGoneError, EngineRefusedError: It cannot be created.
     """
     volumes, environment = list(recipe.volumes), list(recipe.environment)
     socket = Path(recipe.labels.socket)
     if socket.parent.is_dir():
-        # The folder: a controller that comes back makes a new socket.
+        # Mount the directory: a restarted controller creates a new socket in it.
         volumes.append(f"{socket.parent}:{_FOLDER}:ro")
         environment.append(f"{SOCKET}={_FOLDER}/{socket.name}")
     with engine.calling() as client:
@@ -94,6 +94,6 @@ def create(engine: Engine, recipe: Recipe) -> str:
 
 
 def host_path(volume: str) -> str:
-    """Return a volume, ``HOST:CONTAINER[:OPTIONS]``, with its path from here made absolute."""
+    """Return a volume, ``HOST:CONTAINER[:OPTIONS]``, with a relative host path made absolute."""
     host, colon, rest = volume.partition(":")
     return f"{os.path.abspath(host)}{colon}{rest}" if host.startswith(".") else volume

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Brings one container to where it was told to be, and tells whether it is there.
+"""Brings one container into its wanted state, and checks whether it is there.
 
-What it is told replaces what it was told before: only the last counts. If the engine
-is gone it is tried again until it is back; its CPUs are changed in its cgroup meanwhile,
-for others may have been granted them.
+Each command replaces the one before. If the engine is down, the command is retried until
+it is back; meanwhile its CPUs are changed in its cgroup, because they may have been
+granted to others.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class InThread(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Where a container is to be.
+    """The wanted state of a container.
 
     Attributes:
-        cpus: Empty: as they were.
-        frozen: It is to be frozen, rather than to run.
-        ending: Which signal is to end it; None lets it be.
+        cpus: CPUs it may use; empty leaves them unchanged.
+        frozen: Frozen rather than running.
+        ending: The signal to end it with; None does not end it.
     """
 
     cpus: Cpuset = frozenset()
@@ -67,15 +67,15 @@ class Driver:
         changed: Callable[[], None],
         refused: Callable[[], None],
     ) -> None:
-        """Prepare to drive a container.
+        """Create a driver; it does nothing yet.
 
         Args:
-            engine: Whose it is.
-            info: Which container.
-            in_thread: Where calls to the engine are made.
-            changed: Is called each time the engine has done what was wanted.
-            refused: Is called in such a thread when the engine did not: it may have
-                ended, or could not be started.
+            engine: The container's engine.
+            info: The container.
+            in_thread: Runs calls to the engine.
+            changed: Called whenever the engine has carried out a command.
+            refused: Called in such a thread when the engine refused a command: the container
+                may have ended, or could not be started.
         """
         self._engine = engine
         self._info = info
@@ -89,18 +89,18 @@ class Driver:
         self._task: asyncio.Task[None] | None = None
 
     def carry_out(self, cpus: Cpuset, *, frozen: bool) -> None:
-        """Have it run on these CPUs, or frozen; start it if it was never started."""
+        """Run it on these CPUs, or freeze it; start it if it was never started."""
         last = self._wanted or Wanted()
         if last.ending is None:
             self._want(Wanted(cpus or last.cpus, frozen))
 
     def end(self, *, by_force: bool) -> None:
-        """Tell it to end, with SIGTERM or SIGKILL; remove it if it was never started."""
+        """End it with SIGTERM or SIGKILL; remove it if it was never started."""
         last = self._wanted or Wanted()
         self._want(Wanted(last.cpus, False, "SIGKILL" if by_force else "SIGTERM"))
 
-    def let_go(self) -> None:
-        """Do nothing more to it but what it was told last."""
+    def release(self) -> None:
+        """Stop observing it; the last command is still carried out."""
         self._changed = lambda: None
         self._close_files()
 
@@ -111,11 +111,11 @@ class Driver:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it was not done yet what it was told."""
+        """Whether a command is still being carried out."""
         return self._task is not None and not self._task.done()
 
     async def done(self) -> None:
-        """Return once it is where it was told to be, or cannot be told now."""
+        """Return once the last command was carried out, or has failed."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -142,7 +142,7 @@ class Driver:
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             except NoSuchContainerError:
-                pass  # That it has gone is seen elsewhere.
+                pass  # The engine's events report that elsewhere.
             except EngineRefusedError as error:
                 _log.info("container %s: %s", self._info.name, error)
                 with suppress(EngineGoneError):
@@ -151,7 +151,7 @@ class Driver:
         self._changed()
 
     def _bring(self, wanted: Wanted) -> None:
-        """Tell the engine what is missing. In a thread."""
+        """Make the engine's calls that lead to the wanted state. Runs in a thread."""
         attributes = self._engine.inspect(self._info.id)
         state = attributes["State"]
         created = state["Status"] in ("created", "configured", "initialized")
@@ -166,7 +166,7 @@ class Driver:
             self._engine.start(self._info.id)
             state = self._engine.inspect(self._info.id)["State"]
         if not is_updated and state["Pid"]:
-            with suppress(FileNotFoundError, ProcessLookupError):  # It has ended since.
+            with suppress(FileNotFoundError, ProcessLookupError):  # It has just ended.
                 self._write(state["Pid"], wanted)
         if created:
             return
@@ -176,7 +176,7 @@ class Driver:
             self._engine.unpause(self._info.id)
 
     def _is_updated(self, wanted: Wanted) -> bool:
-        """Have the engine change the CPUs; return whether it can do that."""
+        """Let the engine change the CPUs; return whether it supports that."""
         try:
             self._engine.update(self._info.id, self._update(wanted.cpus))
         except NoSuchContainerError:
@@ -197,14 +197,14 @@ class Driver:
         if created:
             self._engine.remove(self._info.id)
             return
-        with suppress(EngineRefusedError):  # It has ended already.
+        with suppress(EngineRefusedError):  # It has already ended.
             self._engine.kill(self._info.id, signal)
         if paused:
-            with suppress(EngineRefusedError):  # SIGKILL has done that as well.
+            with suppress(EngineRefusedError):  # SIGKILL may have unpaused it.
                 self._engine.unpause(self._info.id)
 
     def look(self, pid: int) -> Look | None:
-        """Return what the kernel says of it, None if nothing.
+        """Return its state as read from its cgroup; None if it cannot be read.
 
         Args:
             pid: Its first process.

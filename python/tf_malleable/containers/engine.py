@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The engine, through its SDK: every call waits for the answer.
+"""The container engine, through its SDK; all calls block.
 
-Docker's SDK speaks to Podman as well. Whatever goes wrong comes out as one sentence.
+Docker's SDK also works with Podman. Errors are turned into one sentence.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _MOST_ARGUMENTS: Final = 256
 
 
 class EventStream(Protocol):
-    """Events, as the engine sends them. It waits for the next one."""
+    """A blocking stream of the engine's events."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Return the stream."""
 
     def close(self) -> None:
-        """End the stream, from another thread."""
+        """End the stream; called from another thread."""
 
 
 class EngineGoneError(Exception):
-    """No engine answers; the message says where and why."""
+    """No engine answers; the message has the address and the reason."""
 
 
 class EngineRefusedError(Exception):
-    """The engine refuses; the message is its own."""
+    """The engine refuses a request; the message is the engine's."""
 
 
 class NoSuchContainerError(EngineRefusedError):
@@ -59,18 +59,18 @@ class NoSuchContainerError(EngineRefusedError):
 
 
 def host() -> str:
-    """Return where the engine listens: what DOCKER_HOST says, or the usual place."""
+    """Return the engine's address: DOCKER_HOST, or the default."""
     return os.environ.get("DOCKER_HOST") or _USUAL_HOST
 
 
 @dataclass(frozen=True)
 class Update:
-    """What is to change of a container's CPUs; None leaves it.
+    """A change of a container's CPUs; None leaves a value unchanged.
 
     Attributes:
-        cpuset: As the kernel writes it.
-        quota_cpus: So much CPU time.
-        in_nano: Its quota was given as `--cpus`, which the engine keeps apart.
+        cpuset: CPUs in the kernel's list format.
+        quota_cpus: Quota of CPU time, in CPUs.
+        in_nano: The quota was given as `--cpus`, which the engine stores separately.
     """
 
     cpuset: str | None = None
@@ -80,12 +80,12 @@ class Update:
 
 @dataclass
 class Engine:
-    """One engine. Thread-safe: each thread has connections of its own.
+    """One engine. Thread-safe: each thread has its own connections.
 
     Attributes:
-        host: Where it listens.
-        timeout: An engine that has not answered by then is as good as gone, in
-            seconds; None waits for ever.
+        host: Its address.
+        timeout: Seconds after which an engine that does not answer counts as down; None
+            waits forever.
     """
 
     host: str = field(default_factory=host)
@@ -101,7 +101,7 @@ class Engine:
         """
         client = getattr(self._local, "client", None)
         if client is None:
-            with self._answering():
+            with self._translating_errors():
                 client = docker.DockerClient(
                     base_url=self.host, timeout=self.timeout, version="auto"
                 )
@@ -110,17 +110,19 @@ class Engine:
 
     @contextmanager
     def calling(self) -> Iterator[docker.DockerClient]:
-        """Yield the client, and turn what goes wrong into sentences.
+        """Yield the client, and turn its errors into ours.
 
         Raises:
-            EngineGoneError, EngineRefusedError, NoSuchContainerError: As they say.
+            EngineGoneError: No engine answers.
+            EngineRefusedError: The engine refuses.
+            NoSuchContainerError: There is no such container or image.
         """
         client = self.client
-        with self._answering():
+        with self._translating_errors():
             yield client
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except NotFound as error:
@@ -133,12 +135,12 @@ class Engine:
             ) from None
 
     def inspect(self, container: str) -> dict[str, Any]:
-        """Return all that the engine says of a container."""
+        """Return all attributes of a container."""
         with self.calling() as client:
             return dict(client.api.inspect_container(container))
 
     def list_ids(self) -> list[str]:
-        """Return the ids of all containers, running or not, that are jobs of some controller."""
+        """Return the ids of all containers, running or not, that are jobs of any controller."""
         with self.calling() as client:
             found = client.api.containers(all=True, filters={"label": labels.JOB})
             return [each["Id"] for each in found]
@@ -146,7 +148,8 @@ class Engine:
     def update(self, container: str, change: Update) -> None:
         """Change the CPUs of a container.
 
-        Podman before 5 has no such request, and says that it finds nothing.
+        Raises:
+            NoSuchContainerError: Also with Podman before 5, which lacks this request.
         """
         values: dict[str, Any] = {}
         if change.cpuset is not None:
@@ -157,11 +160,11 @@ class Engine:
             values["CpuQuota"] = change.quota_cpus * PERIOD_US
             values["CpuPeriod"] = PERIOD_US
         with self.calling() as client:
-            # The SDK's own update_container() does not know NanoCpus.
+            # The SDK's update_container() does not support NanoCpus.
             _ask(client, container, "update", json=values)
 
     def start(self, container: str) -> None:
-        """Start a container that was created."""
+        """Start a created container."""
         with self.calling() as client:
             client.api.start(container)
 
@@ -171,7 +174,7 @@ class Engine:
             client.api.pause(container)
 
     def unpause(self, container: str) -> None:
-        """Let a frozen container go on."""
+        """Unfreeze a container."""
         with self.calling() as client:
             client.api.unpause(container)
 
@@ -181,19 +184,19 @@ class Engine:
             client.api.kill(container, signal)
 
     def remove(self, container: str) -> None:
-        """Remove a container that does not run."""
+        """Remove a container that is not running."""
         with self.calling() as client:
             client.api.remove_container(container, v=True)
 
     def await_end(self, container: str) -> Callable[[], int | None]:
-        """Begin to wait for the next end of a container, even one that comes at once.
+        """Start waiting for the next end of a container, without missing an early one.
 
         Returns:
-            What waits for its exit code; None if the engine went first.
+            A function that waits for its exit code; it returns None if the engine goes down.
         """
         with self.calling() as client:
-            # The SDK's own wait() does not say when it has begun. The engine does: with
-            # the header of its answer.
+            # The SDK's wait() does not tell when waiting has started; the header of the
+            # engine's response does.
             answer = _ask(client, container, "wait", params={"condition": "next-exit"}, stream=True)
 
         def code() -> int | None:
@@ -205,18 +208,18 @@ class Engine:
         return code
 
     def await_removal(self, container: str, seconds: float) -> None:
-        """Return when a container is no longer there.
+        """Return when a container has been removed.
 
         Raises:
-            EngineGoneError: It is there after so many seconds, or nobody knows.
-            EngineRefusedError: The engine does not tell.
+            EngineGoneError: It still exists after `seconds`, or the engine is down.
+            EngineRefusedError: The engine refuses.
         """
         waiting = {"params": {"condition": "removed"}, "timeout": seconds}
         with suppress(NoSuchContainerError), self.calling() as client:
             _ask(client, container, "wait", **waiting)
 
     def attach(self, container: str) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Return what a container prints from now on, until it ends: stdout or stderr each."""
+        """Return a container's output from now on, until it ends, as (stdout, stderr) pairs."""
         with Engine(self.host, timeout=None).calling() as client:
             output: Iterator[tuple[bytes | None, bytes | None]] = client.api.attach(
                 container, stdout=True, stderr=True, stream=True, logs=False, demux=True
@@ -224,9 +227,9 @@ class Engine:
         return output
 
     def events(self) -> EventStream:
-        """Return the events of containers from now on."""
+        """Return the stream of container events from now on."""
         with self.calling() as client:
-            # Not by label: Podman 4 then tells of none.
+            # No filter by label: Podman 4 would report nothing.
             stream: EventStream = client.events(decode=True, filters={"type": "container"})
         return stream
 
@@ -234,7 +237,7 @@ class Engine:
 def _ask(
     client: docker.DockerClient, container: str, what: str, **more: object
 ) -> requests.Response:
-    """Ask the engine for what its SDK has no function, or one that lacks something.
+    """Send a request that the SDK does not support, or only incompletely.
 
     Raises:
         APIError: The engine refuses.
@@ -252,13 +255,13 @@ def _ask(
 
 
 def found(attributes: Mapping[str, Any]) -> Found:
-    """Return a container as the controller knows it.
+    """Return a container as the controller sees it.
 
     Args:
-        attributes: As Engine.inspect() returns them.
+        attributes: As returned by Engine.inspect().
 
     Raises:
-        Refusal: 400; its labels cannot be.
+        Refusal: 400; its labels are invalid.
     """
     config, state = attributes["Config"], attributes["State"]
     name = attributes["Name"].lstrip("/")
@@ -281,18 +284,18 @@ def found(attributes: Mapping[str, Any]) -> Found:
 def _state(state: Mapping[str, Any]) -> ContainerState:
     if state["Running"] and state["Pid"]:
         return "running"
-    # One that could not be started stays created; its engine has noted why.
+    # A container that could not be started stays "created", with an error.
     if state["Status"] in ("created", "configured", "initialized") and not state.get("Error"):
         return "created"
     return "ended"
 
 
 def refusal(container: str) -> Refusal:
-    """Return what is said of a container that is none of ours."""
+    """Return the refusal of a container that does not belong to this controller."""
     return Refusal(
         403,
-        f"the container {container} is none of this controller's jobs:"
-        f" it has no label {labels.JOB}, or another controller's",
+        f"the container {container} is not a job of this controller:"
+        f" it has no label {labels.JOB}, or names another controller's socket",
     )
 
 

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The containers of one engine, as the controller wants them.
+"""The containers of one engine, as required by the controller's ports.
 
-The controller's loop never waits for the engine: calls are made in threads, and one
-thread more hears of what happens. Whoever made a container, or changed it, the
-engine tells; after it was gone, everything is asked anew.
+The controller's loop never waits for the engine: calls are made in threads, and another
+thread follows the engine's events. The engine reports all containers and changes, whoever
+made them; after an interruption everything is read anew.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tf_malleable.containers.engine import (
 )
 from tf_malleable.controller.ports import Container, ContainerObserver, Found
 
-# An engine carries out several updates at a time.
+# Engines carry out several updates in parallel.
 _THREADS: Final = 8
 _RETRY_SECONDS: Final = 0.5
 _FIRST_LOOK_SECONDS: Final = 2.0
 _CLOSING_SECONDS: Final = 3.0
-# Not "create": whoever makes one says so to the controller, or starts it.
-# "remove" is Podman's "destroy".
-_HEARD: Final = frozenset({"start", "die", "destroy", "remove", "pause", "unpause", "oom"})
+# Not "create": whoever creates a container also reports it to the controller, or starts
+# it. "remove" is Podman's "destroy".
+_WATCHED_EVENTS: Final = frozenset({"start", "die", "destroy", "remove", "pause", "unpause", "oom"})
 
 _T = TypeVar("_T")
 
@@ -46,33 +46,33 @@ _log = logging.getLogger(__name__)
 
 
 class EngineContainers:
-    """Those of an engine that are jobs of one controller. One asyncio loop."""
+    """The containers of an engine that are jobs of one controller. One asyncio loop."""
 
     def __init__(self, socket: str, engine: Engine | None = None) -> None:
-        """Prepare; nothing is asked of the engine yet.
+        """Create it; the engine is not contacted yet.
 
         Args:
-            socket: The controller's, which its containers name.
-            engine: By default that of DOCKER_HOST, or the usual one.
+            socket: The controller's socket, which its containers name in a label.
+            engine: By default the one at DOCKER_HOST, or at the default address.
         """
         self._socket = socket
         self._engine = engine or Engine()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tfm-engine")
         self._drivers: WeakSet[Driver] = WeakSet()
         self._observer: ContainerObserver | None = None
-        self._ear: threading.Thread | None = None
+        self._event_thread: threading.Thread | None = None
         self._events: EventStream | None = None
         self._over = threading.Event()
         self._has_looked = asyncio.Event()
 
     async def start(self, observer: ContainerObserver) -> None:
-        """Tell an observer about them from now on; first about all there are, if any answers."""
+        """Start reporting to an observer, first all existing containers if an engine answers."""
         self._observer = observer
         loop = asyncio.get_running_loop()
-        self._ear = threading.Thread(
-            target=self._hear, args=(loop,), name="tfm-engine-events", daemon=True
+        self._event_thread = threading.Thread(
+            target=self._follow_events, args=(loop,), name="tfm-engine-events", daemon=True
         )
-        self._ear.start()
+        self._event_thread.start()
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._has_looked.wait(), _FIRST_LOOK_SECONDS)
 
@@ -80,11 +80,11 @@ class EngineContainers:
         """Return a container.
 
         Args:
-            container: Its name, or its id or the beginning of that.
+            container: Its name, its id, or a prefix of its id.
 
         Raises:
-            Refusal: There is none, it is none of ours, its labels cannot be, or no
-                engine answers.
+            Refusal: There is no such container, it does not belong to this controller, its
+                labels are invalid, or no engine answers.
         """
         try:
             attributes = await self._in_thread(partial(self._engine.inspect, container))
@@ -99,11 +99,11 @@ class EngineContainers:
         return engine.found(attributes)
 
     def container(self, info: ContainerInfo, changed: Callable[[], None]) -> Container:
-        """Return what drives a container.
+        """Return an object that controls a container.
 
         Args:
-            info: Which.
-            changed: Is called when it may have become as it was told to be.
+            info: The container.
+            changed: Called when it may have reached its wanted state.
         """
         loop = asyncio.get_running_loop()
         refused = partial(self._tell, loop, info.id)
@@ -112,7 +112,7 @@ class EngineContainers:
         return driver
 
     async def close(self) -> None:
-        """Finish what was told to the containers so far, as far as it goes, and stop."""
+        """Finish pending commands if possible, and stop."""
         self._over.set()
         busy = [driver.done() for driver in self._drivers if driver.is_busy]
         if busy:
@@ -124,29 +124,29 @@ class EngineContainers:
     async def _in_thread(self, function: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    # In a thread: that which hears, or one for calls.
+    # The following run in threads: the event thread, or one for calls.
 
-    def _hear(self, loop: asyncio.AbstractEventLoop) -> None:
-        complained = False
+    def _follow_events(self, loop: asyncio.AbstractEventLoop) -> None:
+        warned = False
         while not self._over.is_set():
             try:
                 self._events = self._engine.events()
-                # Only now: what happens from here on is in the stream.
+                # Read all only now: later changes are in the stream.
                 self._look(loop)
                 self._post(loop, self._has_looked.set)
-                complained = False
+                warned = False
                 for event in self._events:
                     if self._over.is_set():
                         return
                     actor = event["Actor"]
-                    if event["Action"] in _HEARD and labels.JOB in actor["Attributes"]:
+                    if event["Action"] in _WATCHED_EVENTS and labels.JOB in actor["Attributes"]:
                         self._tell(loop, actor["ID"])
             except (EngineGoneError, EngineRefusedError) as error:
-                if not complained and self._has_looked.is_set():
+                if not warned and self._has_looked.is_set():
                     _log.warning("%s", error)
-                    complained = True
+                    warned = True
             except Exception:
-                # A stream that was cut, whatever the SDK makes of that.
+                # The stream broke; the SDK raises various errors then.
                 _log.debug("the engine's events have ended", exc_info=True)
             self._post(loop, self._has_looked.set)
             self._hang_up()

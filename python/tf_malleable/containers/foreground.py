@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One container from its creation to its exit code, as the command that runs it sees it."""
+"""Runs one container in the foreground, from its creation to its exit code."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tf_malleable.containers.engine import (
 )
 from tf_malleable.model import OperationError
 
-# As docker run has it: not the program has failed, but to run it.
+# Exit codes as in docker run: the container, or its program, could not be run.
 _ENGINE_FAILED = 125
 _NO_PROGRAM = (126, 127)
-# The year in which what was never started was started.
+# Start of StartedAt if the container was never started.
 _NEVER = "0001-"
 _NOTICE_SECONDS = 1.0
 _POLL_SECONDS = 0.05
-# An engine that is restarted is back by then.
+# Time for an engine to restart.
 _ENGINE_SECONDS = 60.0
 _REMOVAL_SECONDS = 5.0
 
@@ -44,23 +44,23 @@ class CannotRunError(OperationError):
     exit_code = _ENGINE_FAILED
 
 
-class Cancelled(Exception):  # noqa: N818 - nothing has gone wrong
-    """A signal came before the container was started."""
+class Cancelled(Exception):  # noqa: N818 - not an error
+    """A signal arrived before the container was started."""
 
 
 class ContainerJob:
-    """A container that is run as a job. For the main thread."""
+    """A container that runs as a job. For use in the main thread."""
 
     def __init__(
         self, recipe: Recipe, *, removed: bool, notices: Notices, say: Callable[[str], None]
     ) -> None:
-        """Prepare to run it.
+        """Create the job; run() runs it.
 
         Args:
-            recipe: What to make.
+            recipe: The container to create.
             removed: The engine removes it when it has ended.
-            notices: Hears how long it waits.
-            say: Tells the user what the container's output does not show.
+            notices: Called while it waits in the queue.
+            say: Prints a sentence for the user.
         """
         self._notices = notices
         self._say = say
@@ -72,14 +72,14 @@ class ContainerJob:
         self._exit_code: int | None = None
         self._job: JobStatus | None = None
         self._started = False
-        # What the engine says if it could not start it.
+        # The engine's reason if it could not start the container.
         self._problem = ""
 
     def run(self, *, detach: bool) -> int:
-        """Run it; return its exit code, or 0 at once if it is left to itself.
+        """Run it; return its exit code, or 0 at once if `detach` is set.
 
         Raises:
-            OperationError, ValueError: It cannot be run; there is no container then.
+            OperationError, ValueError: It cannot be run, and was removed.
         """
         try:
             fetch(self._engine, self._recipe.image, self._say)
@@ -87,7 +87,7 @@ class ContainerJob:
         except (EngineGoneError, EngineRefusedError) as error:
             raise CannotRunError(str(error)) from None
         try:
-            # Before it starts: nothing that it prints may be missed.
+            # Attach before the start, so as not to miss any output.
             output = None if detach else self._engine.attach(self._id)
             waiter = None if detach else self._wait_in_thread()
             self._submit()
@@ -116,13 +116,13 @@ class ContainerJob:
             self._engine.start(self._id)
             self._started = True
         except OperationError:
-            # A controller that has just come back may have found it by its labels.
+            # A controller that has just restarted may have found it by its labels.
             state = self._state()
             if state is None or state["Status"] == "created":
                 raise
 
     def _wait_for_start(self) -> None:
-        """Return when it was started, or never will be."""
+        """Return when it has been started, or never will be."""
         if self._job is not None:
             job = Submitted(self._job.id, self._job.pid, self._job.min)
             admitted = admit(
@@ -138,7 +138,7 @@ class ContainerJob:
             time.sleep(_POLL_SECONDS)
 
     def _has_left_the_queue(self) -> bool:
-        """Look whether it was started by now, or never will be."""
+        """Check whether it has been started, or never will be."""
         if self._started or self._problem:
             return True
         state = self._state()
@@ -150,7 +150,7 @@ class ContainerJob:
         return self._started or bool(self._problem) or state["Status"] != "created"
 
     def _state(self) -> dict[str, Any] | None:
-        """Return what the engine says of it now, None if it is gone."""
+        """Return its state according to the engine; None if it no longer exists."""
         deadline = time.monotonic() + _ENGINE_SECONDS
         while True:
             try:
@@ -177,16 +177,16 @@ class ContainerJob:
         while True:
             waiter.join(_POLL_SECONDS)
             if self._exit_code is not None:
-                return self._explained(self._exit_code)
+                return self._explain(self._exit_code)
             state = self._state()
             if state is None:
                 return self._gone(waiter)
             if state["Status"] == "created" and state["Error"]:
                 self._remove()
                 self._problem = state["Error"]
-                return self._explained(int(state["ExitCode"]) or _ENGINE_FAILED)
+                return self._explain(int(state["ExitCode"]) or _ENGINE_FAILED)
             if state["Running"] and not waiter.is_alive():
-                # Its engine was restarted and has left it alone; or is going again.
+                # Its engine was restarted and left it running, or is about to stop again.
                 with suppress(EngineGoneError, EngineRefusedError):
                     waiter = self._wait_in_thread()
                     _copy(self._engine.attach(self._id))
@@ -194,28 +194,29 @@ class ContainerJob:
                 return int(state["ExitCode"])
 
     def _gone(self, waiter: threading.Thread) -> int:
-        """Return the exit code of a container that is no longer there."""
+        """Return the exit code of a container that no longer exists."""
         waiter.join(_NOTICE_SECONDS)
         if self._exit_code is not None:
-            return self._explained(self._exit_code)
+            return self._explain(self._exit_code)
         if self._job is not None and not self._started:
             raise OperationError(f"job {self._job.id} was cancelled")
         raise CannotRunError(f"the container {self._id[:12]} was removed")
 
     def _wait_for_removal(self) -> None:
-        """Return when the engine has removed it, if it is to; it does so after the end."""
+        """If the engine removes it after its end, return when that is done."""
         if self._removed:
             with suppress(EngineGoneError, EngineRefusedError):
                 self._engine.await_removal(self._id, _REMOVAL_SECONDS)
 
-    def _explained(self, code: int) -> int:
-        """Return an exit code, and say what it means if that is known to nobody else."""
+    def _explain(self, code: int) -> int:
+        """Return an exit code; tell the user its reason if nothing else does."""
         if self._problem:
             self._say(" ".join(self._problem.split()))
         elif code in _NO_PROGRAM and not self._started and self._removed:
-            # The engine's reason went with the container.
-            program = self._recipe.options.get("entrypoint") or [*self._recipe.command, "it"][0]
-            self._say(f"image {self._recipe.image} has no program {program!r} that can be run")
+            # The engine's reason was removed with the container.
+            program = self._recipe.options.get("entrypoint") or next(iter(self._recipe.command), "")
+            named = f" {program!r}" if program else ""
+            self._say(f"image {self._recipe.image} has no executable program{named}")
         return code
 
     def _forward(self, number: int) -> None:
@@ -237,7 +238,7 @@ class ContainerJob:
 
 
 class _Signals:
-    """Hands the signals that would end tfm on to the container, for a while."""
+    """A context in which signals that would end tfm are forwarded to the container."""
 
     _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -259,8 +260,8 @@ class _Signals:
 
 
 def _copy(output: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-    """Print what the container prints, each to its own stream, until that ends."""
-    with suppress(OSError):  # Its engine was restarted, or nobody reads ours any more.
+    """Copy the container's output to our stdout and stderr until it ends."""
+    with suppress(OSError):  # The engine was restarted, or our output was closed.
         for stdout, stderr in output:
             for text, stream in ((stdout, sys.stdout.buffer), (stderr, sys.stderr.buffer)):
                 if text:

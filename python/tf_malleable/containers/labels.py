@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a container's labels say of the job that it is.
+"""The labels that make a container a job.
 
-They stay with the container, so whoever finds it knows all that the controller has
-to know: after a restart, or made by `docker run --label`.
+Labels stay with the container, so they tell the controller all it needs to know, also after
+a restart or for a container made by `docker run --label`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PREFIX: Final = "tf_malleable."
 JOB: Final = f"{PREFIX}job"
 _SOCKET: Final = f"{PREFIX}socket"
 
-# Where root's controller listens: it has the containers that do not say whose they are.
+# The socket of root's controller, which owns containers without a socket label.
 _USUAL_SOCKET: Final = "/run/tf_malleable/controller.sock"
 
 
 class _Labels(Asked, frozen=True):
-    """The numbers among them."""
+    """Labels whose values are validated as JSON."""
 
     user: Annotated[int, Meta(ge=0, le=2**32)] = 0
     resize: Literal["cpuset", "quota"] = "cpuset"
@@ -40,12 +40,12 @@ class _Labels(Asked, frozen=True):
 
 @dataclass(frozen=True)
 class Labels:
-    """What a container asks for.
+    """The labels of a job's container.
 
     Attributes:
-        request: What the job asks for; its command is no label.
-        socket: Of the controller whose job it is to be.
-        user: Whose job it is, as a number.
+        request: The job request; its command is not stored in a label.
+        socket: Socket of the controller that it belongs to.
+        user: User id of the job.
         resize: ``"cpuset"`` or ``"quota"``.
     """
 
@@ -55,7 +55,7 @@ class Labels:
     resize: Literal["cpuset", "quota"] = "cpuset"
 
     def write(self) -> dict[str, str]:
-        """Return the labels that say so."""
+        """Return the labels by name."""
         said = {
             **{name: value for name, value in self.request.said().items() if name in ASKED},
             "user": self.user,
@@ -66,19 +66,19 @@ class Labels:
 
 
 def is_ours(labels: Mapping[str, str], socket: str) -> bool:
-    """Return whether a container with these labels is a job of the controller at a socket."""
+    """Return whether a container with these labels belongs to the controller at `socket`."""
     return JOB in labels and labels.get(_SOCKET, _USUAL_SOCKET) == os.path.abspath(socket)
 
 
 def read(labels: Mapping[str, str], name: str) -> Labels:
-    """Return what a container's labels say.
+    """Parse a container's labels.
 
     Args:
-        labels: All it has; those of others are passed over.
-        name: The container's, for a job that has none.
+        labels: All its labels; those without our prefix are ignored.
+        name: The container's name, used if the job has none.
 
     Raises:
-        Refusal: 400; one of ours cannot be.
+        Refusal: 400; one of our labels is invalid.
     """
     ours = {
         label.removeprefix(PREFIX): _number(value)
@@ -102,7 +102,7 @@ def read(labels: Mapping[str, str], name: str) -> Labels:
 
 
 def _number(text: str) -> float | str:
-    """Return what a label says, as a number if it is one."""
+    """Return a label's value, as a number if it is one."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller as a process: from its options to its end.
+"""Runs the controller as a process.
 
-All that can be refused is tried before the first job is touched: policy, CPUs,
-socket, port, state file, in this order.
+Policy, CPUs, socket, port and state file are checked, in this order, before any job is
+touched.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _METRICS_CONNECTIONS = 64
 
 @dataclass(frozen=True)
 class Options:
-    """How to run a controller.
+    """Options of a controller.
 
     Attributes:
-        policy: Its name and options; None for the last one used, or else the default.
-        cpus: The CPUs to share out, ``"0-3,7"`` say; None for all it may use.
-        socket: Where to listen; None for the usual place.
-        state: The file of jobs and history; None for the usual place.
-        metrics: TCP port on 127.0.0.1 for Prometheus; 0 for any that is free.
-        verbosity: 0: only what goes wrong is logged. 1: what is done. 2: requests.
+        policy: Name and options of the policy; None for the last one used, or the default.
+        cpus: The CPUs to share out, such as ``"0-3,7"``; None for all the process may use.
+        socket: Path to listen at; None for the default.
+        state: File for jobs and history; None for the default.
+        metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
+        verbosity: 0 logs only problems, 1 also actions, 2 also requests.
     """
 
     policy: str | None = None
@@ -62,16 +62,16 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
     """Run a controller until SIGTERM, SIGINT or SIGHUP.
 
     Args:
-        options: How.
-        containers: Returns those of an service, for a controller at this socket; None
-            to do without.
+        options: The controller's options.
+        containers: Returns the containers of an engine, given the controller's socket;
+            None disables containers.
 
     Returns:
-        Its exit code: 0 after such a signal; 1 if it could not start, with the reason
-        on stderr.
+        The exit code: 0 after such a signal; 1 if it could not start, with the reason on
+        stderr.
 
     Raises:
-        ValueError: An option cannot be.
+        ValueError: An option is invalid.
     """
     _log_to_stderr(options.verbosity)
     if options.policy is not None:
@@ -126,8 +126,8 @@ async def _serve(
         await stop.wait()
         notify("STOPPING=1")
     finally:
-        # Jobs are let go before their connections are cut: an agent that goes away
-        # from an service at work would have its cores shared out anew.
+        # Release jobs before closing their connections: a running service would take an
+        # agent that disconnects for one that ended, and share out its cores.
         for server in servers:
             server.stop_listening()
         await service.close()
@@ -163,12 +163,12 @@ def _metrics_socket(port: int) -> socket.socket:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise ListenError(
-            f"port {port} on 127.0.0.1 cannot be used: {reason}; choose another with --metrics"
+            f"cannot listen on port {port} of 127.0.0.1: {reason}; choose another with --metrics"
         ) from None
 
 
 def _most_connections() -> int:
-    """Return how many connections leave enough descriptors for jobs and files."""
+    """Return a limit on connections that leaves enough descriptors for jobs and files."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return min(_MOST_CONNECTIONS, most // 2)

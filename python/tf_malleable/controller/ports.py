@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the controller asks of containers, whatever engine they are in.
+"""What the controller needs from a container engine.
 
-The controller decides on containers as on any other job. How an engine is spoken to
-is a matter of the floor above; here is what it has to offer.
+The controller treats containers like any other job. The `containers` package implements
+these protocols for an engine; the controller never imports it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ContainerState = Literal["created", "running", "ended"]
 
 @dataclass(frozen=True)
 class Found:
-    """A container that is to be a job, as its engine has it.
+    """A container that should be a job, as reported by its engine.
 
     Attributes:
-        info: What people know it by.
-        request: What it asks for, as its labels say.
-        uid: Whose job it is.
-        state: ``"created"``: it was never started. One that is frozen is running.
-        pid: Its first process as this host counts; None unless running.
-        exit_code: As a shell has it; None unless it has ended.
+        info: Its id, name and image.
+        request: The job request from its labels.
+        uid: User id of the job.
+        state: ``"created"`` if it was never started; a frozen container is ``"running"``.
+        pid: Its first process in the host's PID namespace; None unless running.
+        exit_code: As in a shell; None unless it has ended.
     """
 
     info: ContainerInfo
@@ -41,13 +41,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Look:
-    """What the kernel says of a running container.
+    """The state of a running container, read from its cgroup.
 
     Attributes:
-        in_force: Its cgroup's files say that it is as it was last told to be.
-        stopped: It is frozen although it was told to run, and did.
+        in_force: What it was last told is in force.
+        stopped: It was frozen by somebody else.
         cpu_seconds: CPU time it has used.
-        pids: Its processes, as this host counts.
+        pids: Its processes in the host's PID namespace.
     """
 
     in_force: bool
@@ -57,65 +57,65 @@ class Look:
 
 
 class Container(Protocol):
-    """One container. No call waits for the engine: what it is told is done soon.
+    """One container. No call waits for the engine: commands are carried out soon after.
 
-    If the engine is gone, that is as soon as it is back.
+    If the engine is down, they are carried out when it is back.
     """
 
     def carry_out(self, cpus: Cpuset, *, frozen: bool) -> None:
-        """Have it run on these CPUs, or frozen; start it if it was never started."""
+        """Run it on these CPUs, or freeze it; start it if it was never started."""
 
     def end(self, *, by_force: bool) -> None:
-        """Tell it to end, with SIGTERM or SIGKILL; remove it if it was never started."""
+        """End it with SIGTERM or SIGKILL; remove it if it was never started."""
 
     def look(self, pid: int) -> Look | None:
-        """Return what the kernel says of it, None if nothing.
+        """Return its state as read from its cgroup; None if it cannot be read.
 
         Args:
             pid: Its first process.
         """
 
-    def let_go(self) -> None:
-        """Do nothing more to it but what it was told last."""
+    def release(self) -> None:
+        """Stop observing it; the last command is still carried out."""
 
 
 class ContainerObserver(Protocol):
-    """Who is told about containers. In the controller's loop, as all here."""
+    """Receives reports about containers. Called in the controller's loop."""
 
     def seen(self, found: Found) -> None:
-        """A container is as it says; it may have been told before."""
+        """Handle a container's current state; it may have been reported before."""
 
     def gone(self, container: str) -> None:
-        """There is no container with this id any more, or never was."""
+        """Handle that there is no container with this id, or no longer."""
 
     def all_seen(self, containers: Collection[str]) -> None:
-        """These are all there are: an engine answers for the first time, or again."""
+        """Handle the ids of all containers, after the engine (re)connects."""
 
 
 class Containers(Protocol):
-    """The containers of one engine that are jobs of this controller, or may be."""
+    """The containers of one engine that are, or may become, jobs of this controller."""
 
     async def start(self, observer: ContainerObserver) -> None:
-        """Tell an observer about them from now on; first about all there are, if any answers."""
+        """Start reporting to an observer, first all existing containers if an engine answers."""
 
     async def find(self, container: str) -> Found:
         """Return a container.
 
         Args:
-            container: Its name, or its id or the beginning of that.
+            container: Its name, its id, or a prefix of its id.
 
         Raises:
-            Refusal: There is none, it is none of ours, its labels cannot be, or no
-                engine answers.
+            Refusal: There is no such container, it does not belong to this controller, its
+                labels are invalid, or no engine answers.
         """
 
     def container(self, info: ContainerInfo, changed: Callable[[], None]) -> Container:
-        """Return what drives a container.
+        """Return an object that controls a container.
 
         Args:
-            info: Which.
-            changed: Is called when it may have become as it was told to be.
+            info: The container.
+            changed: Called when it may have reached its wanted state.
         """
 
     async def close(self) -> None:
-        """Finish what was told to the containers so far, as far as it goes, and stop."""
+        """Finish pending commands if possible, and stop."""

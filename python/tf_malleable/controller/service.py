@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What users and agents may ask of the controller, and who may ask it.
+"""The operations that users and agents may request, with their permission checks.
 
-Each request is checked here and then handed to the reactor. A request that is not
-carried out raises a Refusal and has changed nothing.
+Each request is checked here and then passed to the reactor. A request that is not
+carried out raises a Refusal and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tf_malleable.api.requests import Acknowledgement, Progress, Submission
 from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.admission import Admission
 from tf_malleable.controller.jobs.container_jobs import ContainerJobs
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.reactor import Reactor
 from tf_malleable.controller.jobs.views import grant_line, job_status
 from tf_malleable.controller.ports import Containers
@@ -34,7 +34,7 @@ from tf_malleable.scheduling.record import Record
 
 _PROTOCOL = 1
 
-# From SIGTERM to SIGKILL.
+# Time between SIGTERM and SIGKILL.
 _CANCEL_SECONDS = 10.0
 
 
@@ -42,7 +42,7 @@ class Service:
     """The controller without its socket. Not thread-safe: one asyncio loop.
 
     Attributes:
-        instruments: Counters for a monitoring system.
+        instruments: Metrics for Prometheus.
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class Service:
         version: str,
         containers: Containers | None = None,
     ) -> None:
-        """Prepare a service; start() sets it going.
+        """Create a service; start() starts it.
 
         Args:
             machine: The CPUs to share out.
-            policy: Its name and options; None for the last one used, or else the default.
-            store: What is kept from one controller to the next.
-            version: Of tf_malleable, for clients to see.
-            containers: Those of an engine; None to do without.
+            policy: Name and options of the policy; None for the last one used, or the default.
+            store: Persistent state.
+            version: The version of tf_malleable, for clients.
+            containers: The containers of an engine; None without containers.
 
         Raises:
-            ValueError: There is no such policy.
+            ValueError: Unknown policy or invalid option.
         """
         self._reactor = Reactor(machine, policy, store, containers)
         self._roster = self._reactor.roster
@@ -80,26 +80,26 @@ class Service:
         self.instruments = self._reactor.instruments
 
     async def start(self) -> None:
-        """Take up the jobs of an earlier controller that still run, and begin."""
+        """Adopt jobs of an earlier controller that still run, and start."""
         await self._reactor.start()
         if self._containers is not None:
             await self._containers.start()
 
     async def close(self) -> None:
-        """Let go of all jobs: those that are paused go on, as without a controller."""
+        """Release all jobs; paused ones continue, as without a controller."""
         await self._reactor.close()
         if self._containers is not None:
             await self._containers.close()
 
     async def saved(self) -> None:
-        """Return once what was asked so far would survive the controller's death.
+        """Return once all changes so far would survive a crash of the controller.
 
-        Unless its file cannot be written, which info() tells.
+        If the state file cannot be written it returns as well, and info() says so.
         """
         await self._reactor.saved()
 
     def info(self) -> ControllerInfo:
-        """Return what the controller is and does."""
+        """Return the controller's version, policy, CPUs and problems."""
         return ControllerInfo(
             version=self._version,
             protocol=_PROTOCOL,
@@ -120,7 +120,7 @@ class Service:
         return job_status(self._find(job), self._reactor.now())
 
     def submit(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
-        """Make the calling process a job, or find the job it is part of.
+        """Make the calling process a job, or find the job it belongs to.
 
         Returns:
             The job, and whether it is new.
@@ -138,14 +138,14 @@ class Service:
             self._roster.drop(live)
             raise Refusal(
                 409,
-                f"no cores are free for it now: it needs {submission.min}, and was not to queue",
+                f"too few cores are free: the job needs {submission.min} and must not queue",
             )
         self._store.save(live.record)
-        # At once: a program must not believe that it runs alone when it is a job.
+        # Save at once: a program must not believe that it runs alone although it is a job.
         self._reactor.save()
         return job_status(live, self._reactor.now()), True
 
-    def _new(self, peer: Peer, submission: Submission, now: float) -> Live:
+    def _new(self, peer: Peer, submission: Submission, now: float) -> LiveJob:
         try:
             request = submission.request
         except ValueError as error:
@@ -153,13 +153,11 @@ class Service:
         self._admission.check(request)
         process = procfs.identify(peer.pid)
         if process is None:
-            raise Refusal(
-                403, "the calling process cannot be seen from here: another PID namespace?"
-            )
+            raise Refusal(403, "cannot see the calling process: is it in another PID namespace?")
         try:
             pidfd = pidfds.open_pidfd(process)
         except OSError as error:
-            raise Refusal(503, f"no more jobs can be taken: {error.strerror}") from None
+            raise Refusal(503, f"cannot accept more jobs: {error.strerror}") from None
         if pidfd is None:
             raise Refusal(409, "the calling process has ended")
         try:
@@ -174,7 +172,7 @@ class Service:
         return live
 
     async def take(self, peer: Peer, container: str) -> tuple[JobStatus, bool]:
-        """Make a container a job, or find the job it is.
+        """Make a container a job, or find its job.
 
         Returns:
             The job, and whether it is new.
@@ -183,58 +181,66 @@ class Service:
         if self._containers is None:
             raise Refusal(
                 409,
-                "this controller does without containers:"
-                " for them it needs: pip install 'tf_malleable[containers]'",
+                "this controller has no container support: install it with"
+                " pip install 'tf_malleable[containers]' and restart the controller",
             )
         live, new = await self._containers.take(container)
         self._check_owner(peer, live)
         return job_status(live, self._reactor.now()), new
 
-    def _job_of(self, peer: Peer) -> Live | None:
+    def _job_of(self, peer: Peer) -> LiveJob | None:
         live = self._roster.job_of(peer.pid)
         if live is None:
             return None
-        # Whoever a container's processes run as: that they are in it says enough.
+        # A container's processes belong to its job, whatever user they run as.
         inside = live.container is not None
         return live if inside or peer.uid in (0, live.record.uid) else None
 
-    def _find(self, job: str) -> Live:
+    def _find(self, job: str) -> LiveJob:
         live = self._roster.live.get(job)
         if live is None:
-            raise Refusal(404, f"there is no job {job!r} now")
+            raise Refusal(404, f"there is no live job {job!r}")
         return live
 
-    def _find_own(self, peer: Peer, job: str) -> Live:
+    def _find_own(self, peer: Peer, job: str) -> LiveJob:
         live = self._find(job)
         self._check_owner(peer, live)
         return live
 
-    def _check_owner(self, peer: Peer, live: Live) -> None:
+    def _check_owner(self, peer: Peer, live: LiveJob) -> None:
         if self._check_outside(peer, but=live):
             return
         if peer.uid not in (0, live.record.uid):
-            raise Refusal(403, f"job {live.record.id} is another user's")
+            raise Refusal(403, f"job {live.record.id} belongs to another user")
 
-    def _check_outside(self, peer: Peer, but: Live | None = None) -> bool:
-        """Refuse what a container asks for but its own job; return whether that asks.
+    def _check_outside(self, peer: Peer, but: LiveJob | None = None) -> bool:
+        """Refuse requests from inside a container, except those for its own job.
 
-        Its root may be nobody outside, and is root in the kernel's eyes.
+        Root in a container must not act as root on the host, although the kernel reports
+        it as root.
+
+        Args:
+            peer: The caller.
+            but: The job that the request is about, if any.
+
+        Returns:
+            Whether the caller is inside the container of this job.
         """
         own = self._roster.job_of(peer.pid)
         if own is None or own.container is None:
             return False
         if own is not but:
-            raise Refusal(403, f"what runs in job {own.record.id} may speak of that job only")
+            raise Refusal(403, f"processes in job {own.record.id} may access only that job")
         return True
 
-    def _find_from_inside(self, peer: Peer, job: str) -> Live:
+    def _find_from_inside(self, peer: Peer, job: str) -> LiveJob:
         live = self._find(job)
         if peer.pid not in live.agents and self._job_of(peer) is not live:
             raise Refusal(403, f"process {peer.pid} is not part of job {job}")
         return live
 
     def set_cores(self, peer: Peer, job: str, cores: int | None) -> JobStatus:
-        """Set a job's cores by hand, or hand it back to the policy with None."""
+        """Set a job's number of cores by hand; None returns it to the policy."""
         live = self._find_own(peer, job)
         if cores is not None:
             others = sum(o.record.by_hand or 0 for o in self._roster.live.values() if o is not live)
@@ -260,14 +266,14 @@ class Service:
         return self._amended(live, replace(live.record, held=False))
 
     def cancel(self, peer: Peer, job: str) -> JobStatus:
-        """End a job: SIGTERM to its processes, SIGKILL if that does not help."""
+        """End a job: SIGTERM to its processes, and SIGKILL after 10 seconds."""
         live = self._find_own(peer, job)
         if not live.cancelled:
             live.cancel(kill_at=self._reactor.now() + _CANCEL_SECONDS)
             enforcement.terminate(live)
         return job_status(live, self._reactor.now())
 
-    def _amended(self, live: Live, record: Record) -> JobStatus:
+    def _amended(self, live: LiveJob, record: Record) -> JobStatus:
         self._reactor.amend(live, record)
         return job_status(live, self._reactor.now())
 
@@ -279,15 +285,15 @@ class Service:
         self._reactor.acknowledge(live, peer.pid, acknowledgement.serial)
 
     def progress(self, peer: Peer, job: str, progress: Progress) -> None:
-        """Note what an agent reports."""
+        """Note an agent's progress report."""
         live = self._find_from_inside(peer, job)
         if progress.steps_done is not None:
             live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
 
     async def watch(self, peer: Peer, job: str) -> AsyncGenerator[GrantLine, None]:
-        """Yield a job's grant, and again each time it changes, until the job ends.
+        """Yield a job's grant now and whenever it changes, until the job ends.
 
-        A process of the job that watches is counted on to acknowledge.
+        A caller inside the job is expected to acknowledge each grant.
         """
         live = self._find(job)
         inside = self._job_of(peer) is live
@@ -306,13 +312,13 @@ class Service:
                 self._reactor.disconnect(live, peer.pid)
 
     def policies(self) -> Policies:
-        """Return the policy in force and all there are."""
+        """Return the policy in force and all available ones."""
         return Policies(
             self._reactor.policy, [PolicyInfo(*entry) for entry in registry.available()]
         )
 
     def set_policy(self, peer: Peer, spec: str) -> Policies:
-        """Use another policy from now on."""
+        """Switch to another policy."""
         self._check_outside(peer)
         if peer.uid not in (0, os.getuid()):
             raise Refusal(403, "only root or the controller's user may change the policy")
@@ -323,7 +329,12 @@ class Service:
         return self.policies()
 
     def history(self, limit: int, spans: bool) -> History:
-        """Return the newest jobs that have ended, and live ones' stretches."""
+        """Return the jobs that ended last, and optionally spans, including live jobs'.
+
+        Args:
+            limit: Maximum number of jobs.
+            spans: Whether to include spans.
+        """
         try:
             records, stretches = self._store.history(limit, spans=spans)
         except StoreError as error:

@@ -1,9 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A picture of a history: who had how many cores when, and what that cost.
+"""Draws a history as a Gantt chart: which job had how many cores when.
 
-One row for each job, as in Henry Gantt's charts; the height of a bar is the number
-of cores. Below the rows the cores in use add up, so that idle and oversubscribed
-times show.
+There is one row per job; the height of a bar is the number of cores. A strip below
+stacks all cores in use and so shows idle and oversubscribed times.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -21,15 +18,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from tf_malleable.api.history import History, Outcome, Summary
+from tf_malleable.figures import style
+from tf_malleable.figures.style import write
 from tf_malleable.figures.timeline import Row, bands, load, rows
 from tf_malleable.model.units import cores, duration, number
 
-# Okabe and Ito's colours, which colour-blind people can tell apart, without
-# yellow and black, which are hard to see on white or mean something else here.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
+__all__ = ["compare", "draw", "write"]
+
 _WAITING = "#9A9A9A"
-_PAUSED = "#8A8A8A"
-_ALARM = "#B00020"
 _SHADE = "#F6F6F6"
 _VEIL = "#FFFFFF99"
 _ALL = "#5F7C99"
@@ -44,34 +40,35 @@ _ROW_LEAST = 0.105
 _ROWS_COMFORTABLE = 5.0
 _LABEL = 0.1
 
-# As parts of a row.
+# Fractions of a row's height.
 _BAR = 0.84
 _WAITING_BAR = 0.1
 _PAUSED_BAR = 0.3
 _ONE_CORE = 0.25
 
-# More colours upon each other than these are noise.
+# More stacked colours than this are unreadable.
 _MOST_BANDS = 40
 
 _Corners = list[tuple[float, float]]
 
 
 def draw(history: History, *, cpus: int | None = None) -> Figure:
-    """Return a picture of one history.
+    """Return a figure of one history.
 
     Args:
-        history: With its spans; a job without any is drawn with its mean cores.
-        cpus: How many there are; by default as many as the spans name.
+        history: The history with its spans; a job without spans is drawn with its mean
+            number of cores.
+        cpus: Number of CPUs; by default as many as occur in the spans.
     """
     return compare([("", history)], cpus=cpus)
 
 
 def compare(histories: Sequence[tuple[str, History]], *, cpus: int | None = None) -> Figure:
-    """Return a picture of histories one above the other, on the same time axis.
+    """Return a figure of several histories, one above the other, on the same time axis.
 
     Args:
-        histories: Each with its title, at least one.
-        cpus: How many there are; by default as many as all spans name.
+        histories: Pairs of title and history, at least one.
+        cpus: Number of CPUs; by default as many as occur in all spans.
     """
     if cpus is None:
         cpus = len({cpu for _, each in histories for span in each.spans for cpu in span.cpus})
@@ -102,20 +99,8 @@ def compare(histories: Sequence[tuple[str, History]], *, cpus: int | None = None
     return figure
 
 
-def write(figure: Figure, path: Path) -> None:
-    """Write a picture in the format that the file's suffix names.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    # No date and no random names: the same history gives the same file.
-    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-    with rc_context({"svg.hashsalt": "tf_malleable"}):
-        figure.savefig(path, dpi=140, metadata=metadata)
-
-
 def _row_inches(count: int) -> float:
-    """Return the height of a row: comfortable for few, just readable for many."""
+    """Return the height of a row in inches: comfortable for few, just readable for many."""
     fitting = max(_ROW_LEAST, min(_ROW_MOST, _ROWS_COMFORTABLE / max(count, 1)))
     return min(fitting, _TALLEST / max(count, 1))
 
@@ -126,21 +111,21 @@ def _write_title(axes: Axes, title: str, summary: Summary) -> None:
         f" {duration(summary.mean_turnaround)}  ·  mean slowdown {number(summary.mean_slowdown, 2)}"
     )
     if title:
-        axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+        style.title(axes, title)
     axes.set_title(metrics, loc="right" if title else "left", fontsize=9.5)
 
 
 def _draw_rows(axes: Axes, panel: Sequence[Row], tallest: float, inches: float) -> None:
-    """Draw one row below the other, the first to arrive on top."""
+    """Draw one row per job, the first arrival on top."""
     waiting: list[_Corners] = []
     paused: list[_Corners] = []
-    running: list[list[_Corners]] = [[] for _ in _COLOURS]
+    running: list[list[_Corners]] = [[] for _ in style.COLOURS]
     for index, row in enumerate(panel):
         for stretch in row.stretches:
             height, group = {
                 "waiting": (_WAITING_BAR, waiting),
                 "paused": (_PAUSED_BAR, paused),
-                "running": (_bar(stretch.cores, tallest), running[index % len(_COLOURS)]),
+                "running": (_bar(stretch.cores, tallest), running[index % len(style.COLOURS)]),
             }[stretch.state]
             low = index + 0.5 - height / 2
             group.append(_rectangle(stretch.begin, stretch.end, low, low + height))
@@ -160,8 +145,8 @@ def _draw_rows(axes: Axes, panel: Sequence[Row], tallest: float, inches: float) 
     across = axes.get_yaxis_transform()
     axes.add_collection(PolyCollection(shade, facecolors=_SHADE, zorder=0, transform=across))
     axes.add_collection(PolyCollection(waiting, facecolors=_WAITING, linewidths=0))
-    axes.add_collection(_hatched(paused, _PAUSED, "/////"))
-    for colour, group in zip(_COLOURS, running, strict=True):
+    axes.add_collection(_hatched(paused, style.PAUSED, "/////"))
+    for colour, group in zip(style.COLOURS, running, strict=True):
         axes.add_collection(_plain(group, colour))
 
     every = math.ceil(_LABEL / inches)
@@ -173,14 +158,14 @@ def _draw_rows(axes: Axes, panel: Sequence[Row], tallest: float, inches: float) 
     axes.set_ylim(max(len(panel), 1), 0)
     axes.tick_params(axis="y", length=0)
     axes.tick_params(axis="x", length=0, labelbottom=False)
-    _strip_frame(axes)
+    style.frame(axes)
 
 
 def _bar(count: float, tallest: float) -> float:
-    """Return a bar's height: in proportion to the cores as long as one can be seen.
+    """Return a bar's height: proportional to the cores while a single core is visible.
 
-    With more than four times one core a power of their share, so that one core
-    still has a quarter of the height.
+    With more than four cores it is a power of the proportion, such that one core still
+    has a quarter of the height.
     """
     if count <= 0:
         return _WAITING_BAR
@@ -189,16 +174,16 @@ def _bar(count: float, tallest: float) -> float:
 
 
 def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int) -> None:
-    """Draw the cores of all rows together, against those there are."""
+    """Draw the stacked cores of all rows, against the number of CPUs."""
     steps = load(panel)
     times, counts = [time for time, _ in steps], [count for _, count in steps]
     if len(panel) <= _MOST_BANDS:
         stacked = bands(panel)
-        for index, colour in enumerate(_COLOURS):
+        for index, colour in enumerate(style.COLOURS):
             group = [
                 _rectangle(band.begin, band.end, band.bottom, band.top)
                 for band in stacked
-                if band.row % len(_COLOURS) == index
+                if band.row % len(style.COLOURS) == index
             ]
             axes.add_collection(_plain(group, colour))
     else:
@@ -210,13 +195,13 @@ def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int) -> None:
             for (time, count), (following, _) in pairwise(steps)
             if count > cpus
         ]
-        axes.add_collection(_hatched(over, _ALARM, "////", face=_VEIL))
-        axes.axhline(cpus, color="black", linewidth=1, linestyle=(0, (4, 2)))
+        axes.add_collection(_hatched(over, style.ALARM, "////", face=_VEIL))
+        axes.axhline(cpus, color="black", linewidth=1, linestyle=style.DASHES)
     axes.set_ylim(0, highest * 1.12)
     axes.set_yticks(sorted({0, cpus, math.ceil(highest)}))
     axes.set_ylabel("cores", fontsize=9)
     axes.tick_params(labelsize=8.5)
-    _strip_frame(axes)
+    style.frame(axes)
 
 
 def _plain(corners: list[_Corners], colour: str) -> PolyCollection:
@@ -233,17 +218,11 @@ def _hatched(
 
 
 def _end_colour(outcome: Outcome | None) -> str:
-    return _ALARM if outcome == "failed" else "black"
+    return style.ALARM if outcome == "failed" else "black"
 
 
 def _rectangle(left: float, right: float, low: float, high: float) -> _Corners:
     return [(left, low), (right, low), (right, high), (left, high)]
-
-
-def _strip_frame(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.6)
-    axes.set_axisbelow(True)
 
 
 def _label_time(axes: Axes, longest: float) -> None:
@@ -259,23 +238,23 @@ def _label_time(axes: Axes, longest: float) -> None:
 
 
 def _legend(panels: Sequence[Sequence[Row]], tallest: float, cpus: int) -> list[Patch | Line2D]:
-    """Return the legend, for what is in the picture and nothing else."""
+    """Return the legend of what occurs in the figure."""
     shown = [row for panel in panels for row in panel]
     states = {stretch.state for row in shown for stretch in row.stretches}
     handles: list[Patch | Line2D] = []
     if "running" in states:
         most = cores(round(tallest))
-        handles.append(Patch(color=_COLOURS[0], label=f"running, full height: {most}"))
+        handles.append(Patch(color=style.COLOURS[0], label=f"running, full height: {most}"))
     if "waiting" in states:
         handles.append(Line2D([], [], color=_WAITING, linewidth=3, label="waiting"))
     if "paused" in states:
-        handles.append(_hatched_patch(_PAUSED, "/////", "paused"))
+        handles.append(_hatched_patch(style.PAUSED, "/////", "paused"))
     for outcome, mark in _ENDS.items():
         if outcome is not None and any(row.outcome == outcome for row in shown):
             colour = _end_colour(outcome)
             handles.append(Line2D([], [], color=colour, marker=mark, ls="", label=outcome))
     if cpus and any(count > cpus for panel in panels for _, count in load(panel)):
-        handles.append(_hatched_patch(_ALARM, "////", "more cores than there are"))
+        handles.append(_hatched_patch(style.ALARM, "////", "more cores than there are"))
     return handles
 
 
@@ -284,6 +263,6 @@ def _hatched_patch(colour: str, hatch: str, label: str) -> Patch:
 
 
 def _short(label: str) -> str:
-    # A dollar sign would begin a formula.
+    # A dollar sign would start a formula.
     plain = label.replace("$", r"\$")
     return plain if len(plain) <= 28 else f"{plain[:27]}…"

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A history as rows and steps over time: all of a picture that is no drawing."""
+"""Turns a history into rows and steps over time: the part of a figure without drawing."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from tf_malleable.api.history import History, JobRecord, Outcome, Span
 from tf_malleable.api.messages import State
 
-# Two stretches so near each other are one after the other.
+# Stretches with a smaller gap are considered adjacent.
 _TOUCHING_SECONDS = 1e-3
-# Mean numbers of cores do not add up to 0 exactly.
+# Sums of mean numbers of cores do not cancel exactly.
 _NOTHING = 1e-9
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """A time in which a job's state and number of cores stayed the same.
+    """A period in which a job's state and number of cores did not change.
 
     Attributes:
-        begin: In seconds since the first arrival of the history.
-        end: In seconds since the same.
-        state: Of the job.
-        cores: How many it had.
+        begin: Seconds since the first arrival of the history.
+        end: Seconds since the first arrival of the history.
+        state: The job's state.
+        cores: Its number of cores, possibly a mean.
     """
 
     begin: float
@@ -38,9 +38,9 @@ class Row:
     """One job.
 
     Attributes:
-        label: Its name, with its id if other jobs have that name too.
-        stretches: In order of time.
-        outcome: How it ended; None if it has not.
+        label: Its name, with its id if other jobs have the same name.
+        stretches: In chronological order.
+        outcome: How it ended; None if it is live.
     """
 
     label: str
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Band:
-    """A rectangle of the strip in which the cores of all rows are stacked."""
+    """A rectangle in the strip that stacks the cores of all rows."""
 
     row: int
     begin: float
@@ -60,10 +60,10 @@ class Band:
 
 
 def rows(history: History) -> list[Row]:
-    """Return one row for each job, ended or live, in order of arrival.
+    """Return one row per job, ended or live, in order of arrival.
 
-    A job that has no spans is shown by its record: waiting, then running with the
-    mean number of its cores.
+    A job without spans is derived from its record: waiting, then running with its mean
+    number of cores.
     """
     spans: defaultdict[str, list[Span]] = defaultdict(list)
     for span in sorted(history.spans, key=lambda span: span.begin):
@@ -95,7 +95,7 @@ def rows(history: History) -> list[Row]:
 
 
 def load(rows: Sequence[Row]) -> list[tuple[float, float]]:
-    """Return how many cores all rows have together: from each time on, so many."""
+    """Return the total number of cores of all rows, as (time, cores from then on)."""
     cores: defaultdict[int, float] = defaultdict(float)
     steps = []
     for time, changes in _changes(rows):
@@ -106,7 +106,7 @@ def load(rows: Sequence[Row]) -> list[tuple[float, float]]:
 
 
 def bands(rows: Sequence[Row]) -> list[Band]:
-    """Return the cores of the rows stacked upon each other, the first row lowest."""
+    """Return the stacked cores of the rows, the first row at the bottom."""
     cores: defaultdict[int, float] = defaultdict(float)
     now: dict[int, Band] = {}
     result = []
@@ -127,7 +127,7 @@ def bands(rows: Sequence[Row]) -> list[Band]:
 
 
 def _changes(rows: Sequence[Row]) -> list[tuple[float, list[tuple[int, float]]]]:
-    """Return by time which rows gain or lose how many cores."""
+    """Return, by time, the (row index, change in cores) of each row that changes."""
     changes: defaultdict[float, list[tuple[int, float]]] = defaultdict(list)
     for index, row in enumerate(rows):
         for stretch in row.stretches:
@@ -148,7 +148,7 @@ def _by_record(job: JobRecord) -> list[Stretch]:
 
 
 def _merged(stretches: Iterable[Stretch]) -> tuple[Stretch, ...]:
-    """Return stretches without the seams where only the CPUs changed."""
+    """Return stretches, joining those between which only the CPU ids changed."""
     result: list[Stretch] = []
     for stretch in stretches:
         last = result[-1] if result else None

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Cgroups: where their files are and what these say, v1, v2 and both at once.
+"""Cgroups: where their files are and how to read them, for v1, v2 and hybrid set-ups.
 
-A container, a Kubernetes pod and a systemd unit are cgroups.
+Containers, Kubernetes pods and systemd units are cgroups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from tf_malleable.model.cpuset import parse_cpuset
 
-# Numbers of microseconds are of 64 bits.
+# The kernel uses 64-bit integers.
 _MOST_DIGITS: Final = 20
 _CONTAINER_ID: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
@@ -24,8 +24,8 @@ _CONTAINER_ID: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 def in_container() -> bool:
     """Return whether this process seems to be in a container.
 
-    Docker and Podman leave a file, Podman and systemd-nspawn a variable, and
-    Kubernetes, whatever runs its containers, variables of its own.
+    Docker and Podman create a file; Podman and systemd-nspawn set a variable; Kubernetes
+    sets variables of its own, whatever its container runtime.
     """
     files = ("/.dockerenv", "/run/.containerenv")
     variables = ("container", "KUBERNETES_SERVICE_HOST")
@@ -37,10 +37,10 @@ class Mount:
     """A mounted cgroup hierarchy.
 
     Attributes:
-        root: The cgroup that is seen at the mount point.
-        point: Where it is mounted.
-        controllers: v1's, among other words.
-        unified: It is v2's.
+        root: The cgroup that appears at the mount point.
+        point: The mount point.
+        controllers: The controllers of v1, among other mount options.
+        unified: Whether it is v2.
     """
 
     root: str
@@ -51,12 +51,12 @@ class Mount:
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or two, that limit the CPUs of a cgroup, and what their texts mean.
+    """One or two files that limit the CPUs of a cgroup, and their parser.
 
     Attributes:
         paths: The files.
-        parse: Returns how many CPUs their texts allow, None for any number.
-        shows_in_affinity: The kernel keeps the affinity within it.
+        parse: Takes their texts and returns the number of CPUs; None for no limit.
+        shows_in_affinity: The kernel applies this limit to the CPU affinity.
     """
 
     paths: tuple[Path, ...]
@@ -65,7 +65,7 @@ class Source:
 
 
 def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
-    """Return the cgroup hierarchies in the text of /proc/PID/mountinfo."""
+    """Return the cgroup hierarchies listed in the text of /proc/PID/mountinfo."""
     mounts = []
     for line in mountinfo.split("\n"):
         before, _, after = line.partition(" - ")
@@ -88,37 +88,37 @@ def _unescaped(path: str) -> str:
 
 
 def parse_memberships(cgroup: str) -> dict[str, str]:
-    """Return a process's cgroup in each hierarchy, by controller; by "" for v2's.
+    """Return a process's cgroup by controller; the key for v2 is "".
 
     Args:
         cgroup: The text of /proc/PID/cgroup.
 
     Raises:
-        ValueError: It is none.
+        ValueError: A line does not name a cgroup.
     """
     paths = {}
     for line in filter(None, cgroup.split("\n")):
         found = re.fullmatch(r"\d+:([^:]*):(/.*)", line)
         if found is None:
-            raise ValueError(f"a line that names no cgroup: {line!r}")
+            raise ValueError(f"this line does not name a cgroup: {line!r}")
         for controller in found[1].split(","):
             paths[controller] = found[2]
     return paths
 
 
 def folders(mount: Mount, path: str) -> tuple[Path, ...]:
-    """Return the folders of a cgroup and its parents, as far as they can be seen."""
+    """Return the folders of a cgroup and its visible parents, from the innermost out."""
     root = mount.root.rstrip("/")
     names = [name for name in path[len(root) :].split("/") if name]
     if f"{path}/".startswith(f"{root}/") and ".." not in names:
         return tuple(mount.point.joinpath(*names[:depth]) for depth in range(len(names), -1, -1))
-    # It lies outside of what is mounted, or of the cgroup namespace; the mount is the
-    # nearest thing to it.
+    # The cgroup is outside the mount or the cgroup namespace. The mount's root is the
+    # nearest visible cgroup.
     return (mount.point,)
 
 
 def sources(mounts: tuple[Mount, ...], memberships: dict[str, str]) -> tuple[Source, ...]:
-    """Return what there may be to read for these memberships."""
+    """Return the files that may limit a process with these memberships."""
     found: list[Source] = []
     for mount in mounts:
         if mount.unified and "" in memberships:
@@ -137,24 +137,24 @@ def sources(mounts: tuple[Mount, ...], memberships: dict[str, str]) -> tuple[Sou
 
 
 def parse_cpu_max(text: str) -> float | None:
-    """Return the CPUs that v2's cpu.max allows, None for any number.
+    """Return the number of CPUs that v2's cpu.max allows; None for no limit.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not of this form.
     """
     match text.split():
         case ["max"] | ["max", _]:
             return None
         case [quota, period]:
             return _ratio(quota, period)
-    raise ValueError(f"no quota and period: {text!r}")
+    raise ValueError(f"not a quota and a period: {text!r}")
 
 
 def parse_cfs(quota: str, period: str) -> float | None:
-    """Return the CPUs that v1's quota and period allow, None for any number.
+    """Return the number of CPUs that v1's quota and period allow; None for no limit.
 
     Raises:
-        ValueError: They are none.
+        ValueError: The texts are not of this form.
     """
     return None if quota.strip() == "-1" else _ratio(quota.strip(), period.strip())
 
@@ -165,28 +165,28 @@ def _ratio(quota: str, period: str) -> float:
 
 def _microseconds(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0):
-        raise ValueError(f"no number of microseconds: {text!r}")
+        raise ValueError(f"not a positive number of microseconds: {text!r}")
     return int(text)
 
 
 def parse_size(cpus: str) -> float | None:
-    """Return the size of a list of CPUs such as ``0-3,8``, None for an empty one.
+    """Return the size of a list of CPUs such as ``0-3,8``; None for an empty list.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not such a list.
     """
     return float(len(parse_cpuset(cpus))) or None
 
 
 def threads_for(cpus: float) -> int:
-    """Return how many threads make use of so many CPUs: rounded up, at least 1."""
+    """Return the number of threads for this many CPUs: rounded up, at least 1."""
     return max(1, math.ceil(cpus))
 
 
 def cgroup_names(pid: int) -> list[str]:
-    """Return what may be ids of containers in the names of a process' cgroups.
+    """Return possible container ids from the names of a process's cgroups.
 
-    Engines and drivers put them differently: `/docker/ID`, `docker-ID.scope`,
+    The form depends on engine and driver: `/docker/ID`, `docker-ID.scope`,
     `libpod-ID.scope`.
     """
     try:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A container's cgroup files, seen from the host: whether what was told is in force."""
+"""A container's cgroup files, as seen from the host: what is really in force."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Final
 from tf_malleable.linux import cgroup
 from tf_malleable.model import Cpuset, parse_cpuset
 
-# Of a quota; what engines use as well.
+# Period of a quota, the same as that of the engines.
 PERIOD_US: Final = 100_000
-# Bytes; the ids of more processes than any container has.
+# In bytes. Enough for the pids of more processes than any container has.
 _LONGEST: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class State:
-    """What the files of a container say.
+    """The contents of a container's cgroup files.
 
     Attributes:
-        cpus: The CPUs it may use; None if that cannot be read.
-        quota_cpus: So much CPU time it may use; None without a quota.
+        cpus: CPUs it may use; None if unknown.
+        quota_cpus: Its quota of CPU time, in CPUs; None without a quota.
         frozen: Whether it is frozen.
         cpu_seconds: CPU time used.
         pids: Its processes.
@@ -38,18 +38,18 @@ class State:
 
 
 class CgroupFiles:
-    """The files of one container, kept open: they are read ten times a second.
+    """The files of one container. They stay open, being read ten times a second.
 
     Raises:
         OSError: The process has ended.
     """
 
     def __init__(self, pid: int) -> None:
-        """Find and open the files of the container that a process is in."""
+        """Open the files of the container of a process."""
         self._descriptors: dict[str, int] = {}
         try:
             for name, path in _paths(pid).items():
-                # A controller that is not there, or not enabled, limits nothing.
+                # A controller that is missing or not enabled limits nothing.
                 with suppress(FileNotFoundError):
                     self._descriptors[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except BaseException:
@@ -57,10 +57,10 @@ class CgroupFiles:
             raise
 
     def read(self) -> State:
-        """Return what they say now.
+        """Return the present contents.
 
         Raises:
-            OSError: The container is gone.
+            OSError: The container has ended.
         """
         cpus = quota = None
         with suppress(ValueError):
@@ -76,7 +76,7 @@ class CgroupFiles:
         )
 
     def close(self) -> None:
-        """Close them. They cannot be read any more."""
+        """Close the files; they cannot be read afterwards."""
         for descriptor in self._descriptors.values():
             os.close(descriptor)
         self._descriptors.clear()
@@ -92,15 +92,15 @@ class CgroupFiles:
 
 
 def write(pid: int, *, cpuset: str | None = None, quota_cpus: int | None = None) -> None:
-    """Change what the container that a process is in may use, without its engine.
+    """Change the limits of a process's container directly, bypassing its engine.
 
     Args:
         pid: The process.
-        cpuset: CPUs, as the kernel writes them; None leaves them.
-        quota_cpus: So much CPU time; None leaves it.
+        cpuset: List of CPUs in the kernel's format; None for no change.
+        quota_cpus: Quota of CPU time, in CPUs; None for no change.
 
     Raises:
-        OSError: The container is gone, or the kernel refuses.
+        OSError: The container has ended, or the kernel refuses.
     """
     paths = _paths(pid)
     if cpuset is not None and "cpuset" in paths:
@@ -120,11 +120,11 @@ def _paths(pid: int) -> dict[str, Path]:
 
 
 def paths(mountinfo: str, membership: str) -> dict[str, Path]:
-    """Return where each file is, by what it is for.
+    """Return the path of each file, by purpose.
 
     Args:
         mountinfo: The text of our own /proc/self/mountinfo.
-        membership: The text of a process' /proc/PID/cgroup.
+        membership: The text of the process's /proc/PID/cgroup.
     """
     mounts = cgroup.parse_mounts(mountinfo)
     memberships = cgroup.parse_memberships(membership)
@@ -160,11 +160,11 @@ def paths(mountinfo: str, membership: str) -> dict[str, Path]:
 
 
 def _is_frozen(text: str) -> bool:
-    """Return what v1's freezer.state or v2's cgroup.events says."""
+    """Return whether v1's freezer.state or v2's cgroup.events says frozen."""
     return text.strip() == "FROZEN" or "frozen 1" in text.splitlines()
 
 
 def _cpu_seconds(text: str) -> float:
-    """Return what v1's cpuacct.usage, in nanoseconds, or v2's cpu.stat says."""
+    """Return the CPU time in v1's cpuacct.usage (nanoseconds) or v2's cpu.stat."""
     first, *rest = text.split() or ["0"]
     return int(rest[0]) / 1e6 if rest else int(first) / 1e9

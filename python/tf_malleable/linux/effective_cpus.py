@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How many CPUs this process may use, read again and again.
+"""The number of CPUs that this process may use, for repeated reading.
 
-That is the least of the CPU affinity, the cpuset and the CPU quota, of the process's
-own cgroup and of every parent that can be seen from here.
+That is the minimum of the CPU affinity, the cpuset and the CPU quota, over the
+process's own cgroup and every visible parent.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Final
 from tf_malleable.linux.cgroup import Source, parse_memberships, parse_mounts, sources
 
 _OWN: Final = Path("/proc/self")
-# More than any file of a cgroup has; what is longer is none of the kernel's.
+# In bytes. Longer than any of the kernel's cgroup files.
 _LONGEST: Final = 1 << 14
 _LONGEST_REASON: Final = 200
-# What seldom comes later: a controller that is enabled, and a mount, of which there
-# may be thousands to look through.
+# How often to look for new mounts and newly enabled controllers. Both are rare, and there
+# may be thousands of mounts to parse.
 _RARE_SECONDS: Final = 10.0
 
 
 class Warnings:
-    """Says of a file that it is passed over, once."""
+    """Warns about each ignored file once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._said: set[Path] = set()
 
     def add(self, path: Path, error: Exception) -> None:
-        """Say it, unless that has been said of this file before."""
+        """Warn about a file, unless that has been done before."""
         if path not in self._said:
             self._said.add(path)
             reason = error.strerror if isinstance(error, OSError) else None
@@ -40,10 +40,10 @@ class Warnings:
 
 
 class _File:
-    """A file that is read again and again, and kept open for that.
+    """A file that is kept open for repeated reading.
 
     Attributes:
-        path: Where it is.
+        path: Its path.
         content: What was last read.
     """
 
@@ -54,11 +54,11 @@ class _File:
         self._identity = (0, 0)
 
     def read(self) -> str:
-        """Return what is in it now.
+        """Return the present content.
 
         Raises:
-            OSError: It is not there, or cannot be read.
-            ValueError: It cannot have such a name.
+            OSError: The file is missing or cannot be read.
+            ValueError: The path is invalid.
         """
         if self._links() == 0:
             self.close()
@@ -70,25 +70,25 @@ class _File:
             self.content = os.pread(self._descriptor, _LONGEST, 0)
             return os.fsdecode(self.content)
         except OSError:
-            # Of a cgroup that is gone; one of its name may have come.
+            # The cgroup was deleted; there may now be another with the same name.
             self.close()
             raise
 
     def descriptor(self) -> int | None:
-        """Return the number it was opened under, None if it is not open."""
+        """Return the file descriptor; None if the file is not open."""
         return self._descriptor
 
     def close(self) -> None:
-        """Close it, if it is open."""
+        """Close the file if it is open."""
         if self._links() is not None and self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
 
     def _links(self) -> int | None:
-        """Return how many names the open file has, None if there is none of ours open.
+        """Return the number of hard links of the open file; None if it is not open.
 
-        The program may have closed our descriptor, as programs that become daemons
-        close all, and have the number for a file of its own.
+        The program may have closed our descriptor (daemons close all of them) and reused
+        its number for a file of its own.
         """
         if self._descriptor is None:
             return None
@@ -103,7 +103,7 @@ class _File:
 
 
 class _Value:
-    """What a source said last that made sense."""
+    """The last valid value of a source."""
 
     def __init__(self, source: Source, warnings: Warnings) -> None:
         self.glanced_at = not source.shows_in_affinity
@@ -121,8 +121,8 @@ class _Value:
                 self._cpus = self._parse(*texts)
                 self._texts = texts
         except (OSError, ValueError) as error:
-            # What never was there is a controller that is not enabled; what fails once
-            # can be a cgroup that we have just left.
+            # If the file never existed, the controller is not enabled. If it fails only
+            # once, we may just have left that cgroup.
             never_there = isinstance(error, FileNotFoundError) and self._texts is None
             if self._failed and not never_there:
                 self._warnings.add(self.files[0].path, error)
@@ -137,14 +137,14 @@ class _Value:
 
 
 class EffectiveCpus:
-    """The CPUs of this process, read anew each time. Not thread-safe."""
+    """The number of CPUs this process may use now. Not thread-safe."""
 
     def __init__(self, warnings: Warnings, own: Path = _OWN) -> None:
         """Prepare to read.
 
         Args:
-            warnings: What cannot be read or makes no sense is reported here.
-            own: Where "cgroup" and "mountinfo" of this process are.
+            warnings: Told about files that cannot be read or parsed.
+            own: Folder with this process's "cgroup" and "mountinfo".
         """
         self._warnings = warnings
         self._memberships = _File(own / "cgroup")
@@ -157,9 +157,9 @@ class EffectiveCpus:
         self._due = 0.0
 
     def read(self) -> float:
-        """Return how many there are: a fraction where a quota says so.
+        """Return the number of CPUs, which a quota can make a fraction.
 
-        What cannot be read or makes no sense keeps its last value.
+        Files that cannot be read or parsed keep their last value.
         """
         self._look_where_we_are()
         found = [value.read() for value in self._values.values()]
@@ -173,10 +173,10 @@ class EffectiveCpus:
         return min([float(len(self._affinity)), *(cpus for cpus in found if cpus is not None)])
 
     def may_have_changed(self) -> bool:
-        """Return whether there is anything new to read.
+        """Return whether read() may return something new.
 
-        It is asked many times a second in somebody else's program, so it is only a
-        glance: no decoding, no parsing, nothing that is not there.
+        This is called several times a second in somebody else's program, so it is cheap:
+        it compares bytes, without decoding or parsing, and tries no missing files.
         """
         try:
             for descriptor, content in self._glances:
@@ -187,21 +187,21 @@ class EffectiveCpus:
         return os.sched_getaffinity(self._pid) != self._affinity or time.monotonic() >= self._due
 
     def written_to(self) -> tuple[Path, ...]:
-        """Return the files that whoever changes the CPUs writes to."""
+        """Return the files that are written to when the CPUs are changed."""
         paths = [path for source in self._values for path in source.paths]
-        # What is in force in v2 is not what is written to.
+        # In v2, cpuset.cpus is written to, but cpuset.cpus.effective is in force.
         asked_for = [path.with_name("cpuset.cpus") for path in paths if "cpuset" in path.name]
         return tuple(dict.fromkeys(paths + asked_for))
 
     def close(self) -> None:
-        """Close the files; reading again would open them again."""
+        """Close the files. read() opens them again."""
         self._glances = []
         self._memberships.close()
         for value in self._values.values():
             value.close()
 
     def _look_where_we_are(self) -> None:
-        """Find out what to read, if the process has moved or there may be other mounts."""
+        """Update the list of files if the process has moved or mounts may have changed."""
         path = self._memberships.path
         try:
             memberships, mountinfo = self._memberships.read(), self._seen[1]

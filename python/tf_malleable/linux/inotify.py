@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Notices at once when somebody writes to a file, with Linux's inotify.
+"""Waits for writes to files, with Linux's inotify.
 
-The kernel tells of writes to cgroup files as of any others, also those that come
-through another mount, from the host into a container.
+It also reports writes to cgroup files, including those through another mount, for
+example by the host into a container.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, Final
 
 # <sys/inotify.h>
 _IN_MODIFY: Final = 0x2
-# Bytes; what does not fit is left for the next time.
+# In bytes; the rest is read next time.
 _LARGEST_READ: Final = 1 << 12
 
 
 def _libc() -> Any:  # noqa: ANN401 - ctypes has no type for it
-    """Return the C library, None if it has no inotify or cannot be called."""
+    """Return the C library; None if it has no inotify or cannot be called."""
     try:
         import ctypes
 
@@ -34,7 +34,7 @@ def _libc() -> Any:  # noqa: ANN401 - ctypes has no type for it
 
 
 class Writes:
-    """Waits for writes to some files. One thread may wait, any other wake it up."""
+    """Waits for writes to some files. One thread may wait; any other may wake it up."""
 
     def __init__(self) -> None:
         self._libc = _libc()
@@ -43,7 +43,7 @@ class Writes:
         self._identity: frozenset[str] = frozenset()
 
     def watch(self, paths: Iterable[Path]) -> bool:
-        """Wait for writes to these files from now on; return whether that can be."""
+        """Watch these files from now on; return False if they cannot be watched."""
         wanted = {path for path in paths if path.exists()}
         if wanted == self._watches.keys() and self._information() == self._identity:
             return True
@@ -64,7 +64,7 @@ class Writes:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most; return whether something was written, or it was woken up."""
+        """Wait at most this long; return True after a write or a call of wake()."""
         descriptor = self._descriptor
         if descriptor is None:
             time.sleep(seconds)
@@ -73,8 +73,8 @@ class Writes:
         poll.register(descriptor, select.POLLIN)
         if not poll.poll(seconds * 1000):
             return False
-        # The program may have closed our descriptor, as programs that become daemons
-        # close all, and have the number for a file of its own.
+        # The program may have closed our descriptor (daemons close all of them) and reused
+        # its number for a file of its own.
         if self._is_ours():
             with suppress(BlockingIOError):
                 os.read(descriptor, _LARGEST_READ)
@@ -84,15 +84,15 @@ class Writes:
         return False
 
     def wake(self) -> None:
-        """Let the thread that waits return now."""
-        # To be no longer watched is an event, too.
+        """Make wait() in another thread return now."""
+        # Removing a watch is an event, too.
         descriptor = self._descriptor
         if descriptor is not None and self._libc is not None:
             for number in tuple(self._watches.values()):
                 self._libc.inotify_rm_watch(descriptor, number)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         if self._is_ours() and self._descriptor is not None:
             os.close(self._descriptor)
         self._forget()
@@ -105,9 +105,9 @@ class Writes:
         return self._descriptor is not None and self._information() <= self._identity
 
     def _information(self) -> frozenset[str]:
-        """Return what the kernel says of the descriptor: a line for each watch, and more.
+        """Return the kernel's description of the descriptor, with a line for each watch.
 
-        Watches of files that are gone are gone as well.
+        The watches of deleted files are removed.
         """
         try:
             lines = Path(f"/proc/self/fdinfo/{self._descriptor}").read_text().splitlines()

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Who is at the other end of a Unix socket: what the kernel says, not the caller."""
+"""The process at the other end of a Unix socket, identified by the kernel (SO_PEERCRED)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UCRED = struct.Struct("3i")
 
 @dataclass(frozen=True)
 class Peer:
-    """The process that connected: its number, user and group."""
+    """The process that connected: its pid, user id and group id."""
 
     pid: int
     uid: int
@@ -20,10 +20,10 @@ class Peer:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Return who connected.
+    """Return the process that connected.
 
     Raises:
-        OSError: It is no connected Unix socket.
+        OSError: This is not a connected Unix socket.
     """
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     return Peer(*_UCRED.unpack(credentials))

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The end of a process that is not our child, and how it ended."""
+"""Waiting for the end of a process that is not our child, and its exit code."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PIDFD_INFO_EXIT = 1 << 3
 def open_pidfd(process: ProcessId) -> int | None:
     """Return a descriptor that becomes readable when the process ends.
 
-    None if it has ended already.
+    None if the process has already ended.
 
     Raises:
-        OSError: There are no descriptors left.
+        OSError: There are no free descriptors.
     """
     try:
         descriptor = os.pidfd_open(process.pid)
@@ -35,10 +35,11 @@ def open_pidfd(process: ProcessId) -> int | None:
 
 
 def exit_code(process: ProcessId, pidfd: int) -> int | None:
-    """Return how a process has ended, None if the kernel cannot say.
+    """Return the exit code of a process that has ended; None if the kernel cannot tell.
 
-    As a shell has it: 0 … 255, or 128 + the number of the signal that ended it.
-    Until its parent has waited for it, /proc tells; after that a new enough kernel.
+    As in a shell: 0 … 255, or 128 + the number of the signal that ended it. It comes from
+    /proc until the parent has waited for the process, and then from the pidfd, which needs
+    Linux 6.15.
     """
     stat = read_stat(process.pid)
     if stat is not None and stat.start == process.start and stat.state == "Z":

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Processes as /proc has them: their CPU time, state, parents and children.
+"""Processes from /proc: CPU time, state, parents and children.
 
-The controller is not the parent of its jobs. It reads all processes at once, rarely,
-to see which belong together, and only those of running jobs often.
+The controller is not the parent of its jobs. It seldom reads all processes, to see which
+belong together, and often only those of running jobs.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pathlib import Path
 from tf_malleable.model import ProcessId
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-# Bytes. 52 numbers of at most 20 digits, and a name.
+# In bytes: 52 numbers of at most 20 digits, and a name.
 _LONGEST_STAT = 4096
 
 
 @dataclass(frozen=True)
 class Stat:
-    """One process as /proc/PID/stat has it.
+    """One process, from /proc/PID/stat.
 
     Attributes:
         parent: Pid of its parent.
-        state: One letter; T is stopped, Z ended but not yet waited for.
-        start: When it was started, in clock ticks since boot.
+        state: One letter; T is stopped, Z is a zombie.
+        start: Start time, in clock ticks since boot.
         cpu_seconds: CPU time of all its threads and of the children it has
             waited for.
-        exit_status: As wait() gives it; of use in state Z only.
+        exit_status: As from wait(); valid in state Z only.
     """
 
     parent: int
@@ -43,7 +43,7 @@ class Stat:
 
 
 def read_stat(pid: int) -> Stat | None:
-    """Return what the kernel says of a process, None if there is none."""
+    """Return /proc/PID/stat of a process; None if there is no such process."""
     return _stat(f"/proc/{pid}/stat")
 
 
@@ -61,8 +61,8 @@ def _stat(path: str) -> Stat | None:
 
 
 def _stat_fields(path: str) -> list[bytes] | None:
-    """Return what follows the process' name, None if there is no such process."""
-    # Thousands of these are read every minute, and file objects cost as much as the kernel.
+    """Return the fields after the process's name; None if there is no such process."""
+    # Thousands are read every minute, and a file object takes as long as the kernel does.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -71,24 +71,24 @@ def _stat_fields(path: str) -> list[bytes] | None:
             os.close(descriptor)
     except OSError:
         return None
-    # The name in parentheses may hold anything, parentheses too.
+    # The name, in parentheses, may contain anything, even parentheses.
     return text[text.rindex(b")") + 2 :].split()
 
 
 @cache
 def boot_id() -> str:
-    """Return what the kernel calls the present boot of the host."""
+    """Return the kernel's id of the present boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Return the identity of the process that has this number now."""
+    """Return the identity of the process that has this pid now; None if there is none."""
     stat = read_stat(pid)
     return None if stat is None else ProcessId(pid, stat.start, boot_id())
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Return whether this very process still runs."""
+    """Return whether this process still runs, and not just another with its pid."""
     stat = read_stat(process.pid)
     return (
         stat is not None
@@ -99,7 +99,7 @@ def is_alive(process: ProcessId) -> bool:
 
 
 def ancestors(pid: int) -> Iterator[int]:
-    """Yield a process, its parent, and so on up to the first of the host."""
+    """Yield a process, its parent, and so on up to the host's first process."""
     while pid > 0:
         yield pid
         stat = read_stat(pid)
@@ -107,7 +107,7 @@ def ancestors(pid: int) -> Iterator[int]:
 
 
 def trees(roots: Iterable[int]) -> dict[int, list[int]]:
-    """Return for each of these processes itself and all its descendants."""
+    """Return the process itself and all its descendants, for each of these processes."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -117,7 +117,7 @@ def trees(roots: Iterable[int]) -> dict[int, list[int]]:
     found = {}
     for root in roots:
         tree = [root]
-        for pid in tree:  # Grows under way.
+        for pid in tree:  # It grows during the loop.
             tree.extend(children.get(pid, ()))
         found[root] = tree
     return found

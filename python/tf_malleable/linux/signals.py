@@ -10,7 +10,7 @@ from contextlib import suppress
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to these processes, as far as they exist."""
+    """Send a signal to these processes; skip those that are gone or not permitted."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

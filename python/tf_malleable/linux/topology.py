@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The CPUs of this host, as the kernel describes them under /sys."""
+"""The CPUs of this host, their cores and NUMA nodes, from /sys."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 def machine(cpus: Cpuset | None = None) -> Machine:
-    """Return the machine to share out: these CPUs, or all this process may use.
+    """Return the machine with these CPUs; by default with all this process may use.
 
     Raises:
-        ValueError: This process may not use some of them, or there are none.
+        ValueError: The set is empty or has a CPU that this process may not use.
     """
     allowed = frozenset(os.sched_getaffinity(0))
     wanted = allowed if cpus is None else cpus
     if not wanted or not wanted <= allowed:
         raise ValueError(
-            f"CPUs must be among {format_cpuset(allowed)}, those this process may use,"
+            f"CPUs must be among those this process may use, {format_cpuset(allowed)},"
             f" not {format_cpuset(wanted) or 'none'}"
         )
     cores: dict[str, int] = {}
@@ -34,11 +34,11 @@ def machine(cpus: Cpuset | None = None) -> Machine:
 
 
 def _siblings(cpu: int) -> str:
-    """Return what CPUs on one physical core have in common and no others."""
+    """Return a text that is the same for all CPUs of a physical core, and for no others."""
     try:
         return (_CPUS / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
     except OSError:
-        return str(cpu)  # Containers and some virtual machines hide it.
+        return str(cpu)  # Hidden in some containers and virtual machines.
 
 
 def _node(cpu: int) -> int:

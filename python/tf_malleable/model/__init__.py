@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Plain data that the rest of the package passes around. No I/O."""
+"""Plain data types used by the rest of the package. No I/O."""
 
 from tf_malleable.model.allocation import NO_GRANT, Allocation, Grant
 from tf_malleable.model.cpuset import Cpuset, format_cpuset, parse_cpuset

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a policy decides: which CPUs each job may use."""
+"""A policy's decision: the CPUs each job may use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Grant:
     """The CPUs of one job.
 
     Attributes:
-        cpus: Those it may use; their number is its thread limit.
-        lent: Those that are its own but that it does not use, so that other jobs
-            may be granted them until it wants them back. A job that has lent all
-            it has stays where it is: asleep it needs no CPU, and when it wakes up
-            it shares one with the borrower until that is told to leave.
+        cpus: CPUs it may use; their number is its thread limit.
+        lent: CPUs of its own that it does not use, so that other jobs may be granted them
+            until it needs them again. If a job has lent all its CPUs, its affinity stays
+            unchanged: asleep it needs no CPU, and after waking up it shares one with the
+            borrower until that has left.
     """
 
     cpus: Cpuset = frozenset()
@@ -26,7 +26,7 @@ class Grant:
 
     @property
     def own(self) -> Cpuset:
-        """All CPUs that are the job's, used or lent."""
+        """All CPUs of the job, used or lent."""
         return self.cpus | self.lent
 
     def __bool__(self) -> bool:
@@ -41,9 +41,10 @@ class Allocation:
     """A policy's whole decision.
 
     Attributes:
-        grants: By job id. A job that is not named, or whose grant is empty, gets
-            nothing: it waits, or is paused if it ran.
-        review_at: Decide again at this time even if nothing happens before.
+        grants: By job id. A job without a grant, or with an empty one, gets no CPUs: it
+            waits, or is paused if it was running.
+        review_at: Time of the next decision if nothing happens before; None for no such
+            time.
     """
 
     grants: Mapping[str, Grant]

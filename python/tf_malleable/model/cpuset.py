@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Sets of CPU numbers, and how the kernel writes them: ``0-3,7``."""
+"""Sets of CPU numbers, and the kernel's text format for them: ``0-3,7``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _HIGHEST = 65535
 
 
 def parse_cpuset(text: str) -> Cpuset:
-    """Return the CPUs that a list such as ``"0-3,7"`` names; ``""`` names none.
+    """Return the CPUs in a list such as ``"0-3,7"``; ``""`` is the empty set.
 
     Raises:
-        ValueError: The text is no such list.
+        ValueError: The text is not such a list.
     """
     cpus: set[int] = set()
     for part in text.strip().split(",") if text.strip() else []:
@@ -30,7 +30,7 @@ def parse_cpuset(text: str) -> Cpuset:
 
 
 def format_cpuset(cpus: Iterable[int]) -> str:
-    """Return CPUs as the kernel lists them: ``{0, 1, 2, 7}`` is ``"0-2,7"``."""
+    """Return CPUs in the kernel's format: ``{0, 1, 2, 7}`` is ``"0-2,7"``."""
     runs: list[list[int]] = []
     for cpu in sorted(set(cpus)):
         if runs and runs[-1][1] == cpu - 1:

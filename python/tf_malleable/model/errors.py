@@ -1,19 +1,19 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What can go wrong, beyond a bad argument (which is a ValueError)."""
+"""Exceptions. Invalid arguments raise ValueError instead."""
 
 
 class NotMalleableError(RuntimeError):
-    """TensorFlow's threads in this process are beyond our reach.
+    """TensorFlow's threads in this process cannot be controlled.
 
-    The message says why and what to do about it.
+    The message says why, and how to fix it.
     """
 
 
 class ControllerError(RuntimeError):
-    """The controller refuses, and says why in one sentence: the message.
+    """The controller refuses a request. The message is one sentence with the reason.
 
     Attributes:
-        status: The HTTP status of its answer: 409, say.
+        status: The HTTP status of its answer, for example 409.
     """
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -22,12 +22,12 @@ class ControllerError(RuntimeError):
 
 
 class OperationError(RuntimeError):
-    """What was asked for failed; asked wrongly, it would be a ValueError.
+    """A valid request failed. (An invalid request raises ValueError.)
 
-    The message is one sentence for the person who asked.
+    The message is one sentence for the user.
 
     Attributes:
-        exit_code: Of a command that fails so.
+        exit_code: Exit code of a command that fails with this error.
     """
 
     exit_code = 1

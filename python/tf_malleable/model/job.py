@@ -14,7 +14,7 @@ JobState = Literal["waiting", "running", "paused"]
 
 @dataclass(frozen=True)
 class Rate:
-    """A measured speed: so many steps a second with so many cores."""
+    """A measured speed, in steps a second, with a number of cores."""
 
     cores: int
     steps_per_second: float
@@ -22,28 +22,28 @@ class Rate:
 
 @dataclass(frozen=True)
 class Job:
-    """What a policy may know of a job. Times are seconds on the caller's clock.
+    """What a policy knows about a job. Times are in seconds on the caller's clock.
 
     Attributes:
-        id: Never used for two jobs.
+        id: Unique; never reused.
         shape: The cores it asks for.
-        submitted: When it arrived.
+        submitted: Time of arrival.
         priority: Higher goes first.
-        weight: Its share of the machine against other jobs' weights; above 0.
-        state: ``"waiting"``: never had a core. ``"running"``: has a grant.
-            ``"paused"``: had one and lost it.
+        weight: Its share relative to the other jobs' weights; above 0.
+        state: ``"waiting"``: has never had a grant. ``"running"``: has a grant.
+            ``"paused"``: has lost its grant.
         since: When it entered this state.
-        grant: What it is granted now; empty unless running.
+        grant: Its present grant; empty unless running.
         started: When it first had a grant; None while waiting.
-        run_seconds: How long it has run, all stretches together.
-        used_cpus: CPUs it kept busy, or had threads waiting for, lately, 0 … ;
-            None while not measured.
-        steps_done: Training steps done, None if it reports none.
-        steps_total: Steps it will have done at its end, None if unknown.
-        rates: Measured speeds, one for each number of cores it ran with, those
-            learned from earlier jobs of the same name included.
-        expected_seconds: How long it will run in all, as the same command ran before;
-            None if it never did.
+        run_seconds: Total time with a grant.
+        used_cpus: CPUs that it recently kept busy or had runnable threads for, 0 … ;
+            None if not measured yet.
+        steps_done: Training steps done; None if it reports none.
+        steps_total: Training steps at its end; None if unknown.
+        rates: Measured speeds, one for each number of cores, including those of earlier
+            jobs with the same name.
+        expected_seconds: Expected total run time, from earlier runs of the same command;
+            None if there are none.
     """
 
     id: str

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The CPUs that are shared out, and how near they are to each other."""
+"""The CPUs to divide among jobs, and their topology."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tf_malleable.model.cpuset import Cpuset
 
 @dataclass(frozen=True)
 class Cpu:
-    """One CPU as the operating system counts them: one hardware thread.
+    """One CPU of the operating system, that is, one hardware thread.
 
     Attributes:
-        id: Its number.
+        id: Its number in the operating system.
         core: Number of its physical core, unique on the machine. CPUs with the
             same core are SMT siblings.
         node: Number of its NUMA node.
@@ -27,7 +27,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """The CPUs a policy shares out; at least none, each id once."""
+    """The CPUs that a policy divides among jobs. May be empty; ids are unique."""
 
     cpus: tuple[Cpu, ...]
 
@@ -37,10 +37,10 @@ class Machine:
         return frozenset(cpu.id for cpu in self.cpus)
 
     def without(self, cpus: Cpuset) -> Machine:
-        """Return the machine that is left when these CPUs are taken."""
+        """Return the machine without these CPUs."""
         return Machine(tuple(cpu for cpu in self.cpus if cpu.id not in cpus))
 
     @classmethod
     def flat(cls, cpus: int) -> Machine:
-        """Return a machine of so many CPUs, each a core of its own, on one node."""
+        """Return a machine with this many CPUs, each a core of its own, on one node."""
         return cls(tuple(Cpu(id=number, core=number) for number in range(cpus)))

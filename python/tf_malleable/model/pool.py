@@ -11,21 +11,21 @@ PoolKind = Literal["intra_op", "inter_op", "other"]
 
 @dataclass(frozen=True)
 class Pool:
-    """One thread pool as :func:`tf_malleable.pools` found it.
+    """The state of one thread pool, from :func:`tf_malleable.pools`.
 
     Attributes:
-        id: Number of the pool, never reused in a process.
-        name: What its threads are called, ``"tf_Compute"`` say.
+        id: Number of the pool; never reused in a process.
+        name: Name of its threads, for example ``"tf_Compute"``.
         kind: ``"intra_op"`` (threads inside one op), ``"inter_op"`` (ops run
             side by side) or ``"other"``, which follows the intra-op limit.
         capacity: Worker threads the pool was built with; never changes.
-        limit: How many of them may run tasks; 1 … capacity.
+        limit: How many of these may run tasks; 1 … capacity.
         active: Workers running a task at that instant.
         queued: Tasks waiting, approximately.
         tasks_run: Tasks finished since the pool was built.
-        stand_in_tasks: Of those, tasks run above the limit because all admitted
+        stand_in_tasks: Of these, tasks run above the limit because all admitted
             workers had been asleep in a task for a second.
-        busy_seconds: Time workers have spent in tasks, summed over workers.
+        busy_seconds: Time spent in tasks, summed over workers.
     """
 
     id: int

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One process of a host."""
+"""The identity of a process."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProcessId:
-    """One process and no other: numbers are used again, start times are not.
+    """The identity of one process. The pid alone is not enough, as pids are reused.
 
     Attributes:
-        pid: Its number.
-        start: When it was started, in clock ticks since the host's boot.
-        boot: The boot's id, as the kernel gives it.
+        pid: Its pid.
+        start: Start time, in clock ticks since boot.
+        boot: The kernel's id of that boot.
     """
 
     pid: int

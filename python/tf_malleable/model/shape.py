@@ -11,12 +11,12 @@ class Shape:
     """A job's cores: 1 ≤ min ≤ preferred ≤ max.
 
     Attributes:
-        min: With fewer it does not run.
-        preferred: What it asks for.
-        max: With more it would not be faster.
+        min: It does not run with fewer.
+        preferred: Cores it asks for.
+        max: Most it can use.
 
     Raises:
-        ValueError: They are not in this order.
+        ValueError: The numbers are not in this order.
     """
 
     min: int

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The two numbers this package is about."""
+"""The thread limits of a process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Threads:
     """Thread limits of a process; None while TensorFlow has no such pool.
 
     Attributes:
-        intra: Threads inside one op.
-        inter: Ops run side by side.
+        intra: Limit of threads inside one op.
+        inter: Limit of ops run side by side.
     """
 
     intra: int | None

@@ -1,21 +1,21 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Quantities and names as people read them."""
+"""Formats quantities and names for people."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Return text that cannot command the terminal: what jobs are called is anybody's."""
+    """Return text without control characters, as users choose the names of jobs."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """Return a number, or a dash for what is not known."""
+    """Return a number as text, or a dash if it is unknown."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as people read them: 4.2 s, 3:05, 2:10:00."""
+    """Return seconds as text: 4.2 s, 3:05, 2:10:00; a dash if unknown."""
     if seconds is None:
         return "-"
     if seconds < 99.95:
@@ -31,5 +31,5 @@ def cores(count: int) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage, or a dash for what is not known."""
+    """Return a share as a percentage, or a dash if it is unknown."""
     return "-" if share is None else f"{share:.0%}"

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Whether an allocation can be carried out: policies can be anybody's."""
+"""Validates a policy's allocation before it is carried out; policies may be third-party."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tf_malleable.model import Allocation, Cpuset, Grant, Job, Machine, format_c
 
 
 class InvalidAllocationError(Exception):
-    """A policy's decision contradicts itself, a shape or the machine."""
+    """A policy's allocation is inconsistent, or violates a job's shape or the machine."""
 
 
 def check(allocation: Allocation, jobs: Sequence[Job], machine: Machine) -> None:
-    """Raise InvalidAllocationError, with the reason, if an allocation cannot be.
+    """Raise InvalidAllocationError, with the reason, if an allocation is invalid.
 
-    It can be if it names only these jobs and CPUs of this machine, uses no CPU
-    twice, and gives each job nothing or min … max CPUs, lent ones included.
+    A valid allocation names only these jobs and CPUs of this machine, uses no CPU
+    twice, and gives each job either nothing or min … max CPUs, lent ones included.
     """
     known = {job.id: job for job in jobs}
     used: dict[int, str] = {}
@@ -36,7 +36,7 @@ def _check_grant(job: Job, grant: Grant, machine: Cpuset) -> None:
         return
     if not own <= machine:
         foreign = format_cpuset(own - machine)
-        raise InvalidAllocationError(f"job {job.id} gets CPUs {foreign}, which are not there")
+        raise InvalidAllocationError(f"job {job.id} gets CPUs {foreign}, which do not exist")
     if grant.cpus & grant.lent:
         both = format_cpuset(grant.cpus & grant.lent)
         raise InvalidAllocationError(f"job {job.id} both uses and lends CPUs {both}")

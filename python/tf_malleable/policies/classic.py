@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The classic grid: each order of a queue with each way to hand out cores.
+"""The classic policies: every combination of a queue order and a way to share cores.
 
-No order pauses a job but preemptive priority and round-robin. Priority starves
-whoever is less important than a steady stream of others, unless it ages. What else
-may starve depends on the way to share, and is said there.
+Only preemptive priority and round-robin pause jobs. Priority starves jobs behind a
+steady stream of higher-priority ones, unless it ages. What else may starve depends on
+the way to share, and is documented there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tf_malleable.policies.sharing import AlwaysAttend, Proportional, Strict
 class StrictPolicy(QueueingPolicy):
     """Jobs run with exactly the cores they prefer, or wait; none is ever resized.
 
-    A job that prefers more than the machine has is content with all of it. The
-    first in the queue keeps the others from passing.
+    A job that prefers more cores than the machine has runs with all of them. Nobody
+    overtakes the first job in the queue.
 
     Work-conserving: no. Starves nobody beyond what its order does.
     """
@@ -27,10 +27,10 @@ class StrictPolicy(QueueingPolicy):
 
 
 class MaxPropPolicy(QueueingPolicy):
-    """As many jobs as fit with min, in order; they share all cores as they prefer.
+    """As many jobs as fit with min run, in order, and share all cores.
 
-    Shares are in proportion to `preferred`, within min … max. The first in the queue
-    keeps the others from passing, so that a job with a large min gets its turn.
+    Shares are proportional to `preferred`, within min … max. Nobody overtakes the first
+    job in the queue, so a job with a large min gets its turn.
 
     Work-conserving: no core is idle while a running job is below max or the next
     in the queue would fit. Starves nobody beyond what its order does.
@@ -41,14 +41,14 @@ class MaxPropPolicy(QueueingPolicy):
 
 
 class AlwaysAttendPolicy(QueueingPolicy):
-    """A job starts as soon as its min is free, with what there is up to preferred.
+    """A job starts as soon as its min is free, with the free cores up to preferred.
 
-    Running jobs are not shrunk. They grow, in order of start, into cores that are
-    free while nobody waits.
+    Running jobs are not shrunk. While nobody waits they grow into free cores, in order
+    of start.
 
     Work-conserving: no core is idle while nobody waits and a running job is below
-    max, or while some job's min would fit. Starves: jobs with a large min may be
-    passed by smaller ones for ever.
+    max, or while some job's min would fit. Starves: smaller jobs may overtake jobs
+    with a large min forever.
     """
 
     def __init__(self, order: Order) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What all our policies have in common: they decide how many cores, not which."""
+"""Base of the built-in policies: they decide how many cores; placement decides which."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Decision:
     """How many cores each job gets.
 
     Attributes:
-        cores: By job id; a job that is not named, or has 0, gets none.
-        review_at: As in an Allocation.
+        cores: Number of cores by job id; a missing job gets none.
+        review_at: As in Allocation.
     """
 
     cores: Mapping[str, int]
@@ -29,7 +29,7 @@ class CountingPolicy(ABC):
 
     @abstractmethod
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
-        """Return how many of so many cores each job gets. Pure, like allocate."""
+        """Return how many of `cores` cores each job gets. Pure, like allocate."""
 
     def allocate(self, jobs: Sequence[Job], machine: Machine, now: float) -> Allocation:
         """Decide which CPUs each job gets from now on; see Policy."""
@@ -45,6 +45,6 @@ class CountingPolicy(ABC):
 
 
 def present(job: Job) -> int:
-    """Return how many cores a running job has now, as far as its shape allows."""
+    """Return how many cores a running job has now, clamped to its min … max."""
     shape = job.shape
     return max(shape.min, min(len(job.grant.own), shape.max))

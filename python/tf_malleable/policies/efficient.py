@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Cores go where they speed up most, as far as that was measured."""
+"""Gives cores to the jobs they speed up most, as measured."""
 
 from __future__ import annotations
 
@@ -14,37 +14,36 @@ from tf_malleable.policies.queueing import QueueingPolicy
 from tf_malleable.policies.sharing import Sharing
 from tf_malleable.policies.speedup import Curve, fit
 
-# A core changes hands only for this much more, or noise would move it to and fro.
+# A core moves only for a gain this much larger; noise would move it back and forth.
 _STICKY = 1.1
 _POOR_GAIN = 0.5
 _HEAD_START_SECONDS = 600.0
-# Seconds of waiting that make up for a second of run time. With 3 jobs that came within
-# half a minute are served nearly as by the shortest first; in simulations of 16 jobs
-# more than 3 shortened their turnaround by another 2 % at most.
+# Seconds of waiting that offset one second of run time. With 3, jobs that arrive within
+# half a minute run nearly shortest first; in simulations of 16 jobs, higher values
+# shortened turnaround by another 2 % at most.
 _AGEING = 3.0
 _REVIEW_SECONDS = 2.0
 
 
 class EfficientPolicy(CountingPolicy):
-    """Cores go, one at a time, where the next one adds most to a job's speed-up.
+    """Gives each core, one at a time, to the job whose speed-up it increases most.
 
-    Greedy is optimal as speed-up curves are concave. A curve is fitted to the
-    speeds a job was seen to have, see `speedup.fit`. As long as others can use the
-    cores for sure a job goes only a little above the most cores it was measured
-    with: 1, 2, 3, 4, 6, 9 … What nobody can use for sure, anyone may try. Of the
-    jobs measured with only one number of cores every second one gets a quarter
-    more, at least 1, at the cost of the rest: after that, all have curves. Jobs of
-    which nothing is measured, for they are new or report no steps, are taken to
-    scale well, so that they get about as much as from equipartition.
+    Greedy is optimal because speed-up curves are concave. Curves are fitted to measured
+    speeds, see `speedup.fit`. While others can surely use the cores, a job goes only
+    slightly above the most cores it was measured with: 1, 2, 3, 4, 6, 9 … Cores that
+    nobody can surely use may be tried by anyone. Every second one of the jobs measured
+    with a single number of cores gets a quarter more, at least 1, at the expense of the
+    others, so that soon all have curves. Jobs without measurements, because they are new
+    or report no steps, are assumed to scale well, and get about their equal share.
 
-    As many run as fit with min; none is paused. Short jobs start first: each second
-    that a job will run, as the same command ran before, counts as having come three
-    seconds later. So do, ten minutes' worth, jobs known to scale poorly, for those that
-    scale can use all of the machine at the end alone. A job thus waits for none that
-    comes later than three times its own run time, and ten minutes, after it. Where no
-    run time is known it is first come, first served; beside jobs of known run time a
-    new command is taken to run for their median. (Serving the shortest first is best for
-    the mean: Smith, "Various optimizers for single-stage production", 1956. Run times
+    As many jobs run as fit with min; none is paused. Short jobs start first: every second
+    that a job is expected to run (from earlier runs of the same command) delays its place
+    in the queue by three seconds. Jobs known to scale poorly get a head start of ten
+    minutes, because jobs that scale can use the whole machine at the end. A job therefore
+    never waits for one that arrives more than ten minutes plus three times its own run time
+    after it. If no run times are known, this is first come, first served; if some are, a
+    new command is expected to run for their median. (Shortest first minimises the
+    mean: Smith, "Various optimizers for single-stage production", 1956. Run times
     recur because jobs do: Weng et al., "MLaaS in the Wild", NSDI 2022.)
 
     Work-conserving: no core is idle while the next in the queue would fit or a
@@ -52,7 +51,7 @@ class EfficientPolicy(CountingPolicy):
     """
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
-        """Return how many of so many cores each job gets."""
+        """Return how many of `cores` cores each job gets."""
         order = ShortestJobFirst(_usual_seconds(jobs))
         decision = QueueingPolicy(order, ByGain()).decide(jobs, cores, now)
         trying = any(
@@ -68,7 +67,7 @@ class ShortestJobFirst(Fcfs):
     """Shortest job first with ageing, and a head start for jobs known to scale poorly.
 
     Args:
-        usual: Run time of jobs of which it is not known, in seconds.
+        usual: Run time assumed for jobs whose run time is unknown, in seconds.
     """
 
     def __init__(self, usual: float = 0.0) -> None:
@@ -84,12 +83,12 @@ class ShortestJobFirst(Fcfs):
 
 
 class ByGain(Sharing):
-    """Each core beyond min to the job that gains most from it."""
+    """Gives each core beyond min to the job that gains most from it."""
 
     def finish(
         self, admitted: Sequence[Job], counts: dict[str, int], free: int, waiting: bool
     ) -> dict[str, int]:
-        """Hand out what is free, first what is known to help, then what may."""
+        """Hand out the free cores: first where they are known to help, then where they may."""
         if not free:
             return counts
         probing = {job.id for job in [job for job in admitted if len(job.rates) == 1][::2]}
@@ -102,12 +101,12 @@ class ByGain(Sharing):
 
 
 class _Growth:
-    """A job on its way from min upwards.
+    """A job that is given cores one by one, starting from min.
 
     Args:
-        job: Which.
+        job: The job.
         count: Its cores so far.
-        probes: It is to get more than it was measured with.
+        probes: Give it more cores than it was measured with.
     """
 
     def __init__(self, job: Job, count: int, probes: bool) -> None:
@@ -115,7 +114,7 @@ class _Growth:
         self.job = job
         self.count = count
         self.reach = job.shape.max
-        # Where nothing is measured there is no noise to be kept from moving cores.
+        # Without measurements there is no noise that could move cores.
         self._kept = 0
         if measured is not None:
             self.reach = measured + max(1, measured // (4 if probes else 2))
@@ -124,7 +123,7 @@ class _Growth:
         self._speedup = self._curve.speedup(count)
 
     def gain(self) -> float:
-        """Return what the next core is worth."""
+        """Return the speed-up that the next core adds."""
         gain = self._curve.speedup(self.count + 1) - self._speedup
         return gain * _STICKY if self.count < self._kept else gain
 
@@ -134,7 +133,7 @@ class _Growth:
 
 
 def _hand_out(growths: Sequence[_Growth], limits: Sequence[int], free: int) -> int:
-    """Grow jobs up to their limits while that makes them faster; return what is left."""
+    """Grow jobs up to their limits while that speeds them up; return the cores left over."""
     queue = [
         (-growth.gain(), index)
         for index, (growth, limit) in enumerate(zip(growths, limits, strict=True))
@@ -154,13 +153,13 @@ def _hand_out(growths: Sequence[_Growth], limits: Sequence[int], free: int) -> i
 
 
 def _usual_seconds(jobs: Sequence[Job]) -> float:
-    """Return the median run time of the jobs of which it is known, 0 if of none."""
+    """Return the median of the known run times, in seconds; 0 if none is known."""
     known = [job.expected_seconds for job in jobs if job.expected_seconds is not None]
     return median_low(known) if known else 0.0
 
 
 def _scales_poorly(job: Job) -> bool:
-    """Return whether, as measured, a core beyond min is worth less than half of one."""
+    """Return whether the first core beyond min was measured to add less than 0.5 speed-up."""
     if len(job.rates) < 2:
         return False
     curve = fit(job.rates)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Everybody who runs gets a fair share, all the time."""
+"""Fair sharing: every running job has its share at all times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_malleable.policies.sharing import Proportional
 class EqualPolicy(QueueingPolicy):
     """Dynamic equipartition: all running jobs get the same, within min … max.
 
-    As many run as fit with min, first come, first served; none is paused. Tucker
+    As many jobs run as fit with min, first come, first served; none is paused. Tucker
     and Gupta, "Process control and scheduling issues for multiprogrammed
     shared-memory multiprocessors", SOSP 1989; McCann, Vaswani and Zahorjan, "A
     dynamic processor allocation policy", TOCS 11(2), 1993.
@@ -25,9 +25,9 @@ class EqualPolicy(QueueingPolicy):
 
 
 class WeightedPolicy(QueueingPolicy):
-    """Shares in proportion to the jobs' weights, within min … max.
+    """Shares proportional to the jobs' weights, within min … max.
 
-    Else as equal: min is guaranteed to who runs, and none is paused.
+    Otherwise like equal: running jobs keep at least min, and none is paused.
 
     Work-conserving: no core is idle while a running job is below max or the next
     in the queue would fit. Starves nobody.

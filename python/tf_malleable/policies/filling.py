@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shares in proportion to weights, within limits, that use every core."""
+"""Weighted max-min fair shares, within limits, that use every core."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _ROUNDING = 1e-6
 
 
 def fill(jobs: Sequence[Job], weights: Sequence[float], cores: int) -> dict[str, int]:
-    """Return cores by job id: in proportion to weights, each within min … max.
+    """Return cores by job id, proportional to weights, each within min … max.
 
     Weighted max-min fairness by water-filling (Bertsekas and Gallager, "Data
-    Networks", 6.5.2): the share of each job is the same level times its weight,
-    cut to its limits, and the level is such that all cores are used. Exact in
-    O(n log n): the level is found by walking along the levels at which a job
-    leaves its min or reaches its max. Of the parts of cores that remain, whole
-    cores go to the jobs that lack the largest part; in a tie to one that has that
-    core already, so that equal jobs do not swap.
+    Networks", 6.5.2): each job's share is a common level times its weight, clamped
+    to its limits; the level is chosen so that all cores are used. Exact, in
+    O(n log n): the search steps through the levels at which a job leaves its min or
+    reaches its max. Shares are rounded down, and the remaining cores go to the jobs
+    that lost the largest fractions; ties go to a job that already has the core, so
+    that equal jobs do not swap.
 
     Args:
-        jobs: Those that get cores; the sum of min must not exceed the cores.
-        weights: One for each, above 0.
-        cores: To be shared out; what is above the sum of max is left over.
+        jobs: The jobs that get cores; the sum of their min must not exceed `cores`.
+        weights: One per job, above 0.
+        cores: Cores to share out; cores beyond the sum of max are left over.
     """
     usable = min(cores, sum(job.shape.max for job in jobs))
     level = _level(jobs, weights, usable)

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Cores that a job does not use are lent to others until it wants them back.
+"""Lends the cores that a job does not use to others until it needs them again.
 
-In the sense of DLB's LeWI: Garcia, Corbalan and Labarta, "LeWI: A Runtime Balancing
+Similar to DLB's LeWI: Garcia, Corbalan and Labarta, "LeWI: A Runtime Balancing
 Algorithm for Nested Parallelism", ICPP 2009. A job that loads its input or waits for
-a disk keeps its cores by right and others compute on them meanwhile.
+a disk keeps ownership of its cores while others compute on them.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from tf_malleable.model import Allocation, Cpuset, Grant, Job, Machine
 from tf_malleable.policies.placement import Layout, first_started
 from tf_malleable.policies.policy import Policy
 
-# CPUs. A job asleep lends all it has when it uses less than the first number. Awake
-# it shares a CPU with a borrower, of which it gets a half or a third, so that using
-# more than the second number means that it wants more.
+# CPUs. A job that uses less than _ASLEEP is asleep and lends all its CPUs. When it wakes
+# up it shares a CPU with the borrower and gets a half or a third of it, so using more
+# than _AWAKE means that it wants its CPUs back.
 _ASLEEP = 0.2
 _AWAKE = 0.3
-# CPUs. A job that lends a part keeps this much more than it uses; when less than the
-# second number of what it kept is idle, it wants more. Between the two nothing moves.
+# CPUs. A job that lends a part keeps _SPARE more than it uses, and wants more once less
+# than _SATURATED of what it kept is idle. The gap between the two prevents oscillation.
 _SPARE = 0.5
 _SATURATED = 0.2
-# A job that has just been started or resumed is about to do something.
+# A job that was just started or resumed is about to use its cores.
 _SETTLE_SECONDS = 1.0
 
 
 class LendPolicy:
-    """Any policy, and idle cores are lent.
+    """Wraps any policy and lends idle cores.
 
-    Jobs that use clearly less than they have are left out, and the wrapped policy
-    shares out the other jobs on all CPUs that these do not use. A lender that wants
-    more is simply back among the others, with all it owns: policies serve running
-    jobs in order of first start, so it gets its cores back from later ones at once,
-    and a borrower that does not fit any more is paused. A job that sleeps on
-    borrowed cores lends them on; where these are the lender's, it lends others in
-    their place, so that each CPU is lent by one job at most.
+    Jobs that use clearly less than they have become lenders. The wrapped policy decides
+    for all other jobs, on all CPUs that the lenders do not use. A lender that wants more
+    simply takes part again, with all it owns: policies serve running jobs in order of
+    first start, so it gets its cores back at once from jobs that started later, and a
+    borrower that no longer fits is paused. A job that sleeps on borrowed cores lends them
+    on; if their owner is lending these, it lends others instead, so that each CPU is lent
+    by at most one job.
 
-    Work-conserving as the wrapped policy, counting what a lender may still need as
+    Work-conserving like the wrapped policy, counting what a lender may still need as
     used. Starves nobody if the wrapped policy starves nobody.
 
     Args:
-        wrapped: Decides about the jobs that do not lend.
+        wrapped: Decides for the jobs that do not lend.
     """
 
     def __init__(self, wrapped: Policy) -> None:
@@ -64,7 +64,7 @@ class LendPolicy:
         taken = kept.union(*(grant.cpus for grant in decision.grants.values()))
         grants = dict(decision.grants)
         for loan in loans:
-            # What nobody borrows the lender may as well use.
+            # The lender may use what nobody borrows.
             grants[loan.job.id] = Grant(
                 cpus=loan.kept | (loan.lent - taken), lent=loan.lent & taken
             )
@@ -85,7 +85,7 @@ def _awake(job: Job) -> Job:
 
 
 def _loans(jobs: Sequence[Job], machine: Machine, now: float) -> tuple[list[_Loan], float | None]:
-    """Return who lends what, and when the next job has settled enough to lend."""
+    """Return all loans, and when the next job will have settled enough to lend."""
     loans: list[_Loan] = []
     settled_at: float | None = None
     lendable = _Lendable(machine)
@@ -104,7 +104,7 @@ def _loans(jobs: Sequence[Job], machine: Machine, now: float) -> tuple[list[_Loa
 
 
 class _Lendable:
-    """The CPUs that nobody lends yet."""
+    """The CPUs that are not lent yet."""
 
     def __init__(self, machine: Machine) -> None:
         self._layout = Layout(machine)
@@ -113,7 +113,7 @@ class _Lendable:
         self._left = set(machine.cpuset)
 
     def loan(self, job: Job, count: int) -> _Loan | None:
-        """Return what a job lends if it keeps so many of its CPUs; None if that cannot be."""
+        """Return what a job lends if it keeps `count` of its CPUs; None if impossible."""
         usable = (job.grant.cpus & self._machine) - self._kept
         if len(usable) < count:
             return None
@@ -131,7 +131,7 @@ class _Lendable:
 
 
 def _still_needed(job: Job) -> int | None:
-    """Return how many of its cores a job goes on using if it lends; None if it does not."""
+    """Return how many of its cores a job keeps if it lends; None if it should not lend."""
     used, own = job.used_cpus, len(job.grant.own)
     if used is None:
         return None

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""In which order jobs that have no cores get some, and who must make room for them."""
+"""Queue orders: which waiting job is next, and which running jobs are paused for it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _SHORTEST_REVIEW_SECONDS = 1.0
 
 
 class Order(Protocol):
-    """An order of a queue. Pure, like a policy."""
+    """A queue order. Pure, like a policy."""
 
     def rank(self, job: Job, now: float) -> Rank:
-        """Return what jobs without cores are sorted by, lowest first.
+        """Return the sort key of a job without cores; lowest goes first.
 
-        A running job is asked about when it is to lose its cores now.
+        Also called for a running job that is about to lose its cores.
         """
         ...
 
     def victims(self, running: Sequence[Job], now: float) -> list[Job]:
-        """Return the running jobs that may be paused for another, the last one first."""
+        """Return the running jobs that may be paused for another; the last is paused first."""
         ...
 
     def yields(self, victim: Job, head: Job, now: float) -> bool:
-        """Return whether one of the victims is paused for this job.
+        """Return whether a victim is paused for the job at the head of the queue.
 
-        If it is not, then for none that comes later in the queue either.
+        If it is not, it must not be for any job later in the queue either.
         """
         ...
 
     def review_at(self, running: Iterable[Job], queue: Iterable[Job], now: float) -> float | None:
-        """Return when time alone will change the order, given who runs and waits now."""
+        """Return when the order will change by time alone; None if it will not."""
         ...
 
 
@@ -44,7 +44,7 @@ class Fcfs:
     """First come, first served; nobody is paused for another."""
 
     def rank(self, job: Job, now: float) -> Rank:
-        """Paused jobs by start, then waiting ones by arrival."""
+        """Rank paused jobs by start, then waiting ones by arrival."""
         if job.started is None:
             return (1.0, job.submitted)
         return (0.0, job.started)
@@ -66,11 +66,11 @@ class Priority(Fcfs):
     """Highest priority first, then first come, first served.
 
     Args:
-        ageing: Seconds without cores, since its arrival, that count as one point
-            of priority; None for none. A job keeps the points it has earned, so two
-            jobs that pause each other do so in turns of at least that time.
-        preempt: Which job of lower priority is paused for a more important one:
-            none, the one that has run longest, or the one that asks for least.
+        ageing: Seconds without cores, since its arrival, that earn a job one point
+            of priority; None turns ageing off. A job keeps the points it has earned, so
+            jobs that pause each other take turns of at least that time.
+        preempt: Which lower-priority job is paused for a higher-priority one: none,
+            the one that has run longest, or the one that prefers the fewest cores.
     """
 
     def __init__(self, ageing: float | None = None, preempt: Preempt = "no") -> None:
@@ -78,11 +78,11 @@ class Priority(Fcfs):
         self._preempt = preempt
 
     def rank(self, job: Job, now: float) -> Rank:
-        """By points, then paused ones by start, then waiting ones by arrival."""
+        """Rank by points, then paused jobs by start, then waiting ones by arrival."""
         return (-self._points(job, now), *super().rank(job, now))
 
     def victims(self, running: Sequence[Job], now: float) -> list[Job]:
-        """Those that ran longest, or ask for least."""
+        """Return running jobs, those that ran longest or prefer the fewest cores last."""
         if self._preempt == "no":
             return []
         if self._preempt == "longest":
@@ -90,11 +90,11 @@ class Priority(Fcfs):
         return sorted(running, key=lambda job: -job.shape.preferred)
 
     def yields(self, victim: Job, head: Job, now: float) -> bool:
-        """Only to a job that has more points."""
+        """Yield only to a job with more points."""
         return self._points(victim, now) < self._points(head, now)
 
     def review_at(self, running: Iterable[Job], queue: Iterable[Job], now: float) -> float | None:
-        """When a job in the queue earns its next point and may pause another."""
+        """Return when a queued job earns its next point and may pause another."""
         if self._ageing is None or self._preempt == "no":
             return None
         ageing = self._ageing
@@ -108,31 +108,31 @@ class Priority(Fcfs):
 
 
 class RoundRobin(Fcfs):
-    """In turns: who has run for a quantum makes room for those that wait.
+    """Jobs take turns: one that has run for a quantum makes room for those that wait.
 
     Args:
-        quantum: Seconds a job may run before another one's turn.
+        quantum: Seconds a job may run before it is another job's turn.
     """
 
     def __init__(self, quantum: float = 10.0) -> None:
         self._quantum = quantum
 
     def rank(self, job: Job, now: float) -> Rank:
-        """By the time they joined the queue; at one time paused ones first."""
+        """Rank by the time jobs joined the queue; at equal times, paused ones first."""
         joined = now if job.state == "running" else job.since
         return (joined, *super().rank(job, now))
 
     def victims(self, running: Sequence[Job], now: float) -> list[Job]:
-        """Those that have run for a quantum, the longest turn goes first."""
+        """Return jobs that have run for a quantum, the longest turn last."""
         over = [job for job in running if now >= job.since + self._quantum]
         return sorted(over, key=lambda job: -job.since)
 
     def yields(self, victim: Job, head: Job, now: float) -> bool:
-        """To anyone."""
+        """Yield to anyone."""
         return True
 
     def review_at(self, running: Iterable[Job], queue: Iterable[Job], now: float) -> float | None:
-        """When the next quantum is over, if somebody waits for that."""
+        """Return when the next quantum ends, if any job waits."""
         if not any(True for _ in queue):
             return None
         began = (job.since if job.state == "running" else now for job in running)

@@ -1,9 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which CPUs make up a number of cores.
+"""Turns each job's number of cores into CPU ids.
 
-Policies count; this module turns counts into CPUs. A CPU that changes hands costs
-both jobs their caches, so jobs keep what they have first of all. What is given up or
-added is chosen so that a job has whole physical cores, on few NUMA nodes.
+Moving a CPU costs both jobs their caches, so jobs first keep the CPUs they have. CPUs are
+added and removed so that a job has whole physical cores, on few NUMA nodes.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ _NOTHING: Cpuset = frozenset()
 
 
 def place(counts: Mapping[str, int], jobs: Sequence[Job], machine: Machine) -> dict[str, Cpuset]:
-    """Return CPUs for each job that is to have any.
+    """Return the CPUs of each job that gets any.
 
-    A job keeps the CPUs it has, lent ones included, as far as its count allows.
-    Where two jobs have the same CPU it stays with the one that started first.
-    Among equally good CPUs the lowest number wins, so the result is repeatable.
+    A job keeps the CPUs it has, lent ones included, up to its count. If two jobs have the
+    same CPU, the one that started first keeps it. Among equally good CPUs the lowest
+    number wins, so the result is deterministic.
 
     Args:
-        counts: Cores by job id; a job that is not named, or has 0, gets none.
-        jobs: All jobs, with what they are granted now.
+        counts: Number of cores by job id; a missing job gets none.
+        jobs: All jobs, with their current grants.
         machine: The CPUs to share out.
 
     Raises:
@@ -36,7 +35,7 @@ def place(counts: Mapping[str, int], jobs: Sequence[Job], machine: Machine) -> d
     wanted = [(job, counts[job.id]) for job in first_started(jobs) if counts.get(job.id)]
     asked = sum(count for _, count in wanted)
     if asked > len(machine.cpus):
-        raise ValueError(f"{asked} cores were asked of a machine that has {len(machine.cpus)}")
+        raise ValueError(f"cannot place {asked} cores: the machine has {len(machine.cpus)}")
     layout = Layout(machine)
     free = set(machine.cpuset)
     placed: dict[str, Cpuset] = {}
@@ -60,7 +59,7 @@ def place(counts: Mapping[str, int], jobs: Sequence[Job], machine: Machine) -> d
 
 
 def first_started(jobs: Iterable[Job]) -> list[Job]:
-    """Return jobs in the order they first had cores, then those that never had any."""
+    """Return jobs by the time they first had cores, then those that never had any."""
     return sorted(jobs, key=lambda job: (job.started is None, job.started or 0.0))
 
 
@@ -71,7 +70,7 @@ class _Growth(NamedTuple):
 
 
 class Layout:
-    """Where a machine's CPUs are. Looked up only as far as needed: most decisions move nothing.
+    """Cores and nodes of a machine's CPUs, computed lazily: most decisions move no CPU.
 
     Args:
         machine: The machine.
@@ -82,21 +81,21 @@ class Layout:
 
     @cached_property
     def core(self) -> dict[int, int]:
-        """Physical core of each CPU."""
+        """Physical core by CPU id."""
         return {cpu.id: cpu.core for cpu in self._machine.cpus}
 
     @cached_property
     def node(self) -> dict[int, int]:
-        """NUMA node of each CPU."""
+        """NUMA node by CPU id."""
         return {cpu.id: cpu.node for cpu in self._machine.cpus}
 
     @cached_property
     def size(self) -> Counter[int]:
-        """CPUs of each physical core."""
+        """Number of CPUs by physical core."""
         return Counter(self.core.values())
 
     def by_core(self, cpus: Iterable[int]) -> dict[int, list[int]]:
-        """Return CPUs by physical core, the lowest number first."""
+        """Return CPUs grouped by physical core, in ascending order."""
         groups: dict[int, list[int]] = {}
         core = self.core
         for cpu in sorted(cpus):
@@ -104,10 +103,10 @@ class Layout:
         return groups
 
     def shrunk(self, cpus: Cpuset, count: int) -> Cpuset:
-        """Return so many of a job's CPUs, 0 … all, leaving whole physical cores to others.
+        """Return `count` of a job's CPUs, so that whole physical cores are given up.
 
-        Kept are whole cores, on the nodes it has most of; one is split only if the
-        job has no part of one to keep instead.
+        It keeps whole cores, on the nodes where it has most CPUs. A core is split only if
+        the job has no partial core to keep instead.
         """
         if count >= len(cpus):
             return cpus
@@ -131,15 +130,15 @@ class Layout:
 
 
 class _Free:
-    """The CPUs nobody has: by NUMA node, and whole physical cores apart from parts."""
+    """The free CPUs by NUMA node, with whole and partial physical cores kept apart."""
 
     def __init__(self, layout: Layout, free: Iterable[int]) -> None:
         self._layout = layout
         self._sizes = sorted(set(layout.size.values()), reverse=True)
         self._left: dict[int, int] = {}
         self._chosen = (0, 0)
-        # By node, then by size or core. The last one is taken first, so all of
-        # these are built from high numbers to low ones.
+        # By node, then by size or core. The last is taken first, so these are built in
+        # descending order.
         self._whole: dict[int, dict[int, list[list[int]]]] = defaultdict(dict)
         self._parts: dict[int, dict[int, list[int]]] = defaultdict(dict)
         for core, cpus in reversed(layout.by_core(free).items()):
@@ -151,10 +150,10 @@ class _Free:
                 self._parts[node][core] = cpus
 
     def share_out(self, growing: Iterable[_Growth]) -> dict[str, list[int]]:
-        """Return the CPUs that each job gets in addition.
+        """Return the additional CPUs of each job.
 
-        Those that need many choose first. All complete the physical cores they
-        have a part of, then all take whole ones, and only then are any split.
+        Jobs that need most choose first. All jobs first complete their partial cores, then
+        take whole ones; only then are cores split.
         """
         growing = sorted(growing, key=lambda growth: -growth.more)
         plans = [self._plan(growth) for growth in growing]
@@ -172,10 +171,10 @@ class _Free:
         return {growth.job: cpus for growth, cpus in zip(growing, added, strict=True)}
 
     def _plan(self, growth: _Growth) -> dict[int, int]:
-        """Return on which nodes the job gets how many CPUs, and reserve them.
+        """Reserve CPUs for a job and return their number by node.
 
-        First where it is already, most of it first; then the node that it leaves
-        least of, or, if it is too big for any, the emptiest and again.
+        It first takes nodes where it already has CPUs, those with most first; then the
+        node that fits most tightly. If it fits on none, it takes the emptiest and repeats.
         """
         plan: dict[int, int] = {}
         more = growth.more
@@ -188,8 +187,8 @@ class _Free:
         return plan
 
     def _node_for(self, more: int) -> int:
-        """Return the node with just enough CPUs left, or else the one with most."""
-        # The one chosen last for as many is now even fuller; often it still fits.
+        """Return the node that fits most tightly, or else the one with most CPUs left."""
+        # The node chosen last for the same number fits even more tightly now, if at all.
         if more != self._chosen[0] or self._left[self._chosen[1]] < more:
             fitting = [(left, node) for node, left in self._left.items() if left >= more]
             if not fitting:

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a policy is.
+"""The policy interface.
 
-One method, and all it may know is in its arguments. So the live controller, a
+A policy has one method, and its arguments are all it may know. So the controller, a
 simulator in virtual time and a cluster operator can call the same object, and a
-decision can be repeated from a log.
+decision can be replayed from a log.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Policy(Protocol):
     def allocate(self, jobs: Sequence[Job], machine: Machine, now: float) -> Allocation:
         """Decide which CPUs each job gets from now on.
 
-        Pure: no I/O, no clock, nothing remembered between calls.
+        Pure: no I/O, no clock, no state kept between calls.
 
         Args:
-            jobs: Every job that waits, runs or is paused, in order of arrival.
-            machine: The CPUs to share out, none of them taken by anything else.
-            now: The time on the clock of the jobs' times, in seconds.
+            jobs: Every waiting, running or paused job, in order of arrival.
+            machine: The CPUs to share out; nothing else uses them.
+            now: The time in seconds, on the same clock as the jobs' times.
 
         Returns:
-            Grants in which no CPU is used twice and each job has nothing or
-            min … max cores. A job that is running keeps at least min, unless the
-            policy preempts or the machine has become too small.
+            Grants in which no CPU is used twice and each job has either nothing or
+            min … max cores. A running job keeps at least min, unless the policy preempts
+            or the machine has become too small.
         """
         ...

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Policies made of an order and a way to share: who runs, then with how much.
+"""Policies composed of an order (who runs) and a way to share (with how many cores).
 
-Running jobs keep their place, the queue is served in order, and what is left is
-shared out. Order and sharing know nothing of each other, which gives the classic
-grid and most of the other policies.
+Running jobs keep their place, the queue is served in order, and the rest is shared
+out. Order and sharing are independent of each other, which gives the classic policies
+and most of the others.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tf_malleable.policies.sharing import Sharing
 
 
 class QueueingPolicy(CountingPolicy):
-    """Serves a queue in some order and shares the machine in some way."""
+    """Serves the queue in a given order and shares the cores in a given way."""
 
     def __init__(self, order: Order, sharing: Sharing) -> None:
         self._order = order
         self._sharing = sharing
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
-        """Return how many of so many cores each job gets."""
+        """Return how many of `cores` cores each job gets."""
         running = first_started(job for job in jobs if job.state == "running")
         counts = self._sharing.keep(running, cores)
         service = _Service(self._order, self._sharing, counts, cores, now)
@@ -41,10 +41,10 @@ class _Service:
     """Serves the queue once.
 
     Attributes:
-        counts: Cores by job id.
-        free: Cores nobody has.
-        started: Jobs that got cores from the queue, in that order.
-        waiting: Those that did not, though the machine is big enough for each.
+        counts: Number of cores by job id.
+        free: Number of free cores.
+        started: Queued jobs that got cores, in that order.
+        waiting: Queued jobs that got none, although the machine is large enough for each.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class _Service:
             job for job in jobs if job.id not in self.counts and self._needs(job) <= self._cores
         ]
         if not (self.free or self._victims):
-            # As most of the time: a long queue need not be sorted for nothing.
+            # The usual case: do not sort a long queue for nothing.
             self.waiting = others
             return
         self._queue = [self._entry(job) for job in others]
@@ -94,7 +94,7 @@ class _Service:
         return self._sharing.needs(job, self._cores)
 
     def _make_room(self, head: Job, need: int) -> None:
-        """Pause as many victims as that takes; if all are too few then none, for anybody."""
+        """Pause as many victims as needed; if all of them are too few, none."""
         paused: list[Job] = []
         room = self.free
         while self._victims and room < need:
@@ -110,6 +110,6 @@ class _Service:
             heapq.heappush(self._queue, self._entry(victim))
 
     def _entry(self, job: Job) -> tuple[Rank, int, Job]:
-        """Return what the queue is sorted by; the number keeps jobs from being compared."""
+        """Return the queue's sort key; the counter keeps jobs from being compared."""
         self._joined += 1
         return (self._order.rank(job, self._now), self._joined, job)

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Policies by name, with options: ``lend+priority-strict:ageing=60,preempt=longest``.
 
-Other packages add policies as entry points of the group ``tf_malleable.policies``: a
-name, and something to call with the options as keyword arguments, all strings, that
-returns a Policy and raises ValueError for an option it does not like.
+Other packages add policies as entry points of the group ``tf_malleable.policies``. The
+entry point names a callable that takes the options as keyword arguments, all of them
+strings, returns a Policy, and raises ValueError for an invalid option.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _LEND = "lend+"
 
 
 def create(spec: str) -> Policy:
-    """Return the policy that ``["lend+"]NAME[":"OPTION"="VALUE[","OPTION"="VALUE]…]`` means.
+    """Return the policy for ``["lend+"]NAME[":"OPTION"="VALUE[","OPTION"="VALUE]…]``.
 
     Raises:
-        ValueError: There is no such policy or option; the message is one sentence.
+        ValueError: Unknown policy, or unknown or invalid option; the message is one sentence.
     """
     name, colon, rest = spec.partition(":")
     options = _options(rest) if colon else {}
@@ -42,8 +42,8 @@ def create(spec: str) -> Policy:
 
 
 def available() -> list[tuple[str, str]]:
-    """Return name and one-line summary of each policy, those of other packages last."""
-    lend = f"as efficient, and lends idle cores; {_LEND}NAME does so with any policy"
+    """Return the name and one-line summary of each policy, those of other packages last."""
+    lend = f"efficient, and idle cores are lent; {_LEND}NAME does so with any policy"
     return [
         (f"{_LEND}efficient", lend),
         *((name, builtin.summary) for name, builtin in _BUILTIN.items()),
@@ -53,7 +53,7 @@ def available() -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Builtin:
-    """A policy of ours: how to make it, and how to read its options."""
+    """A built-in policy, and the parsers of its options."""
 
     summary: str
     build: Callable[..., Policy]
@@ -77,11 +77,11 @@ def _preempt(option: str, text: str) -> str:
 
 
 def _classic() -> dict[str, _Builtin]:
-    """Return the grid."""
+    """Return every combination of an order and a way to share."""
     orders: dict[str, tuple[str, Callable[..., Order], dict[str, Callable[[str, str], Any]]]] = {
         "fcfs": ("first come, first served", Fcfs, {}),
         "priority": (
-            "most important first, ageing=SECONDS, preempt=no|longest|smallest",
+            "highest priority first, ageing=SECONDS, preempt=no|longest|smallest",
             Priority,
             {"ageing": _seconds, "preempt": _preempt},
         ),
@@ -144,19 +144,19 @@ def _create_foreign(name: str, options: Mapping[str, str]) -> Policy:
     if name not in points:
         names = ", ".join([*_BUILTIN, *sorted(points)])
         raise ValueError(
-            f"there is no policy {name!r}; there are {names}, each also as {_LEND}NAME"
+            f"there is no policy {name!r}; choose from {names}, each also as {_LEND}NAME"
         )
     try:
         policy: Policy = points[name].load()(**options)
     except Exception as error:
-        raise ValueError(f"policy {name} cannot be had: {_one_line(error)}") from error
+        raise ValueError(f"cannot load policy {name}: {_one_line(error)}") from error
     if not callable(getattr(policy, "allocate", None)):
-        raise ValueError(f"policy {name} cannot be had: it has no method allocate")
+        raise ValueError(f"cannot load policy {name}: it has no method allocate")
     return policy
 
 
 def _entry_points() -> dict[str, EntryPoint]:
-    """Return policies of other packages; none takes the name of one of ours."""
+    """Return policies of other packages; they cannot replace built-in ones."""
     return {point.name: point for point in entry_points(group=GROUP) if point.name not in _BUILTIN}
 
 
@@ -164,7 +164,7 @@ def _summary(point: EntryPoint) -> str:
     try:
         description = (point.load().__doc__ or "").strip()
     except Exception as error:
-        return f"cannot be had: {_one_line(error)}"
+        return f"cannot load it: {_one_line(error)}"
     return description.splitlines()[0] if description else f"from {point.value}"
 
 

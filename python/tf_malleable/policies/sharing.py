@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How many cores the jobs that run get: the reassignment half of a queueing policy."""
+"""Ways to share cores among running jobs: the second half of a queueing policy."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ class Sharing(ABC):
     """A way to share. Pure, like a policy.
 
     Attributes:
-        blocks: Nobody passes a job that is next but does not fit.
+        blocks: No job overtakes the next one in the queue if that does not fit.
     """
 
     blocks = True
 
     def needs(self, job: Job, machine: int) -> int:
-        """Return how many cores must be free for a job to start on such a machine."""
+        """Return how many cores must be free for a job to start on a machine of this size."""
         return job.shape.min
 
     def takes(self, job: Job, free: int, machine: int) -> int:
-        """Return how many of the free cores, enough of them, a job starts with."""
+        """Return how many of the free cores, at least needs(), a job starts with."""
         return job.shape.min
 
     def keep(self, running: Sequence[Job], machine: int) -> dict[str, int]:
-        """Return the cores that running jobs, first started first, cannot lose to others.
+        """Return the cores that running jobs cannot lose to others, by job id.
 
-        Jobs that the machine is too small for are not named.
+        Args:
+            running: In order of first start; jobs that do not fit are left out.
+            machine: Number of cores.
         """
         counts: dict[str, int] = {}
         for job in running:
@@ -44,32 +46,32 @@ class Sharing(ABC):
     def finish(
         self, admitted: Sequence[Job], counts: dict[str, int], free: int, waiting: bool
     ) -> dict[str, int]:
-        """Return the final cores of the jobs that run.
+        """Return the final number of cores of each running job, by job id.
 
         Args:
-            admitted: They, first started first.
-            counts: Their cores so far.
-            free: Cores nobody has.
-            waiting: Somebody who would fit on this machine has to wait.
+            admitted: The jobs that run, in order of first start.
+            counts: Their cores so far, by job id.
+            free: Number of free cores.
+            waiting: Whether a job that would fit on this machine has to wait.
         """
 
 
 class Strict(Sharing):
-    """Exactly what a job prefers, or the whole machine if that is less.
+    """A job gets exactly what it prefers, or the whole machine if that is less.
 
-    A job keeps the size it runs with, even one it got from another policy.
+    A running job keeps its number of cores, even one that another policy gave it.
     """
 
     def needs(self, job: Job, machine: int) -> int:
-        """Return what it prefers."""
+        """Return the preferred number, limited by the machine."""
         return max(job.shape.min, min(job.shape.preferred, machine))
 
     def takes(self, job: Job, free: int, machine: int) -> int:
-        """Return what it prefers."""
+        """Return the preferred number, limited by the machine."""
         return self.needs(job, machine)
 
     def keep(self, running: Sequence[Job], machine: int) -> dict[str, int]:
-        """Return what they have."""
+        """Return what each job has now."""
         counts: dict[str, int] = {}
         for job in running:
             count = present(job)
@@ -86,10 +88,10 @@ class Strict(Sharing):
 
 
 class Proportional(Sharing):
-    """Everything, in proportion to a weight within min … max.
+    """All cores are shared in proportion to a weight, within min … max.
 
     Args:
-        weight: Of a job, above 0.
+        weight: Returns a job's weight, above 0.
     """
 
     def __init__(self, weight: Callable[[Job], float]) -> None:
@@ -98,22 +100,22 @@ class Proportional(Sharing):
     def finish(
         self, admitted: Sequence[Job], counts: dict[str, int], free: int, waiting: bool
     ) -> dict[str, int]:
-        """Share out the whole machine again."""
+        """Share out the whole machine anew."""
         weights = [self._weight(job) for job in admitted]
         return fill(admitted, weights, sum(counts.values()) + free)
 
 
 class AlwaysAttend(Sharing):
-    """Whoever finds its min starts, with what there is; only nobody's cores go round."""
+    """A job starts as soon as its min is free; only free cores are handed out."""
 
     blocks = False
 
     def takes(self, job: Job, free: int, machine: int) -> int:
-        """Return what there is, up to what it prefers."""
+        """Return the free cores, up to the preferred number."""
         return min(job.shape.preferred, free)
 
     def keep(self, running: Sequence[Job], machine: int) -> dict[str, int]:
-        """Return what they have; on a machine too small for that, min at least."""
+        """Return what each job has now; at least min if the machine is too small for that."""
         counts = super().keep(running, machine)
         free = machine - sum(counts.values())
         wanted = {job.id: present(job) for job in running}
@@ -122,7 +124,7 @@ class AlwaysAttend(Sharing):
     def finish(
         self, admitted: Sequence[Job], counts: dict[str, int], free: int, waiting: bool
     ) -> dict[str, int]:
-        """Let the first ones grow, unless somebody waits for what is free."""
+        """Let jobs grow, the first started first, unless another job waits."""
         if waiting:
             return counts
         return _topped_up(admitted, counts, free, {job.id: job.shape.max for job in admitted})
@@ -131,7 +133,7 @@ class AlwaysAttend(Sharing):
 def _topped_up(
     jobs: Sequence[Job], counts: dict[str, int], free: int, wanted: dict[str, int]
 ) -> dict[str, int]:
-    """Return counts after free cores went to the jobs in order, up to what they want."""
+    """Return counts with the free cores given to the jobs in order, up to what they want."""
     topped = dict(counts)
     for job in jobs:
         if not free:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How much faster a job is with more cores, from the few speeds that were measured.
+"""Speed-up curves, fitted to the few speeds that were measured.
 
 The Universal Scalability Law (Gunther, "A General Theory of Computational
 Scalability Based on Rational Functions", 2008) as seconds for a step on n cores:
@@ -16,24 +16,24 @@ from functools import lru_cache
 
 from tf_malleable.model import Rate
 
-# What is not known may scale well: optimism makes policies try, and trying tells.
+# Optimistic about unknown jobs: policies then try more cores, and measure.
 _PRIOR_CONTENTION = 0.05
-# Speeds that Amdahl's law misses by no more are noise around it.
+# Deviations from Amdahl's law up to this are treated as noise.
 _NOISE = 0.05
-# Other numbers of steps a second are mistakes, and would drown the rest.
+# Steps per second outside this range are errors, and would dominate the fit.
 _SLOWEST, _FASTEST = 1e-9, 1e9
-# Below this, relative to its terms, a determinant is nothing but rounding.
+# Below this, relative to its terms, a determinant is rounding error.
 _SINGULAR = 1e-13
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Seconds that a step takes, as a function of cores.
+    """Seconds per step as a function of the number of cores.
 
     Attributes:
         one: Seconds on one core; above 0.
-        contention: Of these, seconds that more cores do not shorten.
-        coherence: Seconds that each pair of cores adds to the work.
+        contention: The part of `one` that more cores do not shorten, in seconds.
+        coherence: Seconds of work added by each pair of cores.
     """
 
     one: float
@@ -41,16 +41,16 @@ class Curve:
     coherence: float = 0.0
 
     def seconds(self, cores: int) -> float:
-        """Return how long a step takes on so many cores, at least 1."""
+        """Return the seconds per step on `cores` cores, at least 1."""
         others = cores - 1
         return (self.one + others * (self.contention + self.coherence * cores)) / cores
 
     def speedup(self, cores: int) -> float:
-        """Return how many times faster than on one core it is on so many, 0 on none."""
+        """Return the speed relative to one core; 0 on no cores."""
         return self.one / self.seconds(cores) if cores > 0 else 0.0
 
     def speedups(self, counts: Iterable[int]) -> list[float]:
-        """Return the same for many numbers of cores, at least 1 each, in less time."""
+        """Return the speed-up for each number of cores, all at least 1; faster than one by one."""
         one, contention, coherence = self.one, self.contention, self.coherence
         return [n * one / (one + (n - 1) * (contention + coherence * n)) for n in counts]
 
@@ -58,16 +58,16 @@ class Curve:
 PRIOR = Curve(1.0, _PRIOR_CONTENTION)
 
 
-# Speeds change less often than decisions are taken.
+# Speeds change less often than decisions are made.
 @lru_cache(maxsize=16384)
 def fit(rates: tuple[Rate, ...]) -> Curve:
     """Return the curve that fits measured speeds best, in relative error.
 
-    With no speed it is optimistic, with one it is so through that speed. Two
-    numbers of cores give Amdahl's law. The Universal Scalability Law is used only
-    if there are three and Amdahl's misses a speed by more than 5 %, for with so few
-    numbers it would find coherence in noise. Speeds outside 1e-9 … 1e9 steps a
-    second are left out.
+    Without measurements the curve is optimistic; with one number of cores it is the same
+    curve scaled to that speed. Two numbers of cores give Amdahl's law. The Universal
+    Scalability Law is used only with three or more, if Amdahl's law misses a speed by
+    more than 5 %: with so few points it would find coherence in noise. Speeds outside
+    1e-9 … 1e9 steps per second are ignored.
     """
     points = [
         (rate.cores, rate.steps_per_second)
@@ -120,7 +120,7 @@ def _amdahl(points: Sequence[tuple[int, float]]) -> Curve:
 
 
 def _universal(points: Sequence[tuple[int, float]]) -> Curve | None:
-    """Minimise the same with all three numbers; None if that gives no such curve."""
+    """Minimise the same with all three parameters; None if the result is no valid curve."""
     rows = [(v / n, v * (n - 1) / n, v * (n - 1.0)) for n, v in points]
     solution = _least_squares(rows, (0, 1, 2))
     if solution is not None and solution[1] < 0:
@@ -134,7 +134,7 @@ def _universal(points: Sequence[tuple[int, float]]) -> Curve | None:
 def _least_squares(
     rows: Sequence[tuple[float, ...]], columns: tuple[int, ...]
 ) -> list[float] | None:
-    """Return factors of the columns that bring every row's sum near 1; None if any do."""
+    """Return the column factors that bring every row sum close to 1; None if singular."""
     normal = [
         [sum(row[i] * row[j] for row in rows) for j in columns] + [sum(row[i] for row in rows)]
         for i in columns

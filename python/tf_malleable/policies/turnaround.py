@@ -1,17 +1,17 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Cores for jobs of known order of length such that their mean turnaround is least.
+"""Minimises the mean turnaround of jobs that are sorted by length.
 
-One job after the other, the shortest first, is best if twice the cores are twice as
-fast. They are not, and then cores do more work in the hands of several jobs. heSRPT
-(Berg, Vesilo and Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean
-slowdown", Performance Evaluation, 2020) solves that in closed form for speed-ups of
-n^p and cores that can be divided. Its argument also holds, as a recursion, for whole
-cores and any concave speed-ups: the sum of turnarounds is linear in the remaining
-work x of the jobs, c_1 x_1 + … + c_m x_m. It falls by m per second while m jobs are
-there, so max over counts n of c_1 s_1(n_1) + … + c_m s_m(n_m) = m. With c_1 … c_{m-1}
-known from the longer jobs that equation gives c_m, and the maximum is found by giving
-each core to where it adds most. On two equal cores this is exact: two jobs share them
-if two cores are less than 1.5 times as fast as one.
+Running one job after another, the shortest first, is optimal if speed-ups are linear.
+They are not, so several jobs get more done with the same cores. heSRPT (Berg, Vesilo and
+Harchol-Balter, "heSRPT: Parallel scheduling to minimize mean slowdown", Performance
+Evaluation, 2020) solves this in closed form for speed-ups of n^p and divisible cores. Its
+argument also holds, as a recursion, for whole cores and any concave speed-ups: the sum
+of turnarounds is linear in the remaining work x of the jobs, c_1 x_1 + … + c_m x_m. It
+falls by m per second while there are m jobs, so the maximum over counts n of
+c_1 s_1(n_1) + … + c_m s_m(n_m) is m. With c_1 … c_{m-1} known from the longer jobs, this
+equation gives c_m, and giving each core to where it adds most finds the maximum. On two
+equal cores this is exact: two jobs share them if two cores are less than 1.5 times as
+fast as one.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from itertools import accumulate
 
 from tf_malleable.policies.speedup import Curve
 
-# These bound the time of a decision; beyond them jobs and cores are taken in bundles.
+# These bound the time of a decision; beyond them, jobs and cores are bundled.
 _JOBS = 48
 _CORES = 128
 
 
 def least_turnaround(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> list[int]:
-    """Return cores for each job, 0 for those that had better wait.
+    """Return the number of cores of each job, 0 for those that should wait.
 
     Args:
-        curves: Speed-ups, of the job with the least remaining work first.
+        curves: Speed-up curves, in ascending order of the jobs' remaining work.
         limits: The most cores each job can use, at least 1.
-        cores: To be shared out.
+        cores: Number of cores to share out.
     """
-    # Every so many jobs on a machine that much smaller: the same problem.
+    # Sampling every n-th job on a machine n times smaller gives the same problem.
     bundle = max(1, -(-len(curves) // _JOBS))
     share = max(1, cores // bundle)
     unit = max(1, -(-share // _CORES))
@@ -45,7 +45,7 @@ def least_turnaround(curves: Sequence[Curve], limits: Sequence[int], cores: int)
 
 def _solve(curves: Sequence[Curve], limits: Sequence[int], cores: int, unit: int) -> list[int]:
     units = cores // unit
-    # What the next unit of cores is worth, best first, and to whom.
+    # Negated gain of each unit of cores, largest first, and the job that has it.
     gains: list[tuple[float, int]] = []
     for index in range(len(curves) - 1, -1, -1):
         jobs = len(curves) - index

@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Makes a Python that `tfm run` started load tf_malleable before tensorflow.
+"""Makes every Python started by `tfm run` load tf_malleable before tensorflow.
 
-`tfm run` puts this folder on PYTHONPATH, so every Python below it imports this
-file at start, whatever its version and packages. It must therefore work in all
-of them, and never stop one: where tf_malleable cannot help, it says so once and
-lets the script run on stock TensorFlow.
+`tfm run` puts this folder on PYTHONPATH, so every Python it starts, directly or not,
+imports this file, whatever its version and packages. The file must therefore work in
+all of them and never stop one: if tf_malleable cannot be loaded, it says so once and
+the script runs on stock TensorFlow.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 
 
 class _BeforeTensorFlow(object):
-    """An import hook that finds nothing but notices 'import tensorflow'."""
+    """An import hook that finds no module, but notices 'import tensorflow'."""
 
     def find_spec(self, name, path=None, target=None):
         if name == "tensorflow":
@@ -25,7 +25,7 @@ class _BeforeTensorFlow(object):
 
 
 def _run_hidden_sitecustomize():
-    """Run the sitecustomize this one hides, if there is one."""
+    """Run the sitecustomize that this one shadows, if any."""
     here = os.path.dirname(os.path.abspath(__file__))
     ours = sys.modules.pop("sitecustomize", None)
     without_us = [entry for entry in sys.path if os.path.abspath(entry) != here]

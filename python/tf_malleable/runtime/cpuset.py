@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The hard lever: which CPUs the process may use, for every thread it has.
+"""Confines every thread of the process to a set of CPUs.
 
-Limits reach the threads of TensorFlow's pools. An affinity mask reaches all
-others as well: tf.data's control threads, Python's, NumPy's.
+Limits apply to the threads of TensorFlow's pools only. CPU affinity applies to all
+others too: tf.data's control threads, Python's, NumPy's.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def _checked(cpus: Iterable[int]) -> set[int]:
 
 
 def _allowed() -> set[int]:
-    """CPUs the kernel lets this process use, whatever it is using now.
+    """Return the CPUs this process is allowed, whatever its present affinity.
 
-    Asked for all CPUs, the kernel grants those of the cgroup's cpuset.
+    If the affinity is set to all CPUs, the kernel reduces it to the cgroup's cpuset.
     """
     before = os.sched_getaffinity(0)
     try:
@@ -46,18 +46,18 @@ def _move_other_threads(cpus: set[int]) -> None:
 
 
 def set_cpuset(cpus: Iterable[int]) -> None:
-    """Confine the process to these CPUs and set its limits to their number.
+    """Confine the process to these CPUs, and set its limits to their number.
 
-    All present threads are moved and all future ones inherit the mask, those
-    that belong to no pool of TensorFlow included.
+    This applies to all present and future threads, including those that are not in a
+    pool of TensorFlow.
 
     Args:
-        cpus: CPU numbers as the operating system counts them, ``{0, 3}`` say.
+        cpus: CPU numbers of the operating system, for example ``{0, 3}``.
 
     Raises:
-        ValueError: The set is empty, has something that is no CPU number, has a
-            CPU this process may not use, or is larger than the capacity.
-            Nothing has changed then.
+        ValueError: The set is empty, contains something that is not a CPU number or
+            a CPU this process may not use, or is larger than the capacity. Nothing
+            has changed then.
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()
@@ -73,10 +73,10 @@ def set_cpuset(cpus: Iterable[int]) -> None:
 
 
 def make_room(threads: int) -> None:
-    """Lower limits that are above this number of threads, as far as there are any.
+    """Lower the limits that are above this number of threads.
 
-    Followed by a wait until they have settled, it lets tasks end where they run
-    before their threads are moved onto fewer CPUs, where they would take longer.
+    If the caller then waits for the limits to settle, running tasks end before their
+    threads are moved onto fewer CPUs, where they would take longer.
     """
     if library.backend() is not None:
         now = _native.get_threads()
@@ -87,20 +87,19 @@ def make_room(threads: int) -> None:
 
 
 def confine_others(cpus: Iterable[int]) -> None:
-    """Confine the process to these CPUs as far as it can be, for a controller.
+    """Confine the process, except for the calling thread, to these CPUs, for a controller.
 
-    Unlike set_cpuset() it does what is possible: where the set is larger than the
-    capacity, the limits are the capacity; where TensorFlow is out of reach or the
-    program has none, the affinity alone is changed. The calling thread stays where
-    it is, for now: where it moves to it would have to queue for a CPU before it
-    could say that the others have moved.
+    Unlike set_cpuset() it does as much as possible. If the set is larger than the
+    capacity, the limits are the capacity; if TensorFlow is not malleable or not loaded,
+    only the affinity changes. The calling thread stays where it is, as on the new CPUs it
+    might have to wait for its turn before it can acknowledge the change.
 
     Args:
-        cpus: CPU numbers as the operating system counts them.
+        cpus: CPU numbers of the operating system.
 
     Raises:
-        ValueError: The set is empty or has something that is no CPU number.
-        OSError: The process may use none of them.
+        ValueError: The set is empty or contains something that is not a CPU number.
+        OSError: The process is allowed to use none of these CPUs.
     """
     wanted = _checked(cpus)
     _move_other_threads(wanted)
@@ -108,13 +107,13 @@ def confine_others(cpus: Iterable[int]) -> None:
 
 
 def limit_to(threads: int) -> None:
-    """Set the limits as far as they can be set, for a controller, and no affinity."""
+    """Set the limits, but no affinity, for a controller, up to the capacity."""
     if library.backend() is not None:
         limits.set_by_grant(threads)
 
 
 def confine_caller(cpus: Iterable[int]) -> None:
-    """Confine the calling thread, and those that it will start, to these CPUs.
+    """Confine the calling thread, and the threads it will start, to these CPUs.
 
     Args and Raises: as confine_others().
     """

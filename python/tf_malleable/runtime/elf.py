@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Looks into a shared library without loading it.
+"""Reads the symbols of a shared library without loading it.
 
-Loading TensorFlow's framework library to ask it would be too late for the overlay,
-which has to be there first.
+TensorFlow's framework library cannot be loaded for that, as the overlay has to be
+loaded before it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SYMBOL_SIZE: Final = 24
 def exports(library: Path, symbol: str) -> bool:
     """Return whether a shared library defines a dynamic symbol.
 
-    False too for a file that is missing, is no 64-bit little-endian ELF file, or has
-    no GNU hash table, the one that linkers for Linux write; the lookup is that of
+    Also False if the file is missing, is not a 64-bit little-endian ELF file, or has no
+    GNU hash table (linkers for Linux write one). For the lookup see
     https://flapenguin.me/elf-dt-gnu-hash.
     """
     try:
@@ -40,13 +40,13 @@ def exported(library: Path) -> frozenset[str]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no 64-bit little-endian ELF file with a GNU hash table.
+        ValueError: It is not a 64-bit little-endian ELF file with a GNU hash table.
     """
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
         try:
             return frozenset(name.decode() for name in _Image(image).defined())
         except (KeyError, struct.error) as error:
-            raise ValueError(f"{library} is no whole shared library") from error
+            raise ValueError(f"{library} is not a complete shared library") from error
 
 
 class _Image:
@@ -74,12 +74,12 @@ class _Image:
         return struct.unpack_from(form, self._image, offset)
 
     def _table(self, tag: int) -> int:
-        """Return where in the file a table of the dynamic section begins."""
+        """Return the file offset of a table of the dynamic section."""
         wanted = self._tables[tag]
         for address, offset, size in self._segments:
             if address <= wanted < address + size:
                 return wanted - address + offset
-        raise ValueError("a table outside the file")
+        raise ValueError("a table is outside the file")
 
     def defines(self, symbol: bytes) -> bool:
         wanted = 5381
@@ -99,7 +99,7 @@ class _Image:
                 yield self._image[start : self._image.find(b"\0", start)]
 
     def _chain(self, bucket: int) -> Iterator[tuple[int, int]]:
-        """Yield the hash and the place of the name of each symbol in a bucket."""
+        """Yield the hash and the offset of the name of each symbol in a bucket."""
         table = self._table(_DT_GNU_HASH)
         names, symbols = self._table(_DT_STRTAB), self._table(_DT_SYMTAB)
         buckets, first, bloom_words, _ = self._read("<IIII", table)

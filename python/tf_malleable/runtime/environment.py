@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The environment variables users may set, read and checked in one place."""
+"""Reads and checks the environment variables that users may set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _read_count(variable: str, highest: int) -> int | None:
 
 
 def max_threads() -> int:
-    """Return how many threads a pool can grow to: capacity of pools built later.
+    """Return the capacity of pools that can grow: TF_MALLEABLE_MAX_THREADS or the host's CPUs.
 
     Raises:
         ValueError: TF_MALLEABLE_MAX_THREADS is not an integer from 1 to 1024.
@@ -33,7 +33,7 @@ def max_threads() -> int:
 
 
 def first_threads() -> int | None:
-    """Return the limit to start with, or None for what TensorFlow is started with.
+    """Return the first limit; None for the number that TensorFlow is started with.
 
     Raises:
         ValueError: TF_MALLEABLE_THREADS is not an integer from 1 to max_threads().
@@ -42,7 +42,7 @@ def first_threads() -> int | None:
 
 
 def follow_cgroup() -> bool | None:
-    """Return whether limits shall follow the cgroup, or None if nothing is said.
+    """Return whether limits should follow the cgroup; None if the variable is not set.
 
     Raises:
         ValueError: TF_MALLEABLE_FOLLOW_CGROUP is neither 0 nor 1.

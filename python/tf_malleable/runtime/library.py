@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Brings the C ABI into the process: from the overlay or a patched TensorFlow.
+"""Loads the C ABI, from the overlay or from a patched TensorFlow.
 
-The overlay works by being there first: the dynamic loader binds TensorFlow's
-libraries to its functions when they are loaded. Hence ``load()`` runs when
-tf_malleable is imported, and comes too late if a stock TensorFlow is there already.
+The overlay has to be loaded before TensorFlow, so that the dynamic loader binds
+TensorFlow's libraries to the overlay's functions. Hence ``load()`` runs when
+tf_malleable is imported, and is too late if a stock TensorFlow is already loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Backend = Literal["overlay", "patched"]
 
 FRAMEWORK: Final = "libtensorflow_framework.so.2"
 _TENSORFLOW_LIBRARIES: Final = (FRAMEWORK, "libtensorflow_cc.so.2")
-# A framework library that has it was built with the patches.
+# Exported by every framework library that was built with the patches.
 _ANY_FUNCTION: Final = "tfm_abi_version"
 _OVERLAY: Final = "libtf_malleable_overlay-"
 REBUILD: Final = (
@@ -36,11 +36,11 @@ _backend: Backend | None = None
 
 
 def load() -> None:
-    """Make the C ABI available, once; do nothing if TensorFlow came first.
+    """Make the C ABI available; do nothing if it is, or if TensorFlow was loaded first.
 
     Raises:
-        ImportError: There is no overlay for the TensorFlow that is installed.
-        ValueError: One of our environment variables is not what it should be.
+        ImportError: There is no overlay for the installed TensorFlow.
+        ValueError: One of our environment variables is invalid.
     """
     global _backend
     if _backend is not None:
@@ -67,9 +67,9 @@ def load() -> None:
 
 
 def overlays() -> dict[str, Path]:
-    """Return the overlays that are here by TensorFlow's minor version, oldest first.
+    """Return the installed overlays by TensorFlow's minor version, oldest first.
 
-    A wheel has several. A build from source has one; or none, if it was made for a
+    A wheel has several. A build from source has one, or none if it was built for a
     TensorFlow with the patches.
     """
     paths = Path(__file__).parent.glob(f"{_OVERLAY}*.so")
@@ -78,19 +78,19 @@ def overlays() -> dict[str, Path]:
 
 
 def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
-    """Return the overlay for an installed TensorFlow; the newest if there is none.
+    """Return the overlay for an installed TensorFlow; the newest if none is installed.
 
     Patch releases share an overlay. It depends on the layout of a few classes and on
     the functions it replaces. TensorFlow's patch releases fix bugs: the headers of
-    2.19.0 and 2.19.1 differ in TF_PATCH_VERSION alone. Whether the functions are there
-    is checked when the overlay is loaded.
+    2.19.0 and 2.19.1 differ in TF_PATCH_VERSION only. Whether the functions exist is
+    checked before the overlay is loaded.
 
     Args:
-        found: The TensorFlow, or None.
-        overlays: The overlays to choose from by minor version, the oldest first.
+        found: The installed TensorFlow; None if there is none.
+        overlays: The available overlays by minor version, oldest first.
 
     Raises:
-        ImportError: There is none for this TensorFlow.
+        ImportError: There is no overlay for this TensorFlow.
     """
     if found is None and overlays:
         return list(overlays.values())[-1]
@@ -106,7 +106,7 @@ def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
 
 
 def _check_fits(overlay: Path, found: TensorFlow) -> None:
-    """Refuse a TensorFlow without a function that the overlay replaces."""
+    """Raise ImportError if TensorFlow lacks a function that the overlay replaces."""
     libraries = [found.directory / name for name in _TENSORFLOW_LIBRARIES]
     for name in sorted(elf.exported(overlay)):
         if not name.startswith("tfm_") and not any(elf.exports(path, name) for path in libraries):
@@ -119,14 +119,14 @@ def _check_fits(overlay: Path, found: TensorFlow) -> None:
 def backend() -> Backend | None:
     """Return what makes TensorFlow's threads malleable in this process.
 
-    ``"overlay"``: our library in front of the stock wheel. ``"patched"``: the
-    TensorFlow in this process was built with our patches. None: neither, because
-    tensorflow was imported before tf_malleable.
+    ``"overlay"``: our library, in front of the stock wheel's functions. ``"patched"``:
+    a TensorFlow built with our patches. None: nothing, because tensorflow was imported
+    before tf_malleable.
     """
     return _backend
 
 
 def require() -> None:
-    """Raise NotMalleableError unless the C ABI is there."""
+    """Raise NotMalleableError unless the C ABI is available."""
     if _backend is None:
         raise NotMalleableError(_TOO_LATE)

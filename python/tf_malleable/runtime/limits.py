@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Thread limits of this process: set them, read them, wait for them."""
+"""The thread limits of this process: sets them, reads them, waits for them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tf_malleable.runtime import _native, library
 _KINDS: Final[tuple[PoolKind, ...]] = ("intra_op", "inter_op", "other")
 
 
-class _Decided:
-    """Who has decided about the limits. By hand is by the program itself.
+class _Origins:
+    """Who has set the limits. "By hand" means: by the program itself.
 
     Attributes:
-        lock: Guards the others. A signal handler may set limits, too.
-        by_hand: How often limits were set by hand, for good.
-        by_grants: How often they were set as a controller grants.
-        for_a_while: How many with Override() are open.
+        lock: Guards the others. Reentrant, as a signal handler may set limits, too.
+        by_hand: How often limits were set by hand permanently.
+        by_grants: How often limits were set by a controller's grant.
+        for_a_while: Number of active Overrides.
     """
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class _Decided:
         self.lock = threading.RLock()
 
 
-_decided = _Decided()
+_origins = _Origins()
 
 
 def _integer(name: str, value: object, highest: int) -> int:
-    """Return value as an int in 1 … highest, or raise a ValueError that says so."""
+    """Return value as an int in 1 … highest; raise ValueError if it is not."""
     problem = ValueError(f"{name} must be an integer from 1 to {highest}, not {value!r}")
     if isinstance(value, bool):
         raise problem
@@ -55,7 +55,7 @@ def _integer(name: str, value: object, highest: int) -> int:
 
 
 def _arguments(threads: int | None, intra: int | None, inter: int | None) -> tuple[int, int]:
-    """Return what _native.set_threads takes for these arguments of ours."""
+    """Return the arguments of _native.set_threads for these of set_threads()."""
     if threads is not None and (intra is not None or inter is not None):
         raise ValueError("give either one number for both limits, or intra= and inter=, not both")
     if threads is None and intra is None and inter is None:
@@ -75,87 +75,87 @@ def set_threads(
 ) -> None:
     """Limit how many threads TensorFlow uses in this process, from now on.
 
-    The call returns at once. Threads above a lower limit finish the task they
-    are in; :func:`wait_settled` waits for that. A limit is a property of the
-    process, whichever thread sets it, and holds for pools built later too.
+    The call returns at once. Threads above the limit first finish their task;
+    :func:`wait_settled` waits for that. The limits apply to the whole process, whichever
+    thread sets them, and to pools built later, too.
 
     Args:
-        threads: Limit for intra-op and inter-op alike.
-        intra: Threads inside one op. Pools that are neither intra-op nor
-            inter-op follow it as far as their capacity goes.
-        inter: Ops run side by side.
+        threads: Limit for both intra-op and inter-op.
+        intra: Limit of threads inside one op. Pools that are neither intra-op nor
+            inter-op follow it, up to their capacity.
+        inter: Limit of ops run side by side.
 
     Raises:
-        ValueError: Not an integer, or below 1, or above the capacity, which is
-            TF_MALLEABLE_MAX_THREADS or else the number of CPUs of the host.
-            Nothing has changed then.
+        ValueError: A limit is not an integer from 1 to the capacity, which is
+            TF_MALLEABLE_MAX_THREADS or else the number of the host's CPUs. Nothing
+            has changed then.
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()
     limits = _arguments(threads, intra, inter)
-    with _decided.lock:
-        _decided.by_hand += 1
+    with _origins.lock:
+        _origins.by_hand += 1
         _native.set_threads(*limits)
 
 
 def times_set_by_hand() -> int:
-    """Return how often limits of the process were set by hand, for good."""
-    return _decided.by_hand
+    """Return how often limits of the process were set by hand permanently."""
+    return _origins.by_hand
 
 
 def times_set_by_grants() -> int:
-    """Return how often limits were set as a controller grants."""
-    return _decided.by_grants
+    """Return how often limits were set by a controller's grant."""
+    return _origins.by_grants
 
 
 def set_by_grant(threads: int) -> None:
-    """Limit TensorFlow as a controller grants, as far as possible."""
-    with _decided.lock:
-        _decided.by_grants += 1
-        _set_as_far_as_possible(threads)
+    """Set the limits for a controller's grant, up to the capacity."""
+    with _origins.lock:
+        _origins.by_grants += 1
+        _set_up_to_capacity(threads)
 
 
-def _set_as_far_as_possible(threads: int) -> None:
-    """Limit TensorFlow to this number, or to the capacity where that is less."""
+def _set_up_to_capacity(threads: int) -> None:
+    """Limit TensorFlow to this number, or to the capacity if that is lower."""
     most = _native.get_threads()
     _native.set_threads(min(threads, most.intra_max), min(threads, most.inter_max))
 
 
 def set_unless_by_hand(threads: int, times: int) -> bool:
-    """Limit TensorFlow as far as possible, unless the program has limits of its own.
+    """Limit TensorFlow, up to the capacity, unless the program has set limits itself.
 
     Args:
         threads: The limit.
-        times: What times_set_by_hand() was when the program left it to others.
+        times: The value of times_set_by_hand() when the program began to follow the cgroup.
 
     Returns:
-        False if nothing was set: limits have been set by hand since then, or are for
-        a while.
+        False if nothing was set, because limits have been set by hand since then or an
+        Override is active.
     """
-    with _decided.lock:
-        free = _decided.by_hand == times and not _decided.for_a_while
+    with _origins.lock:
+        free = _origins.by_hand == times and not _origins.for_a_while
         if free:
-            _set_as_far_as_possible(threads)
+            _set_up_to_capacity(threads)
         return free
 
 
 def are_within(threads: int) -> bool:
-    """Return whether limits are set, and none above this number."""
+    """Return whether both limits are set, and neither is above this number."""
     now = _native.get_threads()
     return bool(1 <= now.intra_set <= threads and 1 <= now.inter_set <= threads)
 
 
 class Override:
-    """Limits of the program's own for a while.
+    """Temporary limits, set by the program.
 
-    Meanwhile nobody follows the cgroup; afterwards limits are as before, and are
-    followed again if they were.
+    Meanwhile the limits do not follow the cgroup. Afterwards they are as before, and
+    follow it again if they did.
     """
 
     def __init__(self, intra: int, inter: int) -> None:
-        """Set the limits, as _native.set_threads takes them."""
-        with _decided.lock:
-            _decided.for_a_while += 1
+        """Set the limits. The arguments are those of _native.set_threads."""
+        with _origins.lock:
+            _origins.for_a_while += 1
             before = _native.get_threads()
             self._before = (
                 _native.KEEP if intra == _native.KEEP else before.intra_set,
@@ -165,20 +165,20 @@ class Override:
 
     def end(self) -> None:
         """Restore the limits."""
-        with _decided.lock:
+        with _origins.lock:
             _native.set_threads(*self._before)
-            _decided.for_a_while -= 1
+            _origins.for_a_while -= 1
 
 
 def set_pool_threads(pool: int, threads: int) -> None:
-    """Limit one pool, until the next :func:`set_threads` that concerns its kind.
+    """Limit one pool, until the next :func:`set_threads` for its kind.
 
     Args:
-        pool: Its id, from :func:`pools`.
-        threads: 1 … its capacity.
+        pool: The pool's id, from :func:`pools`.
+        threads: The limit; 1 … the pool's capacity.
 
     Raises:
-        ValueError: No live pool has this id, or threads is out of range.
+        ValueError: No live pool has this id, or `threads` is out of range.
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     live = {candidate.id: candidate for candidate in pools()}
@@ -187,9 +187,9 @@ def set_pool_threads(pool: int, threads: int) -> None:
         limit = _integer("threads", threads, found.capacity)
         if _native.set_pool_threads(pool, limit) != _native.ERR_NO_POOL:
             return
-        del live[pool]  # It went away meanwhile.
+        del live[pool]  # It has been destroyed meanwhile.
     now = ", ".join(map(str, live)) or "none"
-    raise ValueError(f"there is no pool {pool!r} any more or yet; pools now: {now}")
+    raise ValueError(f"there is no pool {pool!r}; live pools: {now}")
 
 
 def get_threads() -> Threads:
@@ -206,11 +206,10 @@ def get_threads() -> Threads:
 class threads(ContextDecorator):  # noqa: N801 - used like a function
     """Limit TensorFlow's threads for a while: a context manager and a decorator.
 
-    ``with threads(1): …`` and ``@threads(1)`` set the limits on entry, as
-    :func:`set_threads` does, and restore on exit those that were set before. Limits
-    that follow the cgroup pause meanwhile.
-    They are limits of the whole process all the same: other Python threads see
-    them too, and overlapping uses from several threads restore in any order.
+    ``with threads(1): …`` and ``@threads(1)`` set the limits on entry, like
+    :func:`set_threads`, and restore the previous ones on exit. Meanwhile the limits do not
+    follow the cgroup. They apply to the whole process, including other Python threads. If
+    uses in several threads overlap, each restores on exit what was set on its entry.
 
     Args and Raises: as :func:`set_threads`.
     """
@@ -263,13 +262,13 @@ def wait_settled(timeout: float = 1.0) -> bool:
     """Wait until no pool has more active workers than its limit.
 
     Args:
-        timeout: How long to wait at most, in seconds.
+        timeout: The longest wait, in seconds.
 
     Returns:
-        True once settled, False if the time was up first.
+        True if settled, False after the timeout.
 
     Raises:
-        ValueError: timeout is negative or no number.
+        ValueError: `timeout` is negative or not a number.
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()

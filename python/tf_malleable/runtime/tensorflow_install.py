@@ -1,9 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where the installed TensorFlow is, found without importing it.
+"""Finds the installed TensorFlow without importing it.
 
-Importing TensorFlow before the overlay is loaded would be too late for the
-overlay, and takes seconds. The build runs this file as a script, so it imports
-nothing of this package.
+The overlay has to be loaded before TensorFlow is imported, and importing takes seconds.
+The build runs this file as a script, so it imports nothing from this package.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _NONE_INSTALLED: Final = (
 
 @dataclass(frozen=True)
 class TensorFlow:
-    """An installed TensorFlow: its version, ``"2.21.0"`` say, and its folder."""
+    """An installed TensorFlow: its version, for example ``"2.21.0"``, and its folder."""
 
     version: str
     directory: Path
@@ -38,23 +37,23 @@ class TensorFlow:
 
 
 def find_tensorflow(folders: Sequence[str] | None = None) -> TensorFlow | None:
-    """Return the TensorFlow that ``import tensorflow`` would load, or None.
+    """Return the TensorFlow that ``import tensorflow`` would load; None if there is none.
 
-    The version is that of the distribution whose metadata lies beside the
-    package; a TensorFlow without any counts as absent.
+    The version comes from the distribution's metadata beside the package. A TensorFlow
+    without metadata is ignored.
 
     Args:
-        folders: Where to look; sys.path and the environment's packages if None.
+        folders: Where to look; by default sys.path and the environment's packages.
     """
     if folders is None:
-        # pip hides the environment's packages from a build it isolates.
+        # pip hides the environment's packages from an isolated build.
         folders = [*sys.path, *(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))]
     spec = PathFinder.find_spec("tensorflow", list(folders))
     if spec is None or spec.origin is None:
         return None
     directory = Path(spec.origin).parent
     for metadata in sorted(directory.parent.glob("tensorflow*.dist-info")):
-        # tensorflow, tensorflow_cpu, tensorflow_rocm … but not tensorflow_io.
+        # For example tensorflow_cpu and tensorflow_rocm, but not tensorflow_io.
         match = re.fullmatch(
             r"tensorflow(?:_(?:cpu|gpu|rocm|intel))?-(.+)\.dist-info", metadata.name
         )
@@ -64,11 +63,10 @@ def find_tensorflow(folders: Sequence[str] | None = None) -> TensorFlow | None:
 
 
 def main(folders: Sequence[str]) -> int:
-    """Print ``version;directory`` for the build, or what is missing.
+    """Print ``version;directory`` of each TensorFlow for the build, or what is missing.
 
     Args:
-        folders: Each has a TensorFlow, and each is printed on a line of its own; none
-            stands for the TensorFlow that is installed.
+        folders: Folders with one TensorFlow each; if empty, the installed TensorFlow.
     """
     places: list[list[str] | None] = [[folder] for folder in folders]
     lines = []

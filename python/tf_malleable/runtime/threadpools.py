@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""TensorFlow for users of threadpoolctl, who then need not know of us."""
+"""Adds TensorFlow to threadpoolctl, for programs that use that already."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tf_malleable.runtime import _native, library, limits
 class TensorFlowController(LibController):  # type: ignore[misc]
     """Makes threadpool_limits and threadpool_info include TensorFlow.
 
-    One number stands for the intra-op and the inter-op limit. It is cut to what
-    the capacity allows, as other libraries do with a number they cannot reach.
+    The number applies to both the intra-op and the inter-op limit. A number above the
+    capacity is reduced to the capacity, as other libraries do.
     """
 
     user_api: Final = "tensorflow"
@@ -23,21 +23,20 @@ class TensorFlowController(LibController):  # type: ignore[misc]
     check_symbols: Final = ("tfm_set_threads",)
 
     def set_additional_attributes(self) -> None:
-        """Begin with no limit of threadpoolctl's."""
+        """Start without a limit set by threadpoolctl."""
         self._told = self._before = 0
         self._override: limits.Override | None = None
 
     def get_num_threads(self) -> int:
-        """Return the intra-op limit; before TensorFlow has a pool, the capacity."""
+        """Return the intra-op limit, or the capacity while TensorFlow has no pool."""
         now = _native.get_threads()
         self._told = int(now.intra or now.intra_max)
         return self._told
 
     def set_num_threads(self, num_threads: int) -> None:
-        """Limit TensorFlow, or undo that if it is the number from before.
+        """Limit TensorFlow, or end the limit if this is the number from before it.
 
-        threadpoolctl sets that number back also where it has limited other libraries
-        only.
+        threadpoolctl restores that number even if it has limited only other libraries.
         """
         most = _native.get_threads()
         wanted = max(1, num_threads)

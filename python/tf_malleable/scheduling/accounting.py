@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How a record changes: every second of a job belongs to one state. Pure."""
+"""Changes of a job's record; every second of a job counts towards exactly one state. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_malleable.scheduling.record import Record
 
 
 def up_to(record: Record, now: float) -> Record:
-    """Return the record with its sums brought up to `now`."""
+    """Return the record with its sums updated to `now`."""
     seconds = max(0.0, now - record.since)
     record = replace(record, since=max(now, record.since))
     if record.state == "waiting":
@@ -26,20 +26,20 @@ def up_to(record: Record, now: float) -> Record:
 
 
 def run_seconds(record: Record, now: float) -> float:
-    """Return how long the job has run by `now`: of up_to(), what each decision asks for."""
+    """Return the seconds the job has run by `now`; cheaper than up_to(), for decisions."""
     running = record.state == "running"
     return record.run_seconds + (max(0.0, now - record.since) if running else 0.0)
 
 
 def granted(record: Record, grant: Grant, now: float) -> Record:
-    """Return the record from `now` on with another grant, perhaps an empty one."""
+    """Return the record with another grant, possibly empty, from `now` on."""
     record = up_to(record, now)
     if not grant:
         state: JobState = "waiting" if record.started is None else "paused"
         entered = record.entered if record.state == state else now
         return replace(record, state=state, entered=entered, grant=grant, serial=record.serial + 1)
     ran = record.state == "running"
-    # The first grant of a job that joined while it ran is no resize.
+    # The first grant of a job that was already running when it joined is not a resize.
     resized = ran and bool(record.grant) and len(grant.cpus) != len(record.grant.cpus)
     return replace(
         record,
@@ -53,10 +53,10 @@ def granted(record: Record, grant: Grant, now: float) -> Record:
 
 
 def joined(record: Record, now: float) -> Record:
-    """Return the record of a job that computes already, with CPUs that nobody granted."""
+    """Return the record of a job that is already running, on CPUs that nobody granted."""
     return replace(record, state="running", started=now, entered=now)
 
 
 def span(record: Record, now: float) -> Span:
-    """Return the stretch that began when state and grant were last changed."""
+    """Return the span since the state or grant last changed."""
     return Span(record.id, record.since, now, record.state, sorted(record.grant.cpus))

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""From all live jobs to an allocation: what people said first, then the policy.
+"""Decides the allocation of all live jobs: manual settings first, then the policy.
 
-A policy need not know that people set cores by hand or hold jobs back: it gets the
-jobs that are left and the machine that is left. Pure.
+Policies need not know about cores set by hand or held jobs: they get only the remaining
+jobs and CPUs. Pure.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tf_malleable.policies.policy import Policy
 
 @dataclass(frozen=True)
 class Candidate:
-    """A job, and what people said about it.
+    """A job and its manual settings.
 
     Attributes:
-        job: As a policy sees it.
-        by_hand: Cores set by a person; None leaves it to the policy.
-        held: It must have none now.
+        job: The job as a policy sees it.
+        by_hand: Number of cores set by a person; None leaves it to the policy.
+        held: It must not have any cores now.
     """
 
     job: Job
@@ -37,7 +37,7 @@ def decide(
     """Return the grants of all jobs.
 
     Raises:
-        InvalidAllocationError: The policy's decision cannot be carried out.
+        InvalidAllocationError: The policy's allocation is invalid.
         Exception: Whatever the policy raises.
     """
     free = [candidate for candidate in candidates if not candidate.held]
@@ -55,7 +55,7 @@ def decide(
 
 
 def _by_hand(candidates: Sequence[Candidate], cpus: int) -> dict[str, int]:
-    """Return the cores set by hand, of as many jobs as fit."""
+    """Return the numbers of cores set by hand, for as many jobs as fit."""
     counts: dict[str, int] = {}
     for candidate in candidates:
         cores = candidate.by_hand
@@ -67,7 +67,7 @@ def _by_hand(candidates: Sequence[Candidate], cpus: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Change:
-    """A job is to have another grant, perhaps none."""
+    """A new grant for a job, possibly empty."""
 
     job: str
     grant: Grant
@@ -76,15 +76,15 @@ class Change:
 def changes(
     allocation: Allocation, current: Mapping[str, Grant], unsettled: Collection[str] = ()
 ) -> list[Change]:
-    """Return what differs from the present grants, in the order to carry it out.
+    """Return the changes from the current grants, in the order to apply them.
 
-    Jobs that lose CPUs come first, so that the others find them free.
+    Jobs that lose CPUs come first, so that these are free when others get them.
 
     Args:
-        allocation: What was decided; a job that it does not name has nothing.
-        current: The present grant of each live job, empty ones included.
-        unsettled: Jobs without a grant that were seen to go on; told again if they
-            still have none.
+        allocation: The decision; a job that is missing from it gets nothing.
+        current: The current grant of each live job, possibly empty.
+        unsettled: Jobs that run although they have no grant; they are told again if they
+            still get none.
     """
     wanted = {job: allocation.grants.get(job, NO_GRANT) for job in current}
     found = [

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What earlier jobs teach about the next: speeds by name, run times by command. Pure."""
+"""Learns from earlier jobs: speeds by job name, run times by command. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FADING = 0.7
 
 @dataclass(frozen=True)
 class Learned:
-    """A speed, and how much was seen of it.
+    """A learned speed.
 
     Attributes:
-        cores: The number of cores it is about.
+        cores: The number of cores it was measured with.
         steps_per_second: Weighted mean of all runs.
         weight: Sum of the runs' weights, at least 1.
     """
@@ -33,7 +33,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class RunTime:
-    """How long a command runs, and how much was seen of it.
+    """A learned run time of a command.
 
     Attributes:
         seconds: Weighted mean of all runs.
@@ -46,11 +46,11 @@ class RunTime:
 
 @dataclass(frozen=True)
 class Lessons:
-    """What earlier jobs have taught.
+    """What earlier jobs tell about a job.
 
     Attributes:
-        rates: Speeds of those of the same name, fewest cores first.
-        expected_seconds: How long the same command ran; None if it never came to its end.
+        rates: Speeds of jobs of the same name, fewest cores first.
+        expected_seconds: Run time of the same command, in seconds; None if it never finished.
     """
 
     rates: tuple[Rate, ...] = ()
@@ -58,33 +58,33 @@ class Lessons:
 
 
 def command_key(uid: int, name: str, command: Sequence[str]) -> str:
-    """Return what run times are learned by: whose job, its name, and every argument.
+    """Return the key of a command's run time: its user, job name and all arguments.
 
-    Jobs of one name and other arguments, of more epochs say, run for other times.
+    Jobs of the same name with other arguments, such as more epochs, take other times.
     """
     return hashlib.blake2b(json.dumps([uid, name, *command]).encode(), digest_size=16).hexdigest()
 
 
 def blend_run_time(known: RunTime | None, seconds: float) -> RunTime:
-    """Return what is known after one more run of so many seconds; as for speeds, see blend."""
+    """Return the run time after one more run of `seconds`, weighted as in :func:`blend`."""
     if known is None:
         return RunTime(seconds, 1.0)
     return RunTime(*_mean(known.seconds, known.weight, seconds))
 
 
 def blend(known: Iterable[Learned], rates: Iterable[Rate]) -> tuple[Learned, ...]:
-    """Return what is known after one more run, fewest cores first.
+    """Return the speeds after one more run, fewest cores first.
 
     An exponentially weighted mean for each number of cores: a run counts 0.7 times
     as much as the next one with that number. So the newest of many runs counts
-    30 %, the ten newest together 97 %, and the first runs are a nearly plain mean
-    instead of being dominated by the very first (Brown, "Smoothing, Forecasting
+    30 %, the ten newest together 97 %, and the first few runs give nearly the plain
+    mean instead of being dominated by the very first (Brown, "Smoothing, Forecasting
     and Prediction", 1963, with the weights normalised).
 
     Args:
-        known: From before, each number of cores at most once.
-        rates: Measured in the run. Those that are not positive finite numbers
-            say nothing and are left out.
+        known: Speeds so far, each number of cores at most once.
+        rates: Speeds measured in the run. Values that are not positive and finite are
+            ignored.
     """
     speeds = {speed.cores: speed for speed in known}
     for rate in rates:
@@ -102,16 +102,16 @@ def blend(known: Iterable[Learned], rates: Iterable[Rate]) -> tuple[Learned, ...
 def _mean(old: float, weight: float, new: float) -> tuple[float, float]:
     """Return a mean and its weight after one more value."""
     faded = weight * _FADING
-    # As a step from the old mean, so that it stays between the two.
+    # Computed as a step from the old mean, so that rounding keeps it between the two.
     return old + (new - old) / (faded + 1), faded + 1
 
 
 class Knowledge:
-    """What was learned from the jobs so far.
+    """Everything learned so far.
 
     Args:
-        speeds: By name.
-        run_times: By :func:`command_key`.
+        speeds: Learned speeds by job name.
+        run_times: Learned run times by :func:`command_key`.
     """
 
     def __init__(
@@ -123,15 +123,15 @@ class Knowledge:
         self.run_times: Lru[RunTime] = Lru() if run_times is None else run_times
 
     def lessons(self, record: Record) -> Lessons:
-        """Return what is known of a job before it has run."""
+        """Return what earlier jobs tell about a job."""
         return Lessons(self.rates(record.name), self.run_seconds(_key(record)))
 
     def rates(self, name: str) -> tuple[Rate, ...]:
-        """Return the speeds that earlier jobs of this name reached, fewest cores first."""
+        """Return the speeds of earlier jobs of this name, fewest cores first."""
         return tuple(Rate(s.cores, s.steps_per_second) for s in self.speeds.get(name) or ())
 
     def run_seconds(self, command: str) -> float | None:
-        """Return how long a command, given by its key, ran; None if it never finished."""
+        """Return a command's run time, in seconds, by its key; None if it never finished."""
         known = self.run_times.get(command)
         return None if known is None else known.seconds
 
@@ -139,28 +139,28 @@ class Knowledge:
         """Learn from a job that has ended.
 
         Args:
-            record: The job, up to its end.
-            rates: The speeds that it reached.
-            finished: It ended by itself, with exit code 0. The run times of failed and
-                cancelled jobs are ignored.
+            record: The job's record at its end.
+            rates: The speeds it reached.
+            finished: Whether it ended by itself, with exit code 0. The run times of failed
+                and cancelled jobs are ignored.
         """
         self.learn_rates(record.name, rates)
         if finished:
             self.learn_run_seconds(_key(record), record.run_seconds)
 
     def learn_rates(self, name: str, rates: Iterable[Rate]) -> None:
-        """Learn the speeds of one more job of a name; see :func:`blend`."""
+        """Learn the speeds of one more job of this name; see :func:`blend`."""
         blended = blend(self.speeds.get(name) or (), rates)
         if blended:
             self.speeds.set(name, blended)
 
     def learn_run_seconds(self, command: str, seconds: float) -> None:
-        """Learn the run time of one more run of a command, given by its key."""
+        """Learn the run time of one more run of a command, by its key."""
         self.run_times.set(command, blend_run_time(self.run_times.get(command), seconds))
 
 
 def is_same_command(one: Record, other: Record) -> bool:
-    """Return whether two jobs learn the same run time; as their keys, without making these."""
+    """Return whether two jobs have the same command_key(), without computing it."""
     return (one.name, one.uid, one.command) == (other.name, other.uid, other.command)
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A dictionary that forgets the least recently set, and knows what is not written yet."""
+"""A bounded dictionary that drops the entries set longest ago and tracks unsaved ones."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _T = TypeVar("_T")
 
 
 class Lru(Generic[_T]):
-    """So many values at most: those that were set last.
+    """Keeps the values that were set most recently.
 
     Args:
-        known: Keys and values from before, that which was set last at the end.
-        keep: How many.
+        known: Initial keys and values, the most recently set last.
+        keep: Maximum number of values.
 
     Attributes:
-        unwritten: What has changed since it was last emptied; None is forgotten.
+        unwritten: Changes since the caller last cleared it; None stands for a dropped value.
     """
 
     def __init__(self, known: Iterable[tuple[str, _T]] = (), keep: int = 10_000) -> None:
@@ -26,11 +26,11 @@ class Lru(Generic[_T]):
         self._keep = keep
 
     def get(self, key: str) -> _T | None:
-        """Return the value of a key, None if there is none."""
+        """Return the value of a key; None if there is none."""
         return self._values.get(key)
 
     def set(self, key: str, value: _T) -> None:
-        """Set the value of a key, and forget the oldest if these are too many."""
+        """Set the value of a key, and drop the oldest value if there are too many."""
         self._values.pop(key, None)
         self._values[key] = self.unwritten[key] = value
         if len(self._values) > self._keep:

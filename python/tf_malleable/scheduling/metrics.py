@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What is measured of jobs that have ended.
+"""Metrics of jobs that have ended.
 
-The usual terms of parallel job scheduling: D. G. Feitelson and L. Rudolph,
+The terms are those of parallel job scheduling: D. G. Feitelson and L. Rudolph,
 "Metrics and Benchmarking for Parallel Job Scheduling", JSSPP 1998, and D. G.
 Feitelson, "Workload Modeling for Computer Systems Performance Evaluation", 2015.
 """
@@ -29,19 +29,19 @@ def ended(
     """Return the metrics of a job that ended at `at`, a Unix time in seconds.
 
     Every second between arrival and end is spent waiting (before the first core),
-    in service (with cores) or paused (without, after the first). Their sum is the
-    total time, the turnaround; Feitelson also calls it response time. It is `ended`
-    - `submitted` as long as nobody turns the clock back; while the clock is behind,
-    no time is counted.
+    in service (with cores) or paused (without cores, after the first). Their sum is the
+    total time, or turnaround; Feitelson also calls it response time. It equals `ended`
+    - `submitted` unless the clock was set back; while the clock is behind, no time is
+    counted.
 
     Args:
         record: The job; its state lasted until `at`.
-        at: When its main process was gone.
+        at: When its main process ended.
         outcome: How it ended.
-        exit_code: As a shell gives it, None if not known.
-        cpu_seconds: CPU time used, None if not known.
-        steps: Done in all, None if it reported none.
-        user: Whose job it was, by name.
+        exit_code: As in a shell; None if unknown.
+        cpu_seconds: CPU time used; None if unknown.
+        steps: Training steps in total; None if it reported none.
+        user: Name of the job's user.
     """
     last = up_to(record, at)
     return JobRecord(
@@ -66,22 +66,22 @@ def ended(
 
 
 def summary(records: Sequence[JobRecord], cpus: int) -> Summary:
-    """Return the metrics of a run: of all these jobs together.
+    """Return the metrics of all these jobs together.
 
     - makespan: from the first arrival to the last end.
-    - mean turnaround, mean waiting: plain means over all jobs.
-    - mean slowdown: the mean of turnaround divided by time in service. 1 is a job
-      that never waited. For a job that changes its size, service is the time it
-      had any cores, however many; a job that never had one has no slowdown.
-    - throughput: jobs that ended, however they ended, divided by the makespan.
-    - utilization: CPU time used divided by CPUs times makespan. Jobs whose CPU
-      time is not known count as none, so it is a lower bound then.
+    - mean turnaround, mean waiting: arithmetic means over all jobs.
+    - mean slowdown: the mean of turnaround divided by time in service. A job that never
+      waited has 1. For a job that is resized, service is the time it had any cores,
+      however many; a job that never had any has no slowdown.
+    - throughput: jobs that ended, with any outcome, divided by the makespan.
+    - utilization: CPU time used divided by CPUs times makespan. Jobs whose CPU time is
+      unknown count as 0, which makes it a lower bound.
 
-    What cannot be said (of no jobs, in no time, for no CPUs) is None.
+    Metrics that are undefined (no jobs, no time, no CPUs) are None.
 
     Args:
         records: In any order.
-        cpus: How many were shared out; 0 if not known.
+        cpus: Number of CPUs shared out; 0 if unknown.
     """
     makespan = (
         max(0.0, max(r.ended for r in records) - min(r.submitted for r in records))

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""All that the controller keeps of one job, live and on disk."""
+"""The record that the controller keeps of a live job, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from tf_malleable.model import NO_GRANT, Grant, JobState, ProcessId, Shape
 
 @dataclass(frozen=True)
 class Record:
-    """A live job. Times are Unix times in seconds, sums are up to `since`.
+    """A live job. Times are Unix times in seconds; sums are up to `since`.
 
     Attributes:
         id: Counts up from "1" in a state file.
         name: As submitted.
         command: As submitted.
-        process: Its main process; None for a container that was not started yet.
-        uid: Whose process it is.
+        process: Its main process; None for a container that has not been started yet.
+        uid: User id of the job.
         shape: The cores it asks for.
         priority: Higher goes first.
-        weight: Share against others.
+        weight: Its share relative to others.
         submitted: When it arrived.
         started: When it first had cores.
         state: Waiting, running or paused.
         entered: When it entered its state.
-        since: From when `grant` is as it is.
-        grant: What it is granted.
-        serial: Of the grant; an acknowledgement names it.
-        by_hand: Cores set by a person.
+        since: When `state` or `grant` last changed, or the sums were last updated.
+        grant: Its current grant.
+        serial: Serial number of the grant; acknowledgements name it.
+        by_hand: Number of cores set by a person.
         held: Paused by a person.
-        waiting_seconds: In state waiting, before `since`.
-        run_seconds: In state running, before `since`.
-        paused_seconds: In state paused, before `since`.
-        core_seconds: Cores granted times seconds, before `since`.
-        resizes: Changes of the number of its cores while running.
-        container: What it is in; None for processes of the host.
+        waiting_seconds: Time in state waiting, up to `since`.
+        run_seconds: Time in state running, up to `since`.
+        paused_seconds: Time in state paused, up to `since`.
+        core_seconds: Cores granted times seconds, up to `since`.
+        resizes: How often its number of cores changed while it ran.
+        container: The container it runs in; None for processes of the host.
     """
 
     id: str

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How fast a job trains with how many cores, from its progress reports."""
+"""Measures a job's speed by number of cores, from its progress reports."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from tf_malleable.model import Rate
 
-# After a change of cores, steps already begun and caches speak of the old number.
+# Just after a resize, steps under way and caches still reflect the old number of cores.
 _SETTLING_SECONDS = 1.0
-# Old measurements fade: a job's phases differ.
+# Old measurements fade, because a job has phases.
 _MEMORY_SECONDS = 60.0
 _RECENT_SECONDS = 3.0
-# After so long a number of cores may be tried again: for a job that one bad measurement
-# kept from a core that is idle. Trying takes seconds.
+# After this time a number of cores may be tried again, or one bad measurement could keep
+# a job from an idle core forever. A trial takes seconds.
 _TRUSTED_SECONDS = 600.0
 
 
@@ -31,12 +31,12 @@ class _Sum:
 
 @dataclass(frozen=True)
 class Speedometer:
-    """A job's progress, report by report. Times are seconds on any one clock.
+    """A job's progress. Times are in seconds, on any one clock.
 
     Attributes:
-        steps: Done so far, None before the first report that has any.
-        total: Steps it will have done at its end, None if unknown.
-        recent: Steps a second lately, None before there are two reports.
+        steps: Steps done so far; None before the first report.
+        total: Total number of steps; None if unknown.
+        recent: Recent steps per second; None before the second report.
     """
 
     steps: float | None = None
@@ -48,11 +48,11 @@ class Speedometer:
     _sums: tuple[tuple[int, _Sum], ...] = ()
 
     def change(self, cores: int, now: float) -> Speedometer:
-        """Return it from now on for another number of cores; 0 is none."""
+        """Return the state after a change to `cores` cores, possibly 0."""
         return replace(self, _cores=cores, _since=now) if cores != self._cores else self
 
     def report(self, steps: float, total: float | None, now: float) -> Speedometer:
-        """Return it after a report of the steps done and to be done in all."""
+        """Return the state after a report of the steps done and the total."""
         if self.steps is None or steps < self.steps:
             return replace(self, steps=steps, total=total, _at=now)
         done, seconds = steps - self.steps, now - self._at
@@ -75,12 +75,12 @@ class Speedometer:
 
     @property
     def rates(self) -> tuple[Rate, ...]:
-        """Measured speeds, fewest cores first; none for counts never tried."""
+        """Speeds for all numbers of cores that were measured, fewest cores first."""
         return self._measured(self._sums)
 
     @property
     def lately(self) -> tuple[Rate, ...]:
-        """The same without counts that were last tried more than ten minutes ago."""
+        """The same without numbers of cores last measured more than ten minutes ago."""
         trusted = self._at - _TRUSTED_SECONDS
         return self._measured([each for each in self._sums if each[1].at >= trusted])
 
@@ -94,13 +94,13 @@ class Speedometer:
 
 
 def with_learned(measured: tuple[Rate, ...], learned: tuple[Rate, ...]) -> tuple[Rate, ...]:
-    """Return measured speeds, completed by those learned from earlier jobs.
+    """Return the measured speeds, completed by those learned from earlier jobs.
 
-    Each has the fewest cores first.
+    All are sorted by number of cores.
 
-    Jobs of one name may take steps of different sizes, so only the shape of the
-    learned curve counts: it is scaled to the measured speeds, and left out where
-    the two have no number of cores in common.
+    Steps of different jobs of the same name may differ in size, so only the shape of the
+    learned curve counts: it is scaled to the measured speeds, and ignored if the two
+    have no number of cores in common.
     """
     if not measured:
         return learned

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""CPUs that a job keeps busy, from samples of its CPU time. Pure."""
+"""Computes how many CPUs a job keeps busy, from samples of its CPU time. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 _SAMPLES = 3
-# CPUs. With less than this idle a job uses all it has.
+# CPUs. A job with less than this idle counts as using all its cores.
 _BUSY = 0.2
 
 
 @dataclass
 class Usage:
-    """The last three samples. Times are seconds on any one clock.
+    """The last three samples. Times are in seconds, on any one clock.
 
     Attributes:
-        cpu_seconds: CPU time used when last sampled; None before.
+        cpu_seconds: CPU time at the last sample; None before the first.
     """
 
     cpu_seconds: float | None = None
@@ -26,7 +26,7 @@ class Usage:
     _wanted: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
     def add(self, cpu_seconds: float, runnable: int, now: float) -> None:
-        """Take note of the CPU time used so far and the threads that want a CPU now."""
+        """Add a sample: CPU time used so far, and number of runnable threads now."""
         if self.cpu_seconds is not None and self._at is not None and now > self._at:
             used = max(0.0, cpu_seconds - self.cpu_seconds) / (now - self._at)
             self._used.append(used)
@@ -34,25 +34,25 @@ class Usage:
         self.cpu_seconds, self._at = cpu_seconds, now
 
     def forget(self) -> None:
-        """Begin anew: the job was paused, or is made of other processes now."""
+        """Discard all samples: the job was paused, or its processes have changed."""
         self._used.clear()
         self._wanted.clear()
         self._at = None
 
     @property
     def used(self) -> float | None:
-        """CPUs kept busy lately; None while not known."""
+        """Number of CPUs kept busy recently; None while unknown."""
         return fmean(self._used) if self._used else None
 
     @property
     def wanted(self) -> float | None:
-        """CPUs kept busy or waited for lately; None while not known."""
+        """Number of CPUs kept busy or waited for recently; None while unknown."""
         return fmean(self._wanted) if self._wanted else None
 
     def level(self, cores: int) -> int | None:
-        """Return the CPUs wanted, in tenths: a change of it is worth a new decision.
+        """Return the CPUs wanted, in tenths; None while unknown. A change triggers a decision.
 
-        How busy a job is that uses all of its `cores` makes no difference.
+        A job that uses all of its `cores` stays at the same level, however busy it is.
         """
         wanted = self.wanted
         if wanted is None:

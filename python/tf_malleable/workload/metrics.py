@@ -1,11 +1,12 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What became of a workload: the same metrics with a controller and without."""
+"""Metrics of a workload, the same with and without a controller."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -15,7 +16,7 @@ from tf_malleable.model import OperationError
 from tf_malleable.scheduling import metrics
 from tf_malleable.workload.plan import PlannedJob
 
-# Jobs of others that may have ended meanwhile.
+# Other jobs that may have ended in the meantime.
 _OTHERS = 1000
 _MOST = 100_000
 
@@ -25,16 +26,17 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Finished:
-    """A job that has ended, as its parent saw it. Times are Unix times.
+    """A job that has ended, as its parent process saw it. Times are Unix times in seconds.
 
     Attributes:
-        job: What it was.
-        id: Of the controller; None if it started without one.
-        user: Whose it was.
+        job: The planned job.
+        id: The controller's job id; None if it started without a controller.
+        user: Name of its user.
         submitted: When it was started.
-        ended: When it was gone.
-        exit_code: As a shell has it.
-        cpu_seconds: Of it and all its children.
+        ended: When it ended.
+        exit_code: As in a shell.
+        cpu_seconds: CPU time of the job and all its children.
+        log: The file with its output.
     """
 
     job: PlannedJob
@@ -44,6 +46,7 @@ class Finished:
     ended: float
     exit_code: int
     cpu_seconds: float
+    log: Path
 
     @property
     def outcome(self) -> Outcome:
@@ -52,7 +55,7 @@ class Finished:
 
 
 def from_outside(finished: Sequence[Finished], cpus: Sequence[int]) -> History:
-    """Return the metrics of jobs that all had all of these CPUs from their start on."""
+    """Return the metrics of jobs that could use all of these CPUs from start to end."""
     jobs = sorted(finished, key=lambda each: each.submitted)
     records = [_seen(each, str(number), len(cpus)) for number, each in enumerate(jobs, 1)]
     spans = [
@@ -62,10 +65,10 @@ def from_outside(finished: Sequence[Finished], cpus: Sequence[int]) -> History:
 
 
 def from_history(finished: Sequence[Finished], controller: Client, cpus: Sequence[int]) -> History:
-    """Return the metrics of jobs as the controller has them.
+    """Return the metrics of jobs from the controller's history.
 
-    How they ended and what CPU time they took, their parent knows better. A job that
-    the controller has never had is as from outside.
+    Outcome, exit code and CPU time are taken from `finished`, which is more precise. Jobs
+    unknown to the controller are treated as in from_outside().
 
     Raises:
         OperationError: The controller does not answer, or has forgotten a job.
@@ -80,14 +83,14 @@ def from_history(finished: Sequence[Finished], controller: Client, cpus: Sequenc
 
 
 def _history_of(ids: Set[str], controller: Client) -> History:
-    """Return what the controller's history has of these jobs, once it has all of them."""
+    """Return these jobs from the controller's history, once it has all of them."""
     limit = min(len(ids) + _OTHERS, _MOST)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         missing = ids
         try:
             history = controller.get(f"/v1/history?limit={limit}&spans=true", History)
-        except NoAnswerError:  # It may be on its way back.
+        except NoAnswerError:  # It may be restarting.
             if time.monotonic() > deadline:
                 raise
         else:

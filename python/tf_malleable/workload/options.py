@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The options by which a command line says what a job asks for."""
+"""Command-line options for the resources that a job requests."""
 
 from __future__ import annotations
 
@@ -10,34 +10,32 @@ from typing import Any
 import click
 
 _OPTIONS = (
+    click.option("--min", type=int, metavar="N", default=1, help="Do not run with fewer cores."),
     click.option(
-        "--min", type=int, metavar="N", default=1, help="With fewer cores it does not run."
+        "--preferred", type=int, metavar="N", help="Number of cores to ask for.  [default: max]"
     ),
-    click.option(
-        "--preferred", type=int, metavar="N", help="The cores it asks for.  [default: max]"
-    ),
-    click.option("--max", type=int, metavar="N", help="More would not help.  [default: all]"),
+    click.option("--max", type=int, metavar="N", help="Never use more cores.  [default: all]"),
     click.option(
         "--priority",
         type=int,
         metavar="N",
         default=0,
-        help="Higher goes first, in policies that look at it.",
+        help="Higher goes first, in policies that use it.",
     ),
     click.option(
         "--weight",
         type=float,
         metavar="X",
         default=1.0,
-        help="Its share against others, in policies that look at it.",
+        help="Share relative to other jobs, in policies that use it.",
     ),
 )
 ASKED = ("min", "preferred", "max", "priority", "weight")
-"""What they set, as fields of a JobRequest."""
+"""The fields of JobRequest that these options set."""
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command these options, which it gets as one dictionary named `asked`."""
+    """Add these options to a command, which gets them as one dictionary named `asked`."""
 
     @functools.wraps(command)
     def gathering(*args: Any, **parameters: Any) -> Any:  # noqa: ANN401 - as the command's

@@ -1,11 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Files that say which jobs arrive when.
+"""Reads workload files, which say which jobs arrive when.
 
-A job is a line: the second of its arrival, then what follows `tfm run` on a command
-line. So there is nothing to learn besides `tfm run`, a line can be tried out by
-pasting it into a shell, and the options, their checks and their help are the same
-code. (TOML or CSV would need a second spelling of every option, a library on Python
-3.10, and a decision on how a command is cut into words: here the shell's.)
+Each line is a job: its arrival time in seconds, then the arguments of `tfm run`. So there
+is no other syntax to learn, a line can be tried out in a shell, and options, checks and
+help share the same code. (TOML or CSV would need a second spelling of every option, a
+library on Python 3.10, and rules for splitting a command into words; here they are the
+shell's.)
 
     # seconds  options                          command
     0          --name cnn --max 2               -- python cnn.py --epochs 3
@@ -27,21 +27,21 @@ from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.naming import default_name
 from tf_malleable.workload.options import ASKED, job_options
 
-# Options of `tfm run` that are the whole workload's to say, or its controller's.
+# Options of `tfm run` that belong to the whole workload or its controller.
 _NOT_HERE = ("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file")
 
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """A job that is to arrive.
+    """A job and its arrival time.
 
     Attributes:
-        at: When, in seconds after the workload's start.
-        request: What it asks for, with the whole command.
-        queue: Wait until there are cores; otherwise be refused.
+        at: Arrival in seconds after the workload's start.
+        request: The job's request, with the whole command.
+        queue: Whether it waits if too few cores are free; otherwise it is refused.
 
     Raises:
-        ValueError: One of them is not what it should be.
+        ValueError: An attribute is invalid.
     """
 
     at: float
@@ -50,13 +50,15 @@ class PlannedJob:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.at) or self.at < 0:
-            raise ValueError(f"an arrival must be a number of seconds from 0, not {self.at}")
+            raise ValueError(
+                f"an arrival must be a finite number of seconds, at least 0, not {self.at}"
+            )
         if not self.request.command:
             raise ValueError("there is no command")
 
     @property
     def arguments(self) -> list[str]:
-        """What follows `tfm run` to start it."""
+        """The arguments of `tfm run` that start it."""
         said = self.request.said()
         return [
             *(f"--{name}={said[name]}" for name in ("name", *ASKED) if name in said),
@@ -70,7 +72,7 @@ def read_workload(path: Path) -> list[PlannedJob]:
     """Return the jobs of a workload file, in order of arrival.
 
     Raises:
-        ValueError: It cannot be read, a line is wrong, or there is no job in it.
+        ValueError: The file cannot be read, has an invalid line, or has no jobs.
     """
     try:
         lines = path.read_text().splitlines()
@@ -89,7 +91,7 @@ def read_workload(path: Path) -> list[PlannedJob]:
         except click.UsageError as error:
             raise ValueError(f"{path}, line {number}: {error.format_message()}") from None
     if not jobs:
-        raise ValueError(f"there is no job in {path}")
+        raise ValueError(f"{path} has no jobs")
     return sorted(jobs, key=lambda job: job.at)
 
 
@@ -110,13 +112,13 @@ def _parse(words: list[str]) -> PlannedJob:
         at = float(first)
     except ValueError:
         raise ValueError(
-            f"a line must begin with the second of the job's arrival, not {first!r}"
+            f"a line must begin with the job's arrival time in seconds, not {first!r}"
         ) from None
     try:
         with _line.make_context("tfm run", rest) as context:
             request, queue = _line.invoke(context)
     except click.NoSuchOption as error:
         if error.option_name in _NOT_HERE:
-            raise ValueError(f"{error.option_name} cannot be given in a workload") from None
+            raise ValueError(f"{error.option_name} is not allowed in a workload file") from None
         raise
     return PlannedJob(at, request, queue)

@@ -13,11 +13,11 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import History
@@ -28,23 +28,23 @@ from tf_malleable.workload.metrics import Finished, from_history, from_outside
 from tf_malleable.workload.plan import PlannedJob
 
 _TICK_SECONDS = 1.0
-# From SIGTERM to SIGKILL, when the workload is interrupted.
+# Time between SIGTERM and SIGKILL when the workload is interrupted.
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.01
 
-# Beside this package: a folder, which Python runs.
-_TFM = str(Path(__file__).parents[2] / "tf_malleable_cli")
+TFM: Final = (sys.executable, str(Path(__file__).parents[2] / "tf_malleable_cli"))
+"""Runs `tfm`: the package next to this one, which Python runs as a directory."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something for people to see.
+    """A progress event of a workload.
 
     Attributes:
-        seconds: Since the workload's start.
-        kind: A job has arrived, a job has ended, or a second has passed.
-        job: Which job; None for a tick.
-        exit_code: Of a job that has ended, as a shell has it.
+        seconds: Time since the workload's start.
+        kind: A job arrived, a job ended, or a second passed.
+        job: The job; None for a tick.
+        exit_code: As in a shell, if a job ended.
     """
 
     seconds: float
@@ -54,11 +54,30 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Start:
+    """How a job is started.
+
+    Attributes:
+        command: The program and its arguments.
+        environment: All of its environment; None for this process's.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str] | None = None
+
+
+Launch = Callable[[PlannedJob, int, Path], Start]
+"""Returns how to start a job, given its slot (0 without slots) and the file for its id."""
+
+
+@dataclass(frozen=True)
 class _Running:
     job: PlannedJob
     process: subprocess.Popen[bytes]
     submitted: float
     id_file: Path
+    log: Path
+    slot: int
 
 
 def run_workload(
@@ -68,35 +87,77 @@ def run_workload(
     controller: Client | None,
     watch: Callable[[Event], None] = lambda event: None,
 ) -> History:
-    """Start each job when it is to arrive and wait for all of them.
+    """Start each job at its arrival time and wait until all have ended.
 
     Args:
-        jobs: What is to run.
-        out: A folder for their output: NAME.log, NAME-2.log and so on. It is made.
-        controller: Shares the cores out among them; None to start them without one,
-            as TensorFlow alone would run.
-        watch: Is told what happens.
+        jobs: The jobs to run.
+        out: Directory for their output: NAME.log, NAME-2.log and so on; created if missing.
+        controller: The controller that shares out the cores; None starts the jobs without
+            one, as plain TensorFlow would run.
+        watch: Called for each event.
 
     Returns:
-        The metrics of these jobs and of all of them together: from the controller's
-        history, or else as seen from outside.
+        The metrics of the jobs, one by one and together: from the controller's history,
+        or measured from outside without a controller.
 
     Raises:
-        OperationError: The controller does not answer, or has forgotten a job.
-        OSError: A file cannot be written or a program not be started.
-        KeyboardInterrupt: As it came; all jobs have been ended then.
+        OperationError: The controller does not answer, or its history lacks a job.
+        OSError: A file cannot be written or a program cannot be started.
+        KeyboardInterrupt: On Ctrl-C, after all jobs have been ended.
     """
     if controller is None:
         cpus = sorted(os.sched_getaffinity(0))
     else:
         cpus = [cpu.id for cpu in controller.info().cpus]
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="tfm-workload-") as folder:
-        runner = _Runner(out, Path(folder), controller, watch)
-        finished = runner.run(jobs)
+    finished = run_jobs(jobs, out=out, controller=controller, watch=watch)
     if controller is None:
         return from_outside(finished, cpus)
     return from_history(finished, controller, cpus)
+
+
+def run_jobs(
+    jobs: Sequence[PlannedJob],
+    *,
+    out: Path,
+    controller: Client | None,
+    watch: Callable[[Event], None] = lambda event: None,
+    launch: Launch | None = None,
+    slots: int | None = None,
+) -> list[Finished]:
+    """Start each job and wait for all, as :func:`run_workload` does.
+
+    Args:
+        jobs: What is to run.
+        out: A folder for their output.
+        controller: Is asked to cancel the jobs if this is interrupted.
+        watch: Is told what happens.
+        launch: Returns how a job is started; by default with `tfm run` if there is a
+            controller, else as it is.
+        slots: So many jobs run at a time, and the others wait; None for all.
+
+    Returns:
+        The jobs in order of their ends.
+
+    Raises:
+        OSError: A file cannot be written or a program not be started.
+        KeyboardInterrupt: As it came; all jobs have been ended then.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+
+    def start(job: PlannedJob, slot: int, id_file: Path) -> Start:
+        return _usual_start(job, controller, id_file)
+
+    with tempfile.TemporaryDirectory(prefix="tfm-workload-") as folder:
+        runner = _Runner(out, Path(folder), controller, watch, launch or start, slots)
+        return runner.run(jobs)
+
+
+def _usual_start(job: PlannedJob, controller: Client | None, id_file: Path) -> Start:
+    if controller is None:
+        # It says of a program that is not there what `tfm run` does: 127.
+        return Start(["env", "--", *job.request.command])
+    options = (f"--socket={controller.socket}", f"--id-file={id_file}")
+    return Start([*TFM, "run", *options, *job.arguments])
 
 
 class _Runner:
@@ -108,7 +169,11 @@ class _Runner:
         ids: Path,
         controller: Client | None,
         watch: Callable[[Event], None],
+        launch: Launch,
+        slots: int | None,
     ) -> None:
+        self._launch = launch
+        self._free = None if slots is None else deque(range(slots))
         self._out = out
         self._ids = ids
         self._controller = controller
@@ -119,13 +184,13 @@ class _Runner:
         self._begin = time.monotonic()
 
     def run(self, jobs: Sequence[PlannedJob]) -> list[Finished]:
-        """Run all jobs; return them in order of their ends."""
+        """Run all jobs; return them in the order they ended."""
         waiting = deque(sorted(jobs, key=lambda job: job.at))
         finished: list[Finished] = []
         self._begin = time.monotonic()
         try:
             while waiting or self._running:
-                while waiting and waiting[0].at <= self._now():
+                while waiting and waiting[0].at <= self._now() and self._has_slot:
                     self._start(waiting.popleft())
                 finished += self._wait(waiting[0].at if waiting else None)
         except BaseException:
@@ -133,47 +198,44 @@ class _Runner:
             raise
         return finished
 
+    @property
+    def _has_slot(self) -> bool:
+        return self._free is None or bool(self._free)
+
     def _now(self) -> float:
         return time.monotonic() - self._begin
 
     def _start(self, job: PlannedJob) -> None:
         self._names[job.request.name] += 1
         count = self._names[job.request.name]
-        # A name may be anything; a file's may not.
+        # A job's name may have characters that a file name must not.
         name = re.sub(r"[^\w.+-]", "_", job.request.name).lstrip(".") or "job"
         log = self._out / (f"{name}.log" if count == 1 else f"{name}-{count}.log")
         id_file = self._ids / str(sum(self._names.values()))
-        # Before it can have begun, or it would seem to take less time than it does.
+        slot = 0 if self._free is None else self._free.popleft()
+        start = self._launch(job, slot, id_file)
+        # Taken before the start, or the job would seem faster than it is.
         submitted = time.time()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                self._command(job, id_file),
+                start.command,
+                env=start.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C is for us: we end the jobs. And each is a group, to end as one.
+                # Ctrl-C goes to us only, and we end each job as one process group.
                 start_new_session=True,
             )
-        running = _Running(job, process, submitted, id_file)
+        running = _Running(job, process, submitted, id_file, log, slot)
         pidfd = os.pidfd_open(process.pid)
         self._running[pidfd] = running
         self._poll.register(pidfd, select.POLLIN)
         self._watch(Event(self._now(), "arrived", job))
 
-    def _command(self, job: PlannedJob, id_file: Path) -> Sequence[str]:
-        if self._controller is None:
-            # It says of a program that is not there what `tfm run` does: 127.
-            return ["env", "--", *job.request.command]
-        socket = f"--socket={self._controller.socket}"
-        return [
-            *(sys.executable, _TFM, "run", socket, f"--id-file={id_file}"),
-            *job.arguments,
-        ]
-
     def _wait(self, next_arrival: float | None) -> list[Finished]:
-        """Wait until jobs end or the next one arrives, but not for long."""
+        """Wait until jobs end or the next one arrives, at most one second."""
         seconds = _TICK_SECONDS
-        if next_arrival is not None:
+        if next_arrival is not None and self._has_slot:
             seconds = min(seconds, max(0.0, next_arrival - self._now()))
         ready = self._poll.poll(seconds * 1000)
         finished = [self._finish(pidfd) for pidfd, _ in ready]
@@ -189,6 +251,8 @@ class _Runner:
         _, status, usage = os.wait4(running.process.pid, 0)
         code = running.process.returncode = os.waitstatus_to_exitcode(status)
         exit_code = code if code >= 0 else 128 - code
+        if self._free is not None:
+            self._free.append(running.slot)
         self._watch(Event(self._now(), "ended", running.job, exit_code))
         return Finished(
             job=running.job,
@@ -198,11 +262,12 @@ class _Runner:
             ended=ended,
             exit_code=exit_code,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
+            log=running.log,
         )
 
     def _end_all(self) -> None:
-        """End all jobs, those that are stopped too; return when they are gone."""
-        # None is waited for before all are gone, so that no number is used again.
+        """End all jobs, including stopped ones; return when they are gone."""
+        # Children are reaped only after all are gone, so that no pid is reused.
         roots = [running.process.pid for running in self._running.values()]
         victims = [
             process
@@ -210,7 +275,7 @@ class _Runner:
             for pid in tree
             if (process := procfs.identify(pid)) is not None
         ]
-        with suppress(KeyboardInterrupt, SystemExit):  # Somebody has no patience.
+        with suppress(KeyboardInterrupt, SystemExit):  # A second Ctrl-C skips the grace.
             self._cancel_all()
             _send(roots, victims, signal.SIGTERM)
             _send(roots, victims, signal.SIGCONT)
@@ -222,20 +287,20 @@ class _Runner:
             running.process.wait()
 
     def _cancel_all(self) -> None:
-        """Let the controller's history say that the jobs did not end by themselves."""
+        """Cancel all jobs, so that the controller's history records them as cancelled."""
         if self._controller is None:
             return
         ours = {_id(running) for running in self._running.values()}
         with suppress(OperationError, ValueError):
             live = [job for job in self._controller.jobs() if job.id in ours]
-            # Those without cores first, or they would start on the others'.
+            # Jobs without cores first, or they would start on the cores of the others.
             for job in sorted(live, key=lambda job: job.state == "running"):
                 with suppress(OperationError, ValueError):
                     self._controller.ask("POST", f"/v1/jobs/{job.id}/cancel", JobStatus)
 
 
 def _send(roots: Iterable[int], victims: Iterable[ProcessId], number: signal.Signals) -> None:
-    """Send a signal to processes, and to all others in the groups of some of them."""
+    """Send a signal to processes, and to the process groups of `roots`."""
     signals.send([victim.pid for victim in victims if procfs.is_alive(victim)], number)
     for root in roots:
         with suppress(ProcessLookupError):
@@ -249,7 +314,7 @@ def _wait_for_end(victims: Iterable[ProcessId], seconds: float) -> None:
 
 
 def _id(running: _Running) -> str | None:
-    """Return the job's id, None if no controller has taken it."""
+    """Return the job's id; None if no controller accepted it."""
     with suppress(FileNotFoundError):
         return running.id_file.read_text().strip() or None
     return None

@@ -41,17 +41,17 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("soon -- true", "a line must begin with the second of the job's arrival, not 'soon'"),
-        ("-1 -- true", "an arrival must be a number of seconds from 0, not -1.0"),
-        ("nan -- true", "an arrival must be a number of seconds from 0, not nan"),
+        ("soon -- true", "a line must begin with the job's arrival time in seconds, not 'soon'"),
+        ("-1 -- true", "an arrival must be a finite number of seconds, at least 0, not -1.0"),
+        ("nan -- true", "an arrival must be a finite number of seconds, at least 0, not nan"),
         ("0", "Missing argument 'COMMAND...'."),
         ("0 --mim 2 -- true", "No such option"),
         ("0 --help", "No such option"),
         ("0 --min two -- true", "'two' is not a valid integer"),
         ("0 --min 3 --max 2 -- true", "1 ≤ min ≤ preferred ≤ max"),
         ("0 --weight 0 -- true", "weight must be a number above 0"),
-        ("0 --threads 1 -- true", "--threads cannot be given in a workload"),
-        ("0 --socket x -- true", "--socket cannot be given in a workload"),
+        ("0 --threads 1 -- true", "--threads is not allowed in a workload file"),
+        ("0 --socket x -- true", "--socket is not allowed in a workload file"),
         ("0 'true", "No closing quotation"),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_bad_line_is_named(line, message):
 
 def test_a_file_without_jobs_is_bad_input():
     result = tfm("workload", write("# nothing\n"))
-    assert (result.returncode, result.stderr) == (2, "tfm: there is no job in mix.txt\n")
+    assert (result.returncode, result.stderr) == (2, "tfm: mix.txt has no jobs\n")
     result = tfm("workload", "none.txt")
     assert result.stderr == "tfm: cannot read none.txt: No such file or directory\n"
     Path("mix.txt").write_bytes(b"\xff\xfe")
@@ -157,7 +157,7 @@ def test_a_job_that_is_refused_has_failed(controller):
     assert result.returncode == 1
     outcomes = {job["name"]: job["outcome"] for job in json.loads(result.stdout)["jobs"]}
     assert outcomes == {"long": "finished", "hasty": "failed"}
-    assert Path("mix.out/hasty.log").read_text().startswith("tfm: no cores are free")
+    assert Path("mix.out/hasty.log").read_text().startswith("tfm: too few cores are free")
 
 
 def test_a_job_that_was_cancelled_has_not_finished(controller):

@@ -158,7 +158,7 @@ def test_a_failure_is_one_sentence_and_a_traceback_in_the_log(served, caplog):
     with caplog.at_level(logging.ERROR):
         status, answer = ask(served.path, "GET", "/v1/jobs/7")
     assert status == 500
-    assert answer == {"error": "the controller failed to answer; its log says why"}
+    assert answer == {"error": "internal error in the controller; see its log"}
     assert "GET /v1/jobs/7 failed" in caplog.text
     assert "secret of 7" in caplog.text
     assert ask(served.path, "GET", "/v1")[0] == 200
@@ -190,7 +190,7 @@ def test_more_connections_than_allowed_are_turned_away(served):
             stack.callback(client.close)
         head, _, body = raw(served.path, b"").partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ")
-        assert json.loads(body)["error"] == "the controller can take no more connections"
+        assert json.loads(body)["error"] == "the controller has too many connections"
 
     def is_free() -> bool:
         # Turned away, a client may find the connection closed before it has asked.

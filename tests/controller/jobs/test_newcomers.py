@@ -8,7 +8,7 @@ import pytest
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.jobs.admission import Admission
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.state.store import Store
 from tf_malleable.model import NO_GRANT, Grant, ProcessId, Shape
 from tf_malleable.scheduling import accounting
@@ -53,7 +53,7 @@ def test_without_a_grant_it_is_paused(admission):
 
 
 def test_to_a_policy_it_has_had_cores_and_has_none(admission):
-    live = Live(admission.record(REQUEST, 1000, 5.0, PROCESS, running=True), None, Lessons(), [])
+    live = LiveJob(admission.record(REQUEST, 1000, 5.0, PROCESS, running=True), None, Lessons(), [])
     job = live.as_job(6.0)
     assert (job.state, job.started, job.grant) == ("paused", 5.0, NO_GRANT)
 

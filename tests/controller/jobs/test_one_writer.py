@@ -8,9 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from tf_malleable import controller
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 
-FIELDS = {field.name for field in fields(Live)}
+FIELDS = {field.name for field in fields(LiveJob)}
 
 
 def changed_from_outside(source: str) -> list[str]:

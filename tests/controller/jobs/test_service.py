@@ -75,7 +75,7 @@ def test_a_job_waits_until_its_min_is_free(state):
             assert here.agents[1].lines[-1].state == "waiting"
             here.programs[0].end()
             await here.until(lambda: here.status(second).state == "running")
-            with refused(404, f"there is no job '{first}' now"):
+            with refused(404, f"there is no live job '{first}'"):
                 here.status(first)
 
     asyncio.run(scenario())
@@ -86,7 +86,7 @@ def test_not_to_queue_is_refused_and_leaves_nothing(state):
         async with host(state, "fcfs-strict") as here:
             await here.job(min=4, preferred=4)
             program = here.program()
-            with refused(409, "no cores are free"):
+            with refused(409, "too few cores are free"):
                 here.submit(program, min=1, queue=False)
             assert len(here.engine.jobs()) == 1
 
@@ -202,7 +202,7 @@ def test_another_user_may_look_but_not_touch(state):
                 lambda: here.engine.resume(other, job),
                 lambda: here.engine.cancel(other, job),
             ):
-                with refused(403, f"job {job} is another user's"):
+                with refused(403, f"job {job} belongs to another user"):
                     action()
             with refused(403, "only root or the controller's user"):
                 here.engine.set_policy(other, "equal")
@@ -216,8 +216,8 @@ def test_another_user_may_look_but_not_touch(state):
     [
         ({"min": 3, "max": 2}, "a shape must have 1 ≤ min ≤ preferred ≤ max, not min 3"),
         ({"min": 2, "preferred": 1}, "a shape must have 1 ≤ min ≤ preferred ≤ max"),
-        ({"min": 5}, "min must be at most 4, the CPUs shared out here, not 5"),
-        ({"max": 9}, "max must be at most 4, the CPUs shared out here, not 9"),
+        ({"min": 5}, "min must be at most 4, the number of CPUs shared out here, not 5"),
+        ({"max": 9}, "max must be at most 4, the number of CPUs shared out here, not 9"),
     ],
 )
 def test_an_impossible_shape_is_refused(state, fields, sentence):
@@ -235,7 +235,7 @@ def test_a_process_that_has_ended_is_no_job(state):
         async with host(state) as here:
             program = here.program()
             program.end()
-            with refused(403, "cannot be seen from here"):
+            with refused(403, "cannot see the calling process"):
                 here.submit(program)
 
     asyncio.run(scenario())

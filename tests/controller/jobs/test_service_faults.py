@@ -95,7 +95,7 @@ def test_a_policy_that_fails_is_contained(state, monkeypatch, policy, problem):
             assert here.granted() == [2, 2]
             said = here.engine.info().problem
             assert said is not None
-            assert said.startswith(f"policy equal failed and {registry.DEFAULT} decides")
+            assert said.startswith(f"policy equal failed, {registry.DEFAULT} decides instead")
             assert problem in said
             here.engine.set_policy(ME, "equal")
             assert here.engine.info().problem is None

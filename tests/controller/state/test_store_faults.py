@@ -92,7 +92,7 @@ def test_a_full_disk_delays_only_what_is_written(path):
     assert full == f"cannot write the state file {path}: disk I/O error"
     assert during == [[300], ["2"]]
     sentence, taken = exhausted
-    assert sentence == f"there are no job numbers left: {full}"
+    assert sentence == f"cannot reserve more job ids: {full}"
     problem, number = after
     assert (problem, closed) == (None, None)
     taken.append(number)
@@ -216,7 +216,7 @@ def test_a_second_controller_is_refused(path):
 
 def not_sqlite(path: Path) -> str:
     path.write_text("my thesis\n" * 1000)
-    return f"cannot use the state file {path}: it is no state file of tf_malleable"
+    return f"cannot use the state file {path}: it is not a tf_malleable state file"
 
 
 def another_program_s(path: Path) -> str:
@@ -224,7 +224,7 @@ def another_program_s(path: Path) -> str:
     connection.execute("CREATE TABLE recipes (name TEXT)")
     connection.commit()
     connection.close()
-    return f"cannot use the state file {path}: it is no state file of tf_malleable"
+    return f"cannot use the state file {path}: it is not a tf_malleable state file"
 
 
 def newer(path: Path) -> str:
@@ -232,7 +232,10 @@ def newer(path: Path) -> str:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 9")
     connection.close()
-    return f"the state file {path} is of version 9, this tf_malleable reads versions up to 2"
+    return (
+        f"cannot use the state file {path}: it has version 9, and this tf_malleable reads"
+        " versions up to 2; upgrade tf_malleable"
+    )
 
 
 def torn(path: Path) -> str:
@@ -260,7 +263,7 @@ def directory(path: Path) -> str:
 
 def pipe(path: Path) -> str:
     os.mkfifo(path)
-    return f"cannot use the state file {path}: it is no regular file"
+    return f"cannot use the state file {path}: it is not a regular file"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm container: jobs that are containers, by the containers' names."""
+"""tfm container: lists and changes container jobs, by the containers' names."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import click
 
@@ -32,8 +34,8 @@ _SHORT_ID = 12
 def container() -> None:
     """Run containers as jobs, and change their cores.
 
-    They share the machine with the jobs of tfm run: the same queue, the same policy,
-    tfm jobs and tfm top show them too.
+    Containers share the machine with the jobs of tfm run: they have the same queue and
+    policy, and tfm jobs and tfm top show them too.
     """
 
 
@@ -44,20 +46,20 @@ container.add_command(run)
 @json_option
 @socket_option
 def list_containers(client: Client, as_json: bool) -> None:
-    """List the jobs that are containers.
+    """List the containers among the jobs.
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
     policy) and actual (in force in the container's cgroup, and acknowledged by the
     agent inside if there is one).
     """
-    # tfm container run does without, and is not to wait for it.
+    # Imported here because tfm container run does not need it and must start fast.
     from tf_malleable.cli.tables import console, table
 
     found = [job for job in client.jobs() if job.container is not None]
     if as_json:
         print_json(Jobs(found))
     elif not found:
-        click.echo("there are no containers among the jobs")
+        click.echo("there are no containers")
     else:
         console().print(table(_COLUMNS, [_row(job) for job in found]))
 
@@ -71,54 +73,54 @@ def list_containers(client: Client, as_json: bool) -> None:
 def set_cores(
     context: click.Context, client: Client, container: str, cores: str, as_json: bool
 ) -> None:
-    """Set the CORES of a CONTAINER by hand, until: tfm container set CONTAINER auto."""
+    """Set the number of CORES of a CONTAINER by hand.
+
+    CORES is a number, or auto to let the policy decide again.
+    """
     job = _find(client, container).id
     context.invoke(control.set_cores, client=client, job=job, cores=cores, as_json=as_json)
 
 
-@container.command()
-@click.argument("container")
-@json_option
-@socket_option
-@click.pass_context
-def pause(context: click.Context, client: Client, container: str, as_json: bool) -> None:
-    """Freeze a CONTAINER and take its cores away, until: tfm container resume CONTAINER."""
-    job = _find(client, container).id
-    context.invoke(control.pause, client=client, job=job, as_json=as_json)
+def _add_command(name: str, action: Callable[..., None], summary: str) -> None:
+    """Add a command that applies a command for jobs to a container."""
+
+    @container.command(name, help=summary)
+    @click.argument("container")
+    @json_option
+    @socket_option
+    @click.pass_context
+    def command(context: click.Context, client: Client, container: str, as_json: bool) -> None:
+        job = _find(client, container).id
+        context.invoke(action, client=client, job=job, as_json=as_json)
 
 
-@container.command()
-@click.argument("container")
-@json_option
-@socket_option
-@click.pass_context
-def resume(context: click.Context, client: Client, container: str, as_json: bool) -> None:
-    """Let a paused CONTAINER have cores again, as the policy decides."""
-    job = _find(client, container).id
-    context.invoke(control.resume, client=client, job=job, as_json=as_json)
-
-
-@container.command()
-@click.argument("container")
-@json_option
-@socket_option
-@click.pass_context
-def stop(context: click.Context, client: Client, container: str, as_json: bool) -> None:
-    """End a CONTAINER: SIGTERM to its first process, later SIGKILL."""
-    job = _find(client, container).id
-    context.invoke(control.cancel, client=client, job=job, as_json=as_json)
+_add_command(
+    "pause",
+    control.pause,
+    "Freeze a CONTAINER until tfm container resume.",
+)
+_add_command(
+    "resume",
+    control.resume,
+    "Let a paused CONTAINER have cores again, as the policy decides.",
+)
+_add_command(
+    "stop",
+    control.cancel,
+    "End a CONTAINER with SIGTERM, and SIGKILL after 10 seconds.",
+)
 
 
 def _find(client: Client, name: str) -> JobStatus:
-    """Return the job that is a container of this name, or whose id begins so.
+    """Return the job of a container, by the container's name, id, or prefix of its id.
 
     Raises:
-        OperationError: There is none; the controller says why.
+        OperationError: There is none; the message has the controller's reason.
     """
     for job in client.jobs():
         if job.container is not None and name == job.container.name:
             return job
-    # It knows it by a part of its id, or takes it up only now, or says what it is not.
+    # The controller knows prefixes of ids, and containers that are not jobs yet.
     return client.ask("POST", "/v1/containers", JobStatus, {"container": name})
 
 

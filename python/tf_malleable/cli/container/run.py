@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm container run: a container as a job, with its output and exit code as our own."""
+"""tfm container run: runs a container as a job, with its output and exit code."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from tf_malleable.workload.options import job_options
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--image", required=True, metavar="IMAGE", help="Pulled if it is not here.")
+@click.option("--image", required=True, metavar="IMAGE", help="Pulled if it does not exist.")
 @job_options
 @click.option(
     "--resize",
     type=click.Choice(["cpuset", "quota"]),
     default="cpuset",
     show_default=True,
-    help="What is changed of it: the CPUs it may use, or how much CPU time.",
+    help="How to resize it: which CPUs it may use, or how much CPU time.",
 )
-@click.option("--name", metavar="NAME", help="Of the container.")
+@click.option("--name", metavar="NAME", help="Name of the container.")
 @click.option(
     "--job",
     metavar="NAME",
-    help="What to call the job; speeds are learned by it.  [default: --name, or the program]",
+    help="Name of the job; speeds are learned by it.  [default: --name, or the program]",
 )
-@click.option("-d", "--detach", is_flag=True, help="Print its id and leave it to itself.")
+@click.option("-d", "--detach", is_flag=True, help="Print its id and exit at once.")
 @click.option("--rm", "remove", is_flag=True, help="Remove it when it has ended.")
 @click.option("-v", "--volume", "volumes", multiple=True, metavar="HOST:CONTAINER[:ro]")
 @click.option("-e", "--env", "env", multiple=True, metavar="NAME[=VALUE]")
 @click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("-w", "--workdir", metavar="DIR", help="Working directory inside.")
+@click.option("-w", "--workdir", metavar="DIR", help="Working directory in the container.")
 @click.option("-u", "--user", metavar="USER[:GROUP]")
-@click.option("--entrypoint", metavar="PROGRAM", help="Instead of the image's.")
+@click.option("--entrypoint", metavar="PROGRAM", help="Replaces the image's.")
 @click.option("-l", "--label", "label", multiple=True, metavar="NAME[=VALUE]")
-@click.option("-m", "--memory", metavar="SIZE", help="Its limit: 512m, 4g.")
-@click.option("--shm-size", metavar="SIZE", help="Of /dev/shm.")
+@click.option("-m", "--memory", metavar="SIZE", help="Memory limit, such as 512m or 4g.")
+@click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm.")
 @click.option("--network", metavar="NAME")
 @click.option("--ipc", metavar="MODE")
 @click.option("-p", "--publish", "ports", multiple=True, metavar="[HOST:]PORT")
 @click.option("--gpus", metavar="N|all")
-@click.option("--read-only", is_flag=True, help="Its file system cannot be written.")
+@click.option("--read-only", is_flag=True, help="Mount its root file system read-only.")
 @click.option("--tmpfs", multiple=True, metavar="DIR")
-@click.option("--init", is_flag=True, help="A small init reaps its processes.")
+@click.option("--init", is_flag=True, help="Run an init that reaps its processes.")
 @click.option(
     "--socket",
     type=click.Path(path_type=Path),
@@ -79,14 +79,15 @@ def run(
     command: tuple[str, ...],
     **others: Any,  # noqa: ANN401 - the engine's own
 ) -> NoReturn:
-    """Run a container as a job, when its turn has come.
+    """Run a container as a job.
 
     For example: tfm container run --image my/training --max 4 -- python train.py
 
-    Its first process gets the signals that tfm gets. Its exit code is tfm's; 125 says
-    that it could not be run. Options not listed under --min, --resize and the like are
-    docker run's. Without a controller it starts at once, and follows its CPUs as they
-    are changed by anybody.
+    The controller starts it when it is granted cores. Without a controller it starts at
+    once. In both cases TensorFlow in it follows the CPUs it is given, whoever changes them.
+
+    Signals to tfm are forwarded to its first process. tfm exits with its exit code, or with
+    125 if it could not be run. Options from --volume to --init are as in docker run.
     """
     try:
         from tf_malleable.containers.creating import Recipe, host_path
@@ -94,7 +95,7 @@ def run(
         from tf_malleable.containers.labels import Labels
     except ImportError as error:
         raise ValueError(
-            "containers need the engine's SDK: pip install 'tf_malleable[containers]'"
+            "tfm container needs Docker's SDK: pip install 'tf_malleable[containers]'"
             f" ({error.name} is missing)"
         ) from None
     called = job or name or (default_name(command) if command else image)
@@ -130,10 +131,10 @@ def run(
 
 
 def _leave(code: int) -> NoReturn:
-    """End this process without Python's own tidying.
+    """Exit without Python's clean-up.
 
-    After an SDK of hundreds of modules that takes as long as the engine takes to remove
-    a container, and the next command in a script waits for it.
+    With the SDK's hundreds of modules, clean-up takes as long as the engine takes to remove
+    a container, and would delay the next command of a script.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
@@ -152,11 +153,11 @@ _SDK_NAMES = {
     "read_only": "read_only",
     "init": "init",
 }
-"""Options that are handed on as they are, by the SDK's name for them."""
+"""Options that are passed on unchanged, with the SDK's names for them."""
 
 
 def _environment(variables: Iterable[str]) -> list[str]:
-    """Return variables with their values: a bare name has ours, if it has one."""
+    """Return variables with their values; a bare name gets its value from our environment."""
     said = []
     for variable in variables:
         name, equals, _ = variable.partition("=")
@@ -175,7 +176,7 @@ def _from_file(file: Path | None) -> list[str]:
     try:
         lines = file.read_text().splitlines()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise ValueError(f"--env-file: cannot read {file}: {reason}") from None
     return _environment(line for line in map(str.strip, lines) if line and not line.startswith("#"))
 
@@ -184,7 +185,7 @@ def _pair(label: str) -> tuple[str, str]:
     name, _, value = label.partition("=")
     if not name or name.startswith("tf_malleable."):
         raise ValueError(
-            "--label must be NAME or NAME=VALUE, and tf_malleable.… are set by other options,"
+            "--label must be NAME or NAME=VALUE, and NAME must not start with tf_malleable.,"
             f" not {label!r}"
         )
     return name, value

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm workload: run many jobs as a file says and measure them."""
+"""tfm workload: runs the jobs of a file at given times, and measures them."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from tf_malleable.workload.runner import run_workload
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where the jobs' output goes.  [default: FILE's name and .out]",
+    help="Directory for the jobs' output.  [default: FILE with the suffix .out]",
 )
 @click.option("--alone", is_flag=True, help="Start the jobs without a controller, to compare.")
-@click.option("--dry-run", is_flag=True, help="Check FILE and list its jobs, run nothing.")
+@click.option("--dry-run", is_flag=True, help="Check FILE and list its jobs, but run nothing.")
 @json_option
 @socket_option
 def workload(
     client: Client, file: Path, out: Path | None, alone: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Start the jobs of FILE when each is to arrive, wait for all, print their metrics.
+    """Run the jobs of FILE at given times and print metrics.
 
-    A line of FILE is a job: the second of its arrival, then what follows tfm run.
+    Each line of FILE is a job: its arrival time in seconds, then the arguments of tfm run.
 
     \b
         0    --max 2 -- python train.py --epochs 3
         2.5  --min 2 --priority 10 -- python big.py
 
-    Ends with 1 if a job failed. Ctrl-C ends all of them.
+    Exits with 1 if a job failed. Ctrl-C ends all jobs.
     """
     jobs = read_workload(file)
     if dry_run:

@@ -1,6 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How far a workload is, on stderr: lines for all that happens, and in a terminal
-below them what tfm top shows."""
+"""Shows a workload's progress on stderr: a line per event, and in a terminal tfm top's view."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from tf_malleable.workload.runner import Event
 
 
 class WorkloadProgress:
-    """A context in which events are shown as they are passed to it."""
+    """A context manager that shows the events it is called with."""
 
     def __init__(self, jobs: Sequence[PlannedJob], controller: Client | None) -> None:
         self._controller = controller
-        self._to_come = len(jobs)
+        self._to_arrive = len(jobs)
+        self._live_jobs = 0
         self._ended = 0
         self._failed = 0
-        self._here = 0
         self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._live = Live(
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False
@@ -43,10 +42,10 @@ class WorkloadProgress:
     def __call__(self, event: Event) -> None:
         """Show an event."""
         if event.kind == "arrived":
-            self._to_come -= 1
-            self._here += 1
+            self._to_arrive -= 1
+            self._live_jobs += 1
         elif event.kind == "ended":
-            self._here -= 1
+            self._live_jobs -= 1
             self._ended += 1
             self._failed += event.exit_code != 0
         if event.job is not None:
@@ -56,8 +55,8 @@ class WorkloadProgress:
 
     def _picture(self, seconds: float) -> RenderableType:
         counts = Text(
-            f"{seconds:6.1f} s  {self._to_come} to come, {self._here} here,"
-            f" {self._ended} ended, {self._failed} of them failed",
+            f"{seconds:6.1f} s  {self._to_arrive} to arrive, {self._live_jobs} live,"
+            f" {self._ended} ended, {self._failed} of these failed",
             style="bold",
         )
         if self._controller is None:

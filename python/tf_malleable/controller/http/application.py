@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The service as a web application: requests in, JSON out.
+"""The web application in front of the service.
 
-Nothing is decided here. Requests are checked and handed on with the kernel's word
-for who is calling; whatever goes wrong is answered with one sentence, as JSON.
+Nothing is decided here. Requests are validated and passed on together with the caller,
+whom the kernel identifies (SO_PEERCRED). Errors are answered with one sentence, as JSON.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class _Call:
-    """A request that has been checked; what it has not is None or empty."""
+    """A validated request; parts that it does not have are None or empty."""
 
     peer: Peer
     job: str
@@ -52,15 +52,15 @@ class _Call:
 def application(
     service: Service, peer: Callable[[web.Request], Peer] | None = None
 ) -> web.Application:
-    """Return the web application that serves an service.
+    """Return the web application of a service.
 
     Args:
         service: Carries out the requests.
-        peer: Says who sent a request; by default the kernel does, which needs a
-            Unix socket.
+        peer: Returns who sent a request; by default the kernel is asked, which requires
+            a Unix socket.
     """
     caller = peer or _peer
-    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_explained])
+    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_errors_as_json])
     operations = _operations(service)
     special = {
         "grants": _grants(service, caller),
@@ -68,7 +68,7 @@ def application(
         "take": _take(service, caller),
     }
     for route in ROUTES:
-        handler = special.get(route.name) or _answering(
+        handler = special.get(route.name) or _make_handler(
             route, operations[route.name], caller, service
         )
         app.router.add_route(route.method, route.path, handler)
@@ -76,21 +76,21 @@ def application(
 
 
 def metrics_application(service: Service) -> web.Application:
-    """Return the web application with Prometheus' counters and nothing else."""
-    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_explained])
+    """Return a web application that serves only the Prometheus metrics."""
+    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_errors_as_json])
     app.router.add_route("GET", "/metrics", _metrics(service))
     return app
 
 
 def problem(status: int, sentence: str) -> web.Response:
-    """Return the answer to a request that is not carried out."""
+    """Return the response to a request that failed or was refused."""
     return web.Response(
         status=status, body=msgspec.json.encode(Problem(sentence)), content_type=JSON
     )
 
 
 def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, object]]]:
-    """Return what each route does: from a call to a status and a message."""
+    """Return the operation of each route, from a call to an HTTP status and a message."""
     openapi = msgspec.Raw(msgspec.json.encode(document(service.info().version)))
 
     def submit(call: _Call) -> tuple[int, object]:
@@ -123,7 +123,7 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
     }
 
 
-def _answering(
+def _make_handler(
     route: Route,
     operation: Callable[[_Call], tuple[int, object]],
     caller: Callable[[web.Request], Peer],
@@ -166,12 +166,12 @@ def _grants(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler
     async def handle(request: web.Request) -> web.StreamResponse:
         _query(request, route)
         await _body(request, route)
-        # This task is cancelled when the client goes, which closes the generator.
+        # This task is cancelled when the client disconnects, which closes the generator.
         async with aclosing(service.watch(caller(request), request.match_info["id"])) as lines:
-            line = await anext(lines, None)  # May be refused, before anything is sent.
+            line = await anext(lines, None)  # May raise a Refusal, before anything is sent.
             response = web.StreamResponse(headers={"Content-Type": JSON_LINES})
             response.force_close()
-            # Whatever the client sends from here on is dropped, not kept for later.
+            # From here on, drop whatever the client sends instead of buffering it.
             request.protocol.close()
             await response.prepare(request)
             while line is not None:
@@ -193,7 +193,7 @@ def _metrics(service: Service) -> _Handler:
 def _peer(request: web.Request) -> Peer:
     connection = request.get_extra_info("socket")
     if connection is None:
-        raise ConnectionResetError("the client has gone")
+        raise ConnectionResetError("the client has disconnected")
     return peer_of(connection)
 
 
@@ -214,8 +214,8 @@ async def _body(request: web.Request, route: Route) -> msgspec.Struct | None:
 
 
 @web.middleware
-async def _explained(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Answer with one sentence whatever goes wrong in a handler."""
+async def _errors_as_json(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Turn every error of a handler into one sentence, as JSON."""
     try:
         return await handler(request)
     except Refusal as refusal:
@@ -230,8 +230,8 @@ async def _explained(request: web.Request, handler: _Handler) -> web.StreamRespo
     except Exception as error:
         _log.exception("%s %s failed", request.method, request.rel_url.raw_path)
         if request.writer.output_size > 0:
-            raise ConnectionAbortedError("an answer was under way") from error
-        return problem(500, "the controller failed to answer; its log says why")
+            raise ConnectionAbortedError("the response had already begun") from error
+        return problem(500, "internal error in the controller; see its log")
 
 
 def _sentence(request: web.Request, error: web.HTTPException) -> str:
@@ -244,6 +244,6 @@ def _sentence(request: web.Request, error: web.HTTPException) -> str:
     if isinstance(error, web.HTTPNotFound):
         other = _OTHER_VERSION.match(path)
         if other is not None and other[1] != "v1":
-            return f"this controller speaks /v1, not /{other[1]}"
-        return f"there is no {path}; see /v1/openapi.json for what there is"
+            return f"this controller supports /v1, not /{other[1]}"
+        return f"there is no {path}; /v1/openapi.json lists all paths"
     return error.text or error.reason

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A web application on a socket that is open already.
+"""Serves a web application on a socket that is already open.
 
-aiohttp does the HTTP. What is added: a limit on connections, and answers in JSON
-also to bytes that are no HTTP request.
+aiohttp does the HTTP. This adds a limit on connections, and JSON errors for input that
+is not HTTP.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REQUESTS = logging.getLogger(f"{__name__}.requests")
 
 _BACKLOG = 1024
 
-# What is under way when the server stops gets this long to end by itself.
+# Time for running requests to finish when the server stops.
 _STOP_SECONDS = 0.2
 
 
@@ -37,12 +37,12 @@ class Server:
     async def start(
         cls, app: web.Application, listening: socket.socket, connections: int
     ) -> Server:
-        """Serve from now on.
+        """Start serving.
 
         Args:
-            app: What is served.
+            app: The application to serve.
             listening: A bound socket; closed with the server.
-            connections: At most so many at a time, the others are turned away.
+            connections: Maximum number of connections; further ones are refused.
         """
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS)
         await runner.setup()
@@ -52,11 +52,11 @@ class Server:
         return cls(runner, server)
 
     def stop_listening(self) -> None:
-        """Take no more connections; those there are go on."""
+        """Accept no more connections; open ones stay."""
         self._server.close()
 
     async def close(self) -> None:
-        """Cut all connections, streams too."""
+        """Close all connections, including streams."""
         self._server.close()
         await self._runner.cleanup()
 
@@ -71,7 +71,7 @@ class _Connection(web.RequestHandler):
     """One client."""
 
     def __init__(self, server: web.Server, connections: int) -> None:
-        # Bodies are taken as they are: unpacked, a small one could be huge.
+        # No decompression: a small compressed body could become huge.
         super().__init__(
             server, loop=asyncio.get_running_loop(), access_log=REQUESTS, auto_decompress=False
         )
@@ -79,12 +79,12 @@ class _Connection(web.RequestHandler):
         self._connections = connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to serve, or turn away the client that is one too many."""
+        """Serve the client, or refuse it if there are too many."""
         if len(self._server.connections) < self._connections:
             super().connection_made(transport)
             return
         assert isinstance(transport, asyncio.Transport)
-        body = msgspec.json.encode(Problem("the controller can take no more connections"))
+        body = msgspec.json.encode(Problem("the controller has too many connections"))
         head = (
             "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -99,10 +99,10 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what the application has not seen: bytes that are no request."""
+        """Answer input that is not HTTP and so never reaches the application."""
         if isinstance(exc, ConnectionError):
-            raise exc  # The client has gone; nobody is left to answer.
+            raise exc  # The client has disconnected.
         reason = (message or "").partition("\n")[0].rstrip(" :.")
-        answer = problem(status, f"this is no valid HTTP request: {reason}")
+        answer = problem(status, f"not a valid HTTP request: {reason}")
         answer.force_close()
         return answer

@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's Unix socket: private, and one controller to a socket.
+"""The controller's Unix socket: private to its owner, with one controller per socket.
 
-Who may connect is decided by the directory, which only its owner may enter: a
-socket's own permissions can be set only after it is there. That one controller
-listens is decided by a lock on a file beside it, which the kernel drops with its
-holder: so a socket without a lock has been left behind by a killed controller.
+The directory controls who may connect: only its owner may enter it. (A socket's own
+permissions can be set only after it exists.) A lock on a file next to the socket ensures
+that only one controller listens. The kernel releases the lock with its holder, so a
+socket without a lock was left behind by a killed controller.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-_LONGEST = 107  # Bytes of sun_path in unix(7), less the one that ends it.
+_LONGEST = 107  # Bytes of sun_path in unix(7), without the terminating zero.
 
 
 class ListenError(Exception):
-    """A socket cannot be listened at; in one sentence, with the remedy."""
+    """Cannot listen on a socket; the message is one sentence, with the remedy."""
 
 
 class UnixListener:
-    """A socket that listens, and the lock that makes it the only one.
+    """A listening socket, and the lock that makes it the only one at its path.
 
     Attributes:
-        path: Where clients find it.
+        path: The socket's path.
         socket: The listening socket.
     """
 
     def __init__(self, path: Path) -> None:
-        """Listen.
+        """Start listening.
 
         Raises:
-            ListenError: Another controller does, or the place is no place for it.
+            ListenError: Another controller listens there, or the path is unsuitable.
         """
         self.path = Path(os.path.abspath(path))
         length = len(os.fsencode(self.path))
         if length > _LONGEST:
             raise ListenError(
-                f"a socket's path must have at most {_LONGEST} bytes, and {self.path} has {length}:"
+                f"a socket's path may have at most {_LONGEST} bytes, and {self.path} has {length}:"
                 " choose a shorter one with --socket"
             )
         _private_directory(self.path.parent)
@@ -56,10 +56,10 @@ class UnixListener:
         self._inode = os.stat(self.path).st_ino
 
     def close(self) -> None:
-        """Remove the socket and let another controller have its place.
+        """Remove the socket and release the lock.
 
-        The lock file stays: if it were removed, two controllers could each hold a
-        lock on a file of this name.
+        The lock file stays: if it were removed, two controllers could each hold a lock
+        on a file of this name.
         """
         self.socket.close()
         with suppress(OSError):
@@ -77,14 +77,14 @@ def _private_directory(directory: Path) -> None:
         pass
     except OSError as error:
         raise ListenError(
-            f"the socket's directory {directory} cannot be made: {error.strerror}"
+            f"cannot create the socket's directory {directory}: {error.strerror}"
         ) from None
     about = os.lstat(directory)
     if not stat.S_ISDIR(about.st_mode):
-        raise ListenError(f"the socket's directory {directory} is no directory")
+        raise ListenError(f"the socket's directory {directory} is not a directory")
     if about.st_uid != os.geteuid():
         raise ListenError(
-            f"the socket's directory {directory} is another user's:"
+            f"the socket's directory {directory} belongs to another user:"
             " choose one of your own with --socket"
         )
     if about.st_mode & 0o077:
@@ -101,7 +101,7 @@ def _lock(path: Path) -> int:
     try:
         lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise ListenError(f"the lock file {name} cannot be opened: {error.strerror}") from None
+        raise ListenError(f"cannot open the lock file {name}: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(lock, 0)
@@ -113,18 +113,18 @@ def _lock(path: Path) -> int:
         raise ListenError(f"{who} already listens at {path}") from None
     except OSError as error:
         os.close(lock)
-        raise ListenError(f"the lock file {name} cannot be written: {error.strerror}") from None
+        raise ListenError(f"cannot write the lock file {name}: {error.strerror}") from None
     return lock
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the socket of a controller that is gone."""
+    """Remove a socket that a killed controller left behind."""
     try:
         about = os.lstat(path)
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(about.st_mode):
-        raise ListenError(f"{path} is there and is no socket: choose another with --socket")
+        raise ListenError(f"{path} exists and is not a socket: choose another with --socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         code = probe.connect_ex(str(path))
@@ -140,5 +140,5 @@ def _bind(path: Path) -> socket.socket:
         os.chmod(path, 0o600)
     except OSError as error:
         listening.close()
-        raise ListenError(f"the socket {path} cannot be made: {error.strerror}") from None
+        raise ListenError(f"cannot create the socket {path}: {error.strerror}") from None
     return listening

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The record that a new job begins with, if it can be one on this machine."""
+"""Checks whether a new job fits this machine, and creates its record."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from tf_malleable.scheduling.record import Record
 
 @dataclass(frozen=True)
 class Admission:
-    """Admits new jobs, by making their records.
+    """Admits new jobs.
 
     Attributes:
-        cpus: How many are shared out.
-        store: Numbers the jobs.
+        cpus: Number of CPUs shared out.
+        store: Assigns job ids.
     """
 
     cpus: int
     store: Store
 
     def check(self, request: JobRequest) -> Shape:
-        """Return the shape that is asked for.
+        """Return the requested shape.
 
         Raises:
-            Refusal: 400; no job of this machine can have it.
+            Refusal: 400; no job on this machine can have it.
         """
         for name in ("min", "preferred", "max"):
             cores = getattr(request, name)
             if cores is not None and cores > self.cpus:
                 raise Refusal(
                     400,
-                    f"{name} must be at most {self.cpus}, the CPUs shared out here, not {cores}",
+                    f"{name} must be at most {self.cpus}, the number of CPUs shared out here,"
+                    f" not {cores}",
                 )
         try:
             return request.shape(self.cpus)
@@ -57,21 +58,21 @@ class Admission:
         """Return the record of a job that arrives now.
 
         Args:
-            request: What it asks for.
-            uid: Whose it is.
+            request: The job's request.
+            uid: User id of the job.
             now: The time, in seconds.
-            process: Its main process, if it has one yet.
-            container: What it is in, if it is a container.
-            running: It computes already, so it does not wait in the queue.
+            process: Its main process; None if it does not exist yet.
+            container: Its container; None for processes of the host.
+            running: It is already running, so it does not wait in the queue.
 
         Raises:
-            Refusal: As check(); 503; the state file takes no more jobs.
+            Refusal: As check(), or 503 if the state file accepts no more jobs.
         """
         shape = self.check(request)
         try:
             number = self.store.next_id()
         except StoreError as error:
-            raise Refusal(503, f"no more jobs can be taken: {error}") from None
+            raise Refusal(503, f"cannot accept more jobs: {error}") from None
         record = Record(
             id=number,
             name=request.name,

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The time of all records: Unix time that never jumps."""
+"""The clock of all records: Unix time that never jumps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class Clock:
-    """As the host's clock was when it was made, and steady since."""
+    """Unix time as of its creation, and monotonic since."""
 
     def __init__(self) -> None:
         self._epoch = time.time() - time.monotonic()

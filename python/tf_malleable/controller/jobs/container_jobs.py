@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Containers as jobs: from what their engine says of them to what the reactor knows.
+"""Containers as jobs: translates the engine's reports into changes of jobs.
 
-The engine may say the same thing twice, late, or after a restart of either. So
-nothing here counts on an order: each time a container is compared with its job.
+The engine may report something twice, late, or after a restart of either side. So nothing
+here depends on order: each report compares a container with its job.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from collections.abc import Collection
 
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.jobs.admission import Admission
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.reactor import Reactor
 from tf_malleable.controller.ports import Containers, Found
 from tf_malleable.linux import pidfds, procfs
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling import accounting
 
-# As docker run has it: not the program has failed, but to start it.
+# As in docker run: the program could not be started.
 _CANNOT_RUN = 125
 
 _log = logging.getLogger(__name__)
 
 
 class ContainerJobs:
-    """Those live jobs that are containers. Not thread-safe: one asyncio loop."""
+    """The live jobs that are containers. Not thread-safe: one asyncio loop."""
 
     def __init__(self, reactor: Reactor, admission: Admission, containers: Containers) -> None:
         self._reactor = reactor
         self._roster = reactor.roster
         self._admission = admission
         self._containers = containers
-        # Refused ones, so that each is complained of once.
+        # Containers already refused, so that each is logged only once.
         self._refused: set[str] = set()
 
     async def start(self) -> None:
-        """Take up the containers there are, and those that come."""
+        """Accept existing containers, and new ones from now on."""
         await self._containers.start(self)
 
     async def close(self) -> None:
-        """Take up no more; what was told to containers so far is done first."""
+        """Finish pending changes, and accept no more containers."""
         await self._containers.close()
 
-    async def take(self, container: str) -> tuple[Live, bool]:
-        """Make a container a job, or find the job it is.
+    async def take(self, container: str) -> tuple[LiveJob, bool]:
+        """Make a container a job, or find its job.
 
         Returns:
             The job, and whether it is new.
 
         Raises:
-            Refusal: It cannot be one.
+            Refusal: The container cannot become a job.
         """
         found = await self._containers.find(container)
         known = self._roster.in_container(found.info.id)
@@ -63,7 +63,7 @@ class ContainerJobs:
         return self._add(found), True
 
     def seen(self, found: Found) -> None:
-        """A container is as it says; it may have been told before."""
+        """Handle a container's current state; it may have been reported before."""
         self._roster.record_missed_exit(found.info.id, found.exit_code)
         live = self._roster.in_container(found.info.id)
         if live is not None:
@@ -75,19 +75,19 @@ class ContainerJobs:
                 if found.info.id not in self._refused:
                     self._refused.add(found.info.id)
                     name = found.info.name
-                    _log.warning("container %s is no job: %s", name, refusal.sentence)
+                    _log.warning("cannot accept container %s: %s", name, refusal.sentence)
 
     def gone(self, container: str) -> None:
-        """There is no container with this id any more, or never was."""
+        """Handle that there is no container with this id, or no longer."""
         self._refused.discard(container)
         self._roster.record_missed_exit(container, None)
         live = self._roster.in_container(container)
-        # One that runs cannot go; that it has ended is seen by its process.
+        # A running container cannot vanish; its pidfd tells when its process has ended.
         if live is not None and live.record.process is None:
             self._roster.end(live, None if live.record.started is None else _CANNOT_RUN)
 
     def all_seen(self, containers: Collection[str]) -> None:
-        """These are all there are: an engine answers for the first time, or again."""
+        """Handle the full list of containers, after the engine (re)connects."""
         self._refused.intersection_update(containers)
         for missed in self._roster.missed.difference(containers):
             self.gone(missed)
@@ -96,7 +96,7 @@ class ContainerJobs:
             if container is not None and container.id not in containers:
                 self.gone(container.id)
 
-    def _add(self, found: Found) -> Live:
+    def _add(self, found: Found) -> LiveJob:
         process, pidfd = self._process(found)
         now = self._reactor.now()
         running = process is not None
@@ -115,36 +115,36 @@ class ContainerJobs:
 
     @staticmethod
     def _process(found: Found) -> tuple[ProcessId | None, int | None]:
-        """Return the first process of a container and its pidfd; nothing if not started."""
+        """Return a container's first process and its pidfd; None each if not started."""
         if found.pid is None:
             return None, None
         process = procfs.identify(found.pid)
         if process is None:
             raise Refusal(
                 409,
-                f"process {found.pid} of the container {found.info.name} cannot be seen from"
-                " here: it has ended, or its engine is on another host",
+                f"cannot see process {found.pid} of the container {found.info.name}:"
+                " it has ended, or its engine is on another host",
             )
         try:
             pidfd = pidfds.open_pidfd(process)
         except OSError as error:
-            raise Refusal(503, f"no more jobs can be taken: {error.strerror}") from None
+            raise Refusal(503, f"cannot accept more jobs: {error.strerror}") from None
         if pidfd is None:
             raise Refusal(409, f"the container {found.info.name} has ended")
         return process, pidfd
 
-    def _compare(self, live: Live, found: Found) -> None:
+    def _compare(self, live: LiveJob, found: Found) -> None:
         if found.state == "ended":
             self._roster.end(live, found.exit_code)
         elif found.pid is not None and live.record.process is None:
             try:
                 process, pidfd = self._process(found)
             except Refusal:
-                return  # It has ended since; that will be told, too.
+                return  # It has ended since; the engine will report that, too.
             assert process is not None
             assert pidfd is not None
             if live.record.state == "waiting":
-                # Started by somebody else: it computes, so it joins and does not queue.
+                # Somebody else started it: it is running, so it does not queue.
                 live.amend(accounting.joined(live.record, self._reactor.now()))
             self._roster.attach_process(live, process, pidfd)
             self._reactor.react_soon()

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Carrying grants out from outside: confine a job, stop it, let it go on, end it.
+"""Enforces grants from outside the jobs: confines, stops, resumes and ends them.
 
-The kernel moves processes of the host. Containers are changed through their engine,
-which would otherwise be mistaken about them.
+Processes of the host are changed through the kernel. Containers are changed through their
+engine, whose view of them would otherwise be wrong.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tf_malleable.controller.jobs.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import affinity, procfs, signals
 from tf_malleable.model import Cpuset, ProcessId
@@ -23,18 +23,18 @@ _UNCHANGED: Cpuset = frozenset()
 
 
 class Enforcer:
-    """Carries out what was decided. Not thread-safe: one asyncio loop."""
+    """Carries out decisions. Not thread-safe: one asyncio loop."""
 
     def __init__(
-        self, jobs: Mapping[str, Live], store: Store, clock: Clock, instruments: Instruments
+        self, jobs: Mapping[str, LiveJob], store: Store, clock: Clock, instruments: Instruments
     ) -> None:
-        """Prepare to carry out.
+        """Create an enforcer.
 
         Args:
-            jobs: Those that are live at any time, by id.
-            store: Where records and spans are kept.
-            clock: The time of all records.
-            instruments: Count resizes, pauses and the time to acknowledge.
+            jobs: The live jobs by id; a live view.
+            store: Keeps records and spans.
+            clock: The clock of all records.
+            instruments: Measures resizes, pauses and the time to acknowledge.
         """
         self._jobs = jobs
         self._store = store
@@ -42,8 +42,8 @@ class Enforcer:
         self._instruments = instruments
 
     def apply(self, changes: Sequence[Change], now: float) -> None:
-        """Carry out changes of grants, in their order."""
-        self._look_at_processes([self._jobs[each.job] for each in changes if not each.grant])
+        """Carry out changes of grants, in the given order."""
+        self._refresh_trees([self._jobs[each.job] for each in changes if not each.grant])
         for change in changes:
             live = self._jobs[change.job]
             before = live.take(change.grant, now)
@@ -63,17 +63,17 @@ class Enforcer:
             self._store.save(live.record)
             self.settle(live)
 
-    def settle(self, live: Live) -> None:
-        """Count a job's grant as actual if it was carried out and acknowledged."""
+    def settle(self, live: LiveJob) -> None:
+        """Mark a job's grant as actual if it was carried out and acknowledged."""
         seconds = live.settle(self._clock.now())
         if seconds is not None:
             self._instruments.acknowledgements.observe(seconds)
 
     @staticmethod
-    def _look_at_processes(stopping: Sequence[Live]) -> None:
-        """See that none of the processes of jobs that are to stop is missed.
+    def _refresh_trees(stopping: Sequence[LiveJob]) -> None:
+        """Refresh the process trees of jobs that are about to be stopped.
 
-        Elsewhere the last survey will do: to look at all processes of a host takes
+        Otherwise the last survey is recent enough: reading all processes of a host takes
         milliseconds.
         """
         roots = {
@@ -86,16 +86,16 @@ class Enforcer:
             for root, live in roots.items():
                 live.note_tree(trees[root])
 
-    def _pause(self, live: Live) -> None:
-        if live.record.state == "paused" and not live.is_silent:
+    def _pause(self, live: LiveJob) -> None:
+        if live.record.state == "paused" and not live.is_inactive:
             self._instruments.pauses.inc()
             suspend(live)
 
 
-def enforce(live: Live) -> None:
-    """Carry a job's grant out from outside: processes by CPU affinity.
+def enforce(live: LiveJob) -> None:
+    """Enforce a job's grant from outside; for processes, by CPU affinity.
 
-    A container is looked at later, to see whether that was done.
+    For a container, whether it took effect is checked later.
     """
     cpus = live.record.grant.cpus
     if live.container is not None and cpus:
@@ -106,28 +106,28 @@ def enforce(live: Live) -> None:
     live.note_enforced()
 
 
-def confine_agentless(live: Live, pids: Iterable[int]) -> None:
-    """Confine those of a running job's processes that have no agent to do it."""
+def confine_agentless(live: LiveJob, pids: Iterable[int]) -> None:
+    """Confine the processes of a running job that have no agent."""
     cpus = live.record.grant.cpus
     if live.record.state == "running" and cpus and live.container is None:
         affinity.confine([pid for pid in pids if pid not in live.agents], cpus)
 
 
-def suspend(live: Live) -> None:
+def suspend(live: LiveJob) -> None:
     """Stop a job."""
     live.note_suspended(True)
     if live.container is not None:
         live.container.carry_out(_UNCHANGED, frozen=True)
         return
     signals.send(live.tree, signal.SIGSTOP)
-    # Children that were born before their parent stopped.
+    # Children created before their parent stopped.
     late = [pid for pid in _family(live.record.process) if pid not in live.tree]
     signals.send(late, signal.SIGSTOP)
     live.note_tree(live.tree + late)
 
 
-def resume(live: Live) -> None:
-    """Let a job go on."""
+def resume(live: LiveJob) -> None:
+    """Let a job continue."""
     live.note_suspended(False)
     if live.container is not None:
         live.container.carry_out(live.record.grant.cpus, frozen=False)
@@ -135,8 +135,8 @@ def resume(live: Live) -> None:
         signals.send(live.tree, signal.SIGCONT)
 
 
-def terminate(live: Live) -> None:
-    """Tell a job to end."""
+def terminate(live: LiveJob) -> None:
+    """Ask a job to end, with SIGTERM."""
     live.note_suspended(False)
     if live.container is not None:
         live.container.end(by_force=False)
@@ -146,8 +146,8 @@ def terminate(live: Live) -> None:
     signals.send(live.tree, signal.SIGCONT)
 
 
-def kill(live: Live) -> None:
-    """End a job by force."""
+def kill(live: LiveJob) -> None:
+    """End a job by force, with SIGKILL."""
     if live.container is not None:
         live.container.end(by_force=True)
     else:

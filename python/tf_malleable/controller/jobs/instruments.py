@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a monitoring system may ask the controller for.
+"""The controller's metrics for Prometheus.
 
-A registry of its own, so that two engines in one process (tests, a simulator)
-do not share counters.
+Each service has its own registry, so that several in one process (tests, a simulator) do
+not share counters.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Collection
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 
 _FAST = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Instruments:
-    """Counters, gauges and histograms of one engine."""
+    """Counters, gauges and histograms of one service."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -28,7 +28,9 @@ class Instruments:
         self.jobs = Gauge("tfm_jobs", "Live jobs", ["state"], registry=self._registry)
         self.cpus = Gauge("tfm_cpus", "CPUs shared out", registry=self._registry)
         self.granted = Gauge("tfm_granted_cpus", "CPUs granted to jobs", registry=self._registry)
-        self.used = Gauge("tfm_used_cpus", "CPUs jobs kept busy lately", registry=self._registry)
+        self.used = Gauge(
+            "tfm_used_cpus", "CPUs that jobs kept busy recently", registry=self._registry
+        )
         self.ended = Counter(
             "tfm_jobs_ended", "Jobs that have ended", ["outcome"], registry=self._registry
         )
@@ -37,7 +39,7 @@ class Instruments:
         )
         self.pauses = Counter("tfm_pauses", "Jobs paused", registry=self._registry)
         self.problems = Counter(
-            "tfm_policy_problems", "Decisions a policy failed to make", registry=self._registry
+            "tfm_policy_problems", "Decisions that a policy failed", registry=self._registry
         )
 
     def _histogram(self, name: str, documentation: str) -> Histogram:
@@ -45,8 +47,8 @@ class Instruments:
             f"tfm_{name}_seconds", documentation, buckets=_FAST, registry=self._registry
         )
 
-    def show(self, jobs: Collection[Live]) -> None:
-        """Set the gauges to what the live jobs are now."""
+    def show(self, jobs: Collection[LiveJob]) -> None:
+        """Update the gauges from the live jobs."""
         states = [job.record.state for job in jobs]
         for state in ("waiting", "running", "paused"):
             self.jobs.labels(state).set(states.count(state))
@@ -54,5 +56,5 @@ class Instruments:
         self.used.set(sum(job.used_cpus or 0.0 for job in jobs))
 
     def render(self) -> bytes:
-        """Return all of it in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)

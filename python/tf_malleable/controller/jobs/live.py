@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A live job while the controller runs: its record, and what is not worth keeping."""
+"""A live job: its record, and the state that does not outlive the controller."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from tf_malleable.scheduling.record import Record
 from tf_malleable.scheduling.speeds import Speedometer, with_learned
 from tf_malleable.scheduling.usage import Usage
 
-# A program that was submitted opens its stream of grants within this time.
+# A submitted program opens its grant stream within this time.
 _CONNECT_SECONDS = 5.0
 _NEVER = -1
 
 
 @dataclass
-class Live:
-    """Mutable, by its own methods only. Times are Unix times in seconds.
+class LiveJob:
+    """A live job. Only its own methods change it. Times are Unix times in seconds.
 
     Attributes:
-        record: What is kept on disk too.
-        pidfd: Readable once the main process has ended; None as long as there is none.
-        lessons: Of earlier jobs like it.
-        tree: Its processes, when last looked.
-        expected_until: A program that waits has to be connected from then on.
-        agents: Serial numbers acknowledged, by pid of the connected processes.
+        record: The part that is also kept on disk.
+        pidfd: Readable once the main process has ended; None while there is none.
+        lessons: What earlier jobs like it tell about it.
+        tree: Pids of its processes, as of the last survey.
+        expected_until: A waiting program must be connected from then on.
+        agents: Serial number last acknowledged, by pid of each connected process.
         actual: CPUs it has acknowledged.
-        published: When the present grant was published, on the monotonic clock;
+        published: When the current grant was published, on the monotonic clock;
             None once it is acknowledged.
-        enforced: The present grant was carried out from outside.
+        enforced: The current grant was enforced from outside.
         suspended: We have stopped its processes.
-        stopped: Somebody else has.
-        cancelled: We were asked to end it.
+        stopped: Somebody else has stopped them.
+        cancelled: A user has cancelled it.
         kill_at: When to end it by force.
         reporter: Pid of the process whose steps count.
-        speed: Its progress.
+        speed: Its progress and measured speeds.
         usage: CPUs it keeps busy.
-        last_level: Its level when last decided on.
-        streams: One event for each open stream, set when there is a new line.
+        last_level: Its level at the last decision.
+        streams: One event per open stream, set when there is a new line.
         over: It has ended.
-        container: What carries out its grants; None for processes of the host.
-        astray: The container is not as it was told to be.
+        container: Controls its container; None for processes of the host.
+        diverged: The container's state differs from what it was told.
     """
 
     record: Record
@@ -70,53 +70,53 @@ class Live:
     streams: set[asyncio.Event] = field(default_factory=set)
     over: bool = False
     container: Container | None = None
-    astray: bool = False
+    diverged: bool = False
     _idle: tuple[tuple[object, ...], Job] | None = None
 
-    # What happens to it. Nobody else assigns to its attributes.
+    # Mutators; nothing else assigns to its attributes.
 
     def expect(self, now: float) -> None:
-        """Let it wait in the queue although it has not connected yet."""
+        """Let it wait in the queue although no process has connected yet."""
         self.expected_until = now + _CONNECT_SECONDS
 
     def connect(self, pid: int) -> None:
-        """Count on a process to acknowledge grants."""
+        """Expect a process to acknowledge grants."""
         self.agents.setdefault(pid, _NEVER)
 
     def disconnect(self, pid: int) -> bool:
-        """Count on a process no more; return whether the present grant lacks an agent."""
+        """Stop expecting a process; return whether no agent is left to apply the grant."""
         acknowledged = self.agents.pop(pid, None) == self.record.serial
         return not self.agents and not acknowledged
 
     def acknowledge(self, pid: int, serial: int) -> None:
-        """Note that a process that is counted on has carried out a grant."""
+        """Note that a connected process has carried out a grant."""
         if pid in self.agents:
             self.agents[pid] = serial
 
     def attach_process(self, process: ProcessId, pidfd: int) -> None:
-        """Give it its main process; the pidfd is its own from now on."""
+        """Set its main process and take ownership of the pidfd."""
         self.record = replace(self.record, process=process)
         self.pidfd, self.tree = pidfd, [process.pid]
 
     def attach_container(self, container: Container) -> None:
-        """Give it what carries out its grants."""
+        """Set the container that its grants go to."""
         self.container = container
 
     def amend(self, record: Record) -> None:
-        """Change what is kept of it."""
+        """Replace its record."""
         self.record = record
 
     def learn(self, lessons: Lessons) -> None:
-        """Know what earlier jobs like it have taught."""
+        """Replace what earlier jobs tell about it."""
         self.lessons = lessons
 
     def take(self, grant: Grant, now: float) -> Record:
-        """Have another grant, not carried out yet; return the record before it."""
+        """Accept a new grant, to be carried out; return the record before it."""
         before = self.record
         self.record = accounting.granted(before, grant, now)
         self.enforced = False
         if not grant.cpus <= before.grant.cpus:
-            # What it did not use before says nothing of what it has only now.
+            # Its usage of the old CPUs tells nothing about the new ones.
             self.usage.forget()
         if grant:
             self.published = time.monotonic()
@@ -128,10 +128,10 @@ class Live:
         return before
 
     def settle(self, now: float) -> float | None:
-        """Count the grant as actual if every agent has acknowledged it.
+        """Mark the grant as actual if every agent has acknowledged it.
 
-        And, of a container, if the kernel says so too. Without agents it must have been
-        carried out from outside.
+        For a container the kernel must confirm it, too. Without agents it must have been
+        enforced from outside.
 
         Returns:
             Seconds since it was published, the first time; otherwise None.
@@ -149,49 +149,49 @@ class Live:
         return seconds
 
     def note_enforced(self) -> None:
-        """The present grant was carried out from outside."""
+        """Note that the current grant was enforced from outside."""
         self.enforced = True
 
     def note_suspended(self, suspended: bool) -> None:
-        """We have stopped its processes, or let them go on."""
+        """Note whether we have stopped its processes."""
         self.suspended = suspended
 
     def note_tree(self, tree: list[int]) -> bool:
-        """Its processes are these; return whether they are others than before."""
+        """Set the pids of its processes; return whether they have changed."""
         changed = tree != self.tree
         self.tree = tree
         return changed
 
     def note_stopped(self, stopped: bool) -> bool:
-        """Somebody else has stopped it, or not; return whether that is new."""
+        """Note whether somebody else has stopped it; return whether that has changed."""
         before, self.stopped = self.stopped, stopped
         if stopped:
             self.actual = frozenset()
         return stopped != before
 
-    def note_astray(self, astray: bool) -> None:
-        """Its container is not as it was told to be, or is."""
-        self.astray = astray
+    def note_diverged(self, diverged: bool) -> None:
+        """Note whether its container's state differs from what it was told."""
+        self.diverged = diverged
 
     def note_decision(self) -> None:
-        """It was decided on, at its present level."""
+        """Note the level of usage at which a decision was made."""
         if self.record.state == "running":
             self.last_level = self.level
 
     def report(self, pid: int, steps_done: float, steps_total: float | None, now: float) -> None:
-        """Note its progress, unless another of its processes reports already."""
+        """Note its progress, unless another of its processes already reports."""
         if self.reporter not in self.agents:
             self.reporter = pid
         if self.reporter == pid:
             self.speed = self.speed.report(steps_done, steps_total, now)
 
     def cancel(self, kill_at: float) -> None:
-        """It is to end, by force at a time."""
+        """Note that it was cancelled and will be killed at a given time."""
         self.cancelled = True
         self.kill_at = kill_at
 
     def end(self) -> None:
-        """It is over: its streams end."""
+        """Note that it has ended, and end its streams."""
         self.over = True
         self.wake_streams()
 
@@ -202,51 +202,51 @@ class Live:
         return news
 
     def close_stream(self, news: asyncio.Event) -> None:
-        """Wake a stream no more."""
+        """Stop waking a stream."""
         self.streams.discard(news)
 
     def wake_streams(self) -> None:
-        """Let every open stream look for a new line."""
+        """Make every open stream check for a new line."""
         for news in self.streams:
             news.set()
 
-    # What it is.
+    # Queries.
 
     @property
-    def is_silent(self) -> bool:
-        """Whether its processes are not running, or were told to end."""
+    def is_inactive(self) -> bool:
+        """Whether its processes are stopped, or were told to end."""
         return self.suspended or self.stopped or self.cancelled
 
     def is_held(self, now: float) -> bool:
-        """Return whether it must have no cores, whatever a policy says."""
+        """Return whether it must not have cores, whatever the policy decides."""
         return self.record.held or self.stopped or self.cancelled or self.is_absent(now)
 
     def is_absent(self, now: float) -> bool:
-        """Return whether it waits for cores but nobody is there who would start it."""
+        """Return whether it waits for cores but nothing is connected that would start it."""
         here = self.container is not None or bool(self.agents) or now < self.expected_until
         return self.record.state == "waiting" and not here
 
     @property
     def used_cpus(self) -> float | None:
-        """CPUs kept busy lately; None while not known or not running."""
+        """CPUs kept busy recently; None while unknown or not running."""
         return self.usage.used if self.record.state == "running" else None
 
     @property
     def level(self) -> int | None:
-        """CPUs wanted, in tenths; None while not known or not running."""
+        """CPUs wanted, in tenths; None while unknown or not running."""
         running = self.record.state == "running"
         return self.usage.level(len(self.record.grant.cpus)) if running else None
 
     @property
     def rates(self) -> tuple[Rate, ...]:
-        """Speeds measured lately, and learned from earlier jobs."""
+        """Recently measured speeds, completed by those of earlier jobs."""
         return with_learned(self.speed.lately, self.lessons.rates)
 
     def as_job(self, now: float) -> Job:
-        """Return what a policy may know of it."""
+        """Return the job as a policy sees it."""
         if self.record.state == "running":
             return self._as_job(now)
-        # Nothing of a job in a long queue changes from one decision to the next.
+        # Cached: jobs in a long queue do not change from one decision to the next.
         sources = (self.record, self.speed, self.lessons)
         if self._idle is None or any(map(operator.is_not, self._idle[0], sources)):
             self._idle = (sources, self._as_job(now))
@@ -254,7 +254,7 @@ class Live:
 
     def _as_job(self, now: float) -> Job:
         record = self.record
-        # One that joined while it ran has had cores, and is granted none yet.
+        # A job that joined while running has had cores, but has no grant yet.
         ungranted = record.state == "running" and not record.grant
         return Job(
             id=record.id,

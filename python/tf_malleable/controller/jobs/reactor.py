@@ -1,10 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What happens to the jobs, what is decided, and how that is carried out.
+"""Reacts to events: decides, and carries out what changes.
 
-Everything that happens ends in one reaction: ask the policy, compare its answer
-with the grants there are, carry out the differences, save them a moment later. All
-of it runs in one asyncio loop, so there are no locks; nothing here ever waits for a
-job.
+Every event leads to the same reaction: ask the policy, compare its answer with the current
+grants, carry out the differences, and save them shortly after. All of it runs in one
+asyncio loop, so there are no locks, and nothing here ever waits for a job.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.clock import Clock
 from tf_malleable.controller.jobs.enforcement import Enforcer
 from tf_malleable.controller.jobs.instruments import Instruments
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.roster import Roster
 from tf_malleable.controller.jobs.watch import SAMPLE_SECONDS, Watch
 from tf_malleable.controller.ports import Containers
@@ -29,22 +28,22 @@ from tf_malleable.scheduling.record import Record
 
 _POLICY = "policy"
 
-# Jobs are told first, and what a reaction has changed is saved so much later: a file
-# system may keep whoever writes waiting.
+# Changes are saved this much later, after the jobs were told: a write to a file system
+# may block.
 _SAVE_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
 
 
 class Reactor:
-    """Decides and sees to it. Not thread-safe: one asyncio loop.
+    """Makes decisions and carries them out. Not thread-safe: one asyncio loop.
 
     Attributes:
-        instruments: Counters for a monitoring system.
-        machine: What is shared out.
-        roster: The jobs.
-        policy: The name, with options, of the policy in force.
-        problem: Why another policy had to decide in its place, last time.
+        instruments: Metrics for Prometheus.
+        machine: The CPUs shared out.
+        roster: The live jobs.
+        policy: Name and options of the policy in force.
+        problem: Why the policy failed at the last decision; None if it did not.
     """
 
     def __init__(
@@ -70,24 +69,24 @@ class Reactor:
             self._clock,
             self.instruments,
             containers,
-            has_news=self.react_soon,
+            request_decision=self.react_soon,
             look_at=lambda live: self._watch.look_at(live),
         )
         self._enforcer = Enforcer(self.roster.live, store, self._clock, self.instruments)
         self._watch = Watch(
             self.roster.live,
             self.now,
-            has_news=self.react_soon,
-            has_settled=self._enforcer.settle,
+            request_decision=self.react_soon,
+            on_settled=self._enforcer.settle,
         )
         self.instruments.cpus.set(len(machine.cpus))
 
     def now(self) -> float:
-        """Return the time of all records, in seconds."""
+        """Return the Unix time on the clock of all records, in seconds."""
         return self._clock.now()
 
     async def start(self) -> None:
-        """Take up the jobs of an earlier controller that still run, and begin."""
+        """Adopt jobs of an earlier controller that still run, and start."""
         self._store.set_setting(_POLICY, self.policy)
         self._store.set_setting(CPUS, format_cpuset(self.machine.cpuset))
         self.roster.load()
@@ -100,7 +99,7 @@ class Reactor:
         self.react()
 
     async def close(self) -> None:
-        """Let go of all jobs: those that are paused go on, as without a controller."""
+        """Release all jobs; paused ones continue, as without a controller."""
         self._watch.stop()
         for handle in (self._reaction, self._review, self._saving):
             if handle is not None:
@@ -110,30 +109,30 @@ class Reactor:
         self._store.flush()
 
     def choose(self, policy: str) -> None:
-        """Use another policy from now on.
+        """Switch to another policy.
 
         Raises:
-            ValueError: There is no such policy.
+            ValueError: Unknown policy or invalid option.
         """
         self._chosen = registry.create(policy)
         self.policy = policy
         self._store.set_setting(_POLICY, policy)
         self.react()
 
-    def amend(self, live: Live, record: Record) -> None:
-        """Take note of what a person said about a job."""
+    def amend(self, live: LiveJob, record: Record) -> None:
+        """Replace a job's record after a user's request."""
         if record != live.record:
             live.amend(record)
             self._store.save(record)
             self.react()
 
-    def acknowledge(self, live: Live, pid: int, serial: int) -> None:
-        """Take note that a process of a job has carried out a grant."""
+    def acknowledge(self, live: LiveJob, pid: int, serial: int) -> None:
+        """Note that a process of a job has carried out a grant."""
         live.acknowledge(pid, serial)
         self._enforcer.settle(live)
 
-    def disconnect(self, live: Live, pid: int) -> None:
-        """Count no more on a process of a job; see to its grant ourselves if none is left."""
+    def disconnect(self, live: LiveJob, pid: int) -> None:
+        """Note that an agent has disconnected; enforce the grant ourselves if none is left."""
         if live.disconnect(pid):
             enforcement.enforce(live)
         self._enforcer.settle(live)
@@ -142,12 +141,12 @@ class Reactor:
     # Reactions.
 
     def react_soon(self) -> None:
-        """React once to all that happens in this turn of the loop."""
+        """React once to all events of this iteration of the loop."""
         if self._reaction is None:
             self._reaction = asyncio.get_running_loop().call_soon(self.react)
 
     def react(self) -> None:
-        """Decide anew, and carry out what has changed."""
+        """Make a decision and carry out what changes."""
         if self._reaction is not None:
             self._reaction.cancel()
             self._reaction = None
@@ -155,12 +154,12 @@ class Reactor:
         live = self.roster.live
         allocation = self._decide(now)
         current = {job: each.record.grant for job, each in live.items()}
-        restless = [
+        still_running = [
             job
             for job, each in live.items()
-            if each.record.state != "waiting" and not each.record.grant and not each.is_silent
+            if each.record.state != "waiting" and not each.record.grant and not each.is_inactive
         ]
-        self._enforcer.apply(changes(allocation, current, restless), now)
+        self._enforcer.apply(changes(allocation, current, still_running), now)
         if self._saving is None:
             self._saving = asyncio.create_task(self._save_later())
         self.instruments.show(live.values())
@@ -177,12 +176,12 @@ class Reactor:
             self.save()
 
     def save(self) -> None:
-        """Save all that has changed, as far as that can be."""
+        """Save all changes; if that fails, they stay queued."""
         self._saving = None
         self._store.flush()
 
     async def saved(self) -> None:
-        """Return once all that reactions have changed so far is saved, or cannot be."""
+        """Return once all changes so far are saved, or saving them has failed."""
         if self._saving is not None:
             await asyncio.shield(self._saving)
 
@@ -200,7 +199,7 @@ class Reactor:
         except Exception as error:
             self.instruments.problems.inc()
             problem = (
-                f"policy {self.policy} failed and {registry.DEFAULT} decides in its place:"
+                f"policy {self.policy} failed, {registry.DEFAULT} decides instead:"
                 f" {type(error).__name__}: {error}"
             )
             if problem != self.problem:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The live jobs: who comes, by what they are found, and how they end."""
+"""The live jobs: adds them, finds them, and records their ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_malleable.api.history import Outcome
 from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import cgroup, pidfds, procfs
@@ -22,15 +22,15 @@ from tf_malleable.scheduling import accounting, metrics
 from tf_malleable.scheduling.learning import is_same_command
 from tf_malleable.scheduling.record import Record
 
-# An engine says so much later at most how a container has ended.
+# An engine reports the exit code of a container at most this much later.
 _ENGINE_SECONDS = 0.5
 
 
 class Roster:
-    """Not thread-safe: one asyncio loop.
+    """The live jobs. Not thread-safe: one asyncio loop.
 
     Attributes:
-        live: The jobs, by id, in order of arrival.
+        live: The jobs by id, in order of arrival.
     """
 
     def __init__(
@@ -40,35 +40,33 @@ class Roster:
         instruments: Instruments,
         containers: Containers | None,
         *,
-        has_news: Callable[[], None],
-        look_at: Callable[[Live], object],
+        request_decision: Callable[[], None],
+        look_at: Callable[[LiveJob], object],
     ) -> None:
-        """Begin without jobs.
+        """Create an empty roster.
 
         Args:
-            store: Where records and ends are kept.
-            clock: The time of all records.
-            instruments: Count the ends.
-            containers: Those of an engine; None to do without.
-            has_news: Is called when a job's end is worth a decision.
-            look_at: Is called when a container may have become as it was told to be.
+            store: Keeps records and history.
+            clock: The clock of all records.
+            instruments: Counts ended jobs.
+            containers: The containers of an engine; None without containers.
+            request_decision: Called when a job has ended.
+            look_at: Called when a container may have reached its wanted state.
         """
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, LiveJob] = {}
         self._store = store
         self._clock = clock
         self._instruments = instruments
         self._containers = containers
-        self._has_news = has_news
+        self._request_decision = request_decision
         self._look_at = look_at
-        self._by_pid: dict[int, Live] = {}
-        self._by_container: dict[str, Live] = {}
-        # Containers that ended while no controller looked: their engine may know how.
+        self._by_pid: dict[int, LiveJob] = {}
+        self._by_container: dict[str, LiveJob] = {}
+        # Containers that ended while no controller ran; their engine may know how.
         self._missed: dict[str, Record] = {}
 
-    # Who comes.
-
     def load(self) -> None:
-        """Take up the jobs of an earlier controller that still run."""
+        """Adopt jobs of an earlier controller that still run."""
         for record in self._store.load():
             self._adopt(record)
 
@@ -94,9 +92,9 @@ class Roster:
             stat = procfs.read_stat(record.process.pid)
             live.note_suspended(stat is not None and stat.state == "T")
 
-    def add(self, record: Record, pidfd: int | None) -> Live:
-        """Take up a job; its pidfd is the roster's from now on."""
-        live = Live(record, None, self._store.knowledge.lessons(record), [])
+    def add(self, record: Record, pidfd: int | None) -> LiveJob:
+        """Add a job and take ownership of its pidfd."""
+        live = LiveJob(record, None, self._store.knowledge.lessons(record), [])
         self.live[record.id] = live
         if record.container is not None:
             self._by_container[record.container.id] = live
@@ -108,74 +106,70 @@ class Roster:
             self.attach_process(live, record.process, pidfd)
         return live
 
-    def attach_process(self, live: Live, process: ProcessId, pidfd: int) -> None:
-        """Give a job its main process; the pidfd is the roster's from now on."""
+    def attach_process(self, live: LiveJob, process: ProcessId, pidfd: int) -> None:
+        """Set a job's main process and take ownership of its pidfd."""
         live.attach_process(process, pidfd)
         self._store.save(live.record)
         self._by_pid[process.pid] = live
         asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
-        # One that somebody has frozen is not to be woken up by a grant.
+        # A grant must not wake up a container that somebody has frozen.
         self._look_at(live)
 
-    def _has_changed(self, live: Live) -> None:
+    def _has_changed(self, live: LiveJob) -> None:
         if not live.over:
             self._look_at(live)
 
-    # By what they are found.
-
-    def in_container(self, container: str) -> Live | None:
-        """Return the job that is the container with this id."""
+    def in_container(self, container: str) -> LiveJob | None:
+        """Return the job of the container with this id; None if there is none."""
         return self._by_container.get(container)
 
-    def job_of(self, pid: int) -> Live | None:
-        """Return the job a process is part of, as main process or descendant."""
+    def job_of(self, pid: int) -> LiveJob | None:
+        """Return the job that a process belongs to, as main process or descendant."""
         for ancestor in procfs.ancestors(pid):
             live = self._by_pid.get(ancestor)
             if live is not None and live.record.process and procfs.is_alive(live.record.process):
                 return live
-        # One that a container has just started with, or `docker exec` has brought in.
+        # A container's first process just after its start, or one from `docker exec`.
         for name in cgroup.cgroup_names(pid) if self._by_container else ():
             if live := self._by_container.get(name):
                 return live
         return None
 
-    # How they end.
-
     @property
     def missed(self) -> frozenset[str]:
-        """Ids of containers that ended while no controller looked."""
+        """Ids of containers that ended while no controller ran."""
         return frozenset(self._missed)
 
     def record_missed_exit(self, container: str, code: int | None) -> None:
-        """Record how a container of `missed` has ended; None if nobody knows."""
+        """Record the exit code of a container of `missed`; None if unknown."""
         record = self._missed.pop(container, None)
         if record is not None:
             self._record_missed(record, code)
-            self._has_news()
+            self._request_decision()
 
     def _record_missed(self, record: Record, code: int | None) -> None:
         at = self._clock.now()
         record = accounting.up_to(record, at)
         self._record_end(record, at, _outcome(code), code, None, None)
 
-    def _process_ended(self, live: Live) -> None:
+    def _process_ended(self, live: LiveJob) -> None:
         assert live.record.process is not None
         assert live.pidfd is not None
         code = pidfds.exit_code(live.record.process, live.pidfd)
         if code is not None or live.container is None:
             self.end(live, code)
             return
-        # The kernel is too old to say, but the engine does in a moment.
+        # The kernel is too old to tell, but the engine will in a moment.
         loop = asyncio.get_running_loop()
         loop.remove_reader(live.pidfd)
         loop.call_later(_ENGINE_SECONDS, self._end_after_all, live)
 
-    def _end_after_all(self, live: Live) -> None:
+    def _end_after_all(self, live: LiveJob) -> None:
         if not live.over:
             self.end(live, None)
 
-    def end(self, live: Live, code: int | None) -> None:
-        """Record that a job has ended, and how: exit code as a shell has it."""
+    def end(self, live: LiveJob, code: int | None) -> None:
+        """Record that a job has ended, with its exit code as in a shell; None if unknown."""
         now = self._clock.now()
         self._store.add_span(accounting.span(live.record, now))
         was_cancelled = live.cancelled or live.record.started is None
@@ -185,10 +179,10 @@ class Roster:
         self.drop(live)
         self._store.knowledge.learn(record, live.speed.rates, finished=outcome == "finished")
         self._teach(record)
-        self._has_news()
+        self._request_decision()
 
     def _teach(self, ended: Record) -> None:
-        """Let the jobs that are like one that has ended know what it has taught."""
+        """Pass what was learned from an ended job on to live jobs like it."""
         known = self._store.knowledge.lessons(ended)
         for live in self.live.values():
             if is_same_command(live.record, ended):
@@ -210,17 +204,17 @@ class Roster:
         self._store.end(record.id, ended)
         self._instruments.ended.labels(outcome).inc()
 
-    def drop(self, live: Live) -> None:
-        """Forget a job, as if it had never been there."""
+    def drop(self, live: LiveJob) -> None:
+        """Remove a job, without recording an end."""
         del self.live[live.record.id]
         if live.record.process is not None:
             del self._by_pid[live.record.process.pid]
         if live.record.container is not None:
             del self._by_container[live.record.container.id]
-        self._let_go(live)
+        self._release(live)
 
     def close(self) -> None:
-        """Let go of all jobs: those that are paused go on, as without a controller."""
+        """Release all jobs; paused ones continue, as without a controller."""
         for live in tuple(self.live.values()):
             if live.suspended:
                 enforcement.resume(live)
@@ -228,12 +222,12 @@ class Roster:
             self.drop(live)
 
     @staticmethod
-    def _let_go(live: Live) -> None:
+    def _release(live: LiveJob) -> None:
         if live.pidfd is not None:
             asyncio.get_running_loop().remove_reader(live.pidfd)
             os.close(live.pidfd)
         if live.container is not None:
-            live.container.let_go()
+            live.container.release()
         live.end()
 
 

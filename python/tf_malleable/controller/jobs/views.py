@@ -1,17 +1,17 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A live job as users and agents get to see it."""
+"""A live job as users and agents see it."""
 
 from __future__ import annotations
 
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import JobStatus, Speed
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.linux.users import user_name
 from tf_malleable.scheduling import accounting
 
 
-def grant_line(live: Live) -> GrantLine:
-    """Return a job's grant as its agents get to see it."""
+def grant_line(live: LiveJob) -> GrantLine:
+    """Return a job's grant as its agents see it."""
     grant = live.record.grant
     return GrantLine(
         live.record.serial,
@@ -22,8 +22,8 @@ def grant_line(live: Live) -> GrantLine:
     )
 
 
-def job_status(live: Live, now: float) -> JobStatus:
-    """Return a job's state as users get to see it."""
+def job_status(live: LiveJob, now: float) -> JobStatus:
+    """Return a job's state as users see it."""
     record = accounting.up_to(live.record, now)
     return JobStatus(
         id=record.id,

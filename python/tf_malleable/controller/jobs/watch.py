@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the kernel says of the jobs: their processes, what they use, whether they obey."""
+"""Watches the jobs through the kernel: their processes, usage and compliance."""
 
 from __future__ import annotations
 
@@ -10,52 +10,52 @@ import time
 from collections.abc import Callable, Mapping
 
 from tf_malleable.controller.jobs import enforcement
-from tf_malleable.controller.jobs.live import Live
+from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.ports import Look
 from tf_malleable.linux import procfs, signals
 
 SAMPLE_SECONDS = 0.1
 _SAMPLES_PER_SURVEY = 10
-# Jobs whose threads are looked at one by one in a sample: half a millisecond each.
+# Jobs whose threads are inspected one by one in a sample; each takes 0.5 ms.
 _LOOKS_PER_SAMPLE = 4
-# An agent that has not carried out its grant by then is helped from outside.
+# A grant that the agent has not carried out by then is enforced from outside.
 _PATIENCE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Looks at the jobs every tenth of a second. Not thread-safe: one asyncio loop."""
+    """Inspects the jobs every tenth of a second. Not thread-safe: one asyncio loop."""
 
     def __init__(
         self,
-        jobs: Mapping[str, Live],
+        jobs: Mapping[str, LiveJob],
         now: Callable[[], float],
         *,
-        has_news: Callable[[], None],
-        has_settled: Callable[[Live], None],
+        request_decision: Callable[[], None],
+        on_settled: Callable[[LiveJob], None],
     ) -> None:
-        """Prepare to watch.
+        """Create a watch; it does nothing until start().
 
         Args:
-            jobs: Those that are live at any time, by id.
-            now: Returns the time of all records, in seconds.
-            has_news: Is called when something was seen that is worth a decision.
-            has_settled: Is called when a container was seen to have what it is granted.
+            jobs: The live jobs by id; a live view.
+            now: Returns the time on the clock of all records, in seconds.
+            request_decision: Called when something changed that affects a decision.
+            on_settled: Called when the kernel confirms a container's grant.
         """
         self._jobs = jobs
         self._now = now
-        self._has_news = has_news
-        self._has_settled = has_settled
+        self._request_decision = request_decision
+        self._on_settled = on_settled
         self._looks = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start watching."""
         self._task = asyncio.create_task(self._look_for_ever())
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
 
@@ -69,10 +69,10 @@ class Watch:
                     self.survey()
                 self._sample()
             except Exception:
-                _log.exception("a look at the jobs' processes failed")
+                _log.exception("cannot inspect the jobs' processes")
 
     def survey(self) -> None:
-        """Look at all processes: which belong to a job, and which are stopped."""
+        """Read all processes: which belong to a job, and which are stopped."""
         now = self._now()
         roots = {
             live.record.id: live.record.process.pid
@@ -87,30 +87,30 @@ class Watch:
         for live in self._jobs.values():
             if live.kill_at is not None and now >= live.kill_at:
                 enforcement.kill(live)
-            if live.container is not None and live.astray:
-                self._put_right(live)
+            if live.container is not None and live.diverged:
+                self._enforce_again(live)
         if changed or any(live.is_absent(now) for live in self._jobs.values()):
-            self._has_news()
+            self._request_decision()
 
     @staticmethod
-    def _put_right(live: Live) -> None:
-        """Tell a container again what it was told, but somebody else has changed since."""
+    def _enforce_again(live: LiveJob) -> None:
+        """Restore the wanted state of a container that somebody else has changed."""
         if live.suspended:
             enforcement.suspend(live)
         elif live.record.state == "running":
             enforcement.enforce(live)
 
     @staticmethod
-    def _note_tree(live: Live, tree: list[int]) -> None:
+    def _note_tree(live: LiveJob, tree: list[int]) -> None:
         new = set(tree) - set(live.tree)
         if live.note_tree(tree):
-            # A child has its parent's CPUs of when it was born, perhaps not the present ones.
+            # A child inherits its parent's CPUs as of its creation; these may be outdated.
             enforcement.confine_agentless(live, new)
             live.usage.forget()
 
     @staticmethod
-    def _note_stop(live: Live, root: int) -> bool:
-        """Note whether somebody else has stopped a job; return whether that is new."""
+    def _note_stop(live: LiveJob, root: int) -> bool:
+        """Note whether somebody else has stopped a job; return whether that has changed."""
         stat = procfs.read_stat(root)
         asleep = stat is not None and stat.state == "T"
         if live.suspended and not asleep:
@@ -118,7 +118,7 @@ class Watch:
         return live.note_stopped(asleep and not live.suspended)
 
     def _sample(self) -> None:
-        """Look at the running jobs: what they use, and whether they obey."""
+        """Measure the usage of running jobs, and enforce overdue grants."""
         now, clock = self._now(), time.monotonic()
         self._looks = 0
         news = False
@@ -136,30 +136,30 @@ class Watch:
             if late and not live.enforced and live.container is None:
                 enforcement.enforce(live)
         if news:
-            self._has_news()
+            self._request_decision()
 
-    def look_at(self, live: Live) -> tuple[Look | None, bool]:
-        """Look at a job if it is a container.
+    def look_at(self, live: LiveJob) -> tuple[Look | None, bool]:
+        """Read the cgroup of a job that is a container.
 
         Returns:
-            What was seen, and whether that is worth a decision.
+            The container's state, None if unknown; and whether a decision is needed.
         """
         process = live.record.process
         look = live.container.look(process.pid) if live.container and process else None
         if look is None:
             return None, False
         live.note_tree(list(look.pids))
-        live.note_astray(not look.in_force and not look.stopped)
+        live.note_diverged(not look.in_force and not look.stopped)
         is_new = live.note_stopped(look.stopped)
         running = live.record.state == "running" and not live.stopped
         if running and look.in_force and not live.enforced:
             live.note_enforced()
-            self._has_settled(live)
+            self._on_settled(live)
         return look, is_new
 
     @staticmethod
-    def _cpu_seconds(live: Live, look: Look | None) -> float | None:
-        """Return the CPU time a job has used, None if that cannot be said."""
+    def _cpu_seconds(live: LiveJob, look: Look | None) -> float | None:
+        """Return the CPU time a job has used, in seconds; None if unknown."""
         if look is not None:
             return look.cpu_seconds
         if live.container is not None:
@@ -167,11 +167,11 @@ class Watch:
         stats = [procfs.read_stat(pid) for pid in live.tree]
         return sum(stat.cpu_seconds for stat in stats if stat is not None)
 
-    def _runnable(self, live: Live) -> int:
-        """Return how many threads want a CPU, if the job seems not to use what it has.
+    def _runnable(self, live: LiveJob) -> int:
+        """Return the number of runnable threads if the job seems to use less than it has.
 
-        On a host that others use as well, a job can be short of CPU time without
-        being idle. To look at every thread costs too much to do it always.
+        On a shared host a job may lack CPU time without being idle. Inspecting every
+        thread is too expensive to do for all jobs; 0 or `cores` stands in.
         """
         used, cores = live.used_cpus, len(live.record.grant.cpus)
         if live.record.grant.lent or used is None or used > cores - 0.5:

@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What outlives a controller, in a file."""
+"""The state that outlives a controller, kept in a file."""

@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's state file: SQLite, opened, locked, written and kept in place.
+"""The controller's state file, an SQLite database: opening, locking, writing, restoring.
 
-A transaction is written to SQLite's log without waiting for the disk, so it
-survives the controller's death at any instant but not the last seconds before a
-power failure (WAL, synchronous NORMAL). Only copying the log into the file waits
-for the disk; a thread does that, because the controller's loop must never wait.
+Transactions go to SQLite's log without waiting for the disk. They survive a crash of the
+controller at any instant, but a power failure may lose the last seconds (WAL, synchronous
+NORMAL). Only the checkpoint, which copies the log into the file, waits for the disk; it
+runs in a thread, because the controller's loop must never wait.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = 1;
 COMMIT;
 """
-# A file of version 1 becomes one of version 2 with it.
+# Upgrades a file from version 1 to version 2.
 _RUN_TIMES = """
 BEGIN IMMEDIATE;
 CREATE TABLE run_times (command TEXT PRIMARY KEY, run_time TEXT NOT NULL);
@@ -52,15 +52,15 @@ Change = tuple[str, Sequence[Sequence[Value]]]
 
 
 class StoreError(Exception):
-    """The state file cannot be used; one sentence says which and why."""
+    """The state file cannot be used; the message is one sentence with path and reason."""
 
 
 class StateFile:
-    """A state file that is this process' alone for writing. For one thread.
+    """A state file that only this process may write. For use by one thread.
 
     Raises:
-        StoreError: It cannot be opened, made or written, is no state file or a
-            newer version's, or another controller has it.
+        StoreError: It cannot be opened, created or written, is not a state file or of a
+            newer version, or is in use by another controller.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,26 +74,26 @@ class StateFile:
         """Return the rows of a query.
 
         Raises:
-            StoreError: It cannot be read.
+            StoreError: The file cannot be read.
         """
         with errors("read", self.path):
             return self._connection.execute(query, values).fetchall()
 
     def write(self, changes: Iterable[Change]) -> None:
-        """Carry out statements, each for every one of its rows, all or nothing.
+        """Execute statements, each once per row, in one transaction.
 
         Raises:
-            StoreError: It cannot be written; nothing has changed then.
+            StoreError: The file cannot be written; nothing has changed then.
         """
         with errors("write", self.path):
-            self._stay()
+            self._restore_if_deleted()
             with _transaction(self._connection):
                 for statement, rows in changes:
                     self._connection.executemany(statement, rows)
         self._copy_log()
 
     def close(self) -> None:
-        """Copy the log into the file and let go of it."""
+        """Copy the log into the file, and close and unlock it."""
         if not self._is_open:
             return
         self._is_open = False
@@ -110,25 +110,25 @@ class StateFile:
         self._descriptor = _lock(self.path)
         try:
             self._connection = _connect(self.path)
-            self._inodes = self._present()
+            self._inodes = self._current_inodes()
             self._copied = self._connection.total_changes
         except BaseException:
             os.close(self._descriptor)
             raise
         self._is_open = True
 
-    def _present(self) -> tuple[int | None, ...]:
-        """Return what stands now where the file and its log should be."""
+    def _current_inodes(self) -> tuple[int | None, ...]:
+        """Return the inodes at the paths of the file and its log; None if missing."""
         return tuple(_inode(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm"))
 
-    def _stay(self) -> None:
-        """Put the file back if somebody has deleted it or its log.
+    def _restore_if_deleted(self) -> None:
+        """Restore the file if somebody has deleted it or its log.
 
-        SQLite would not notice: it goes on writing what nobody will find.
+        SQLite would not notice, and go on writing to the deleted files.
         """
-        if not self._is_open:  # Putting it back went half way.
+        if not self._is_open:  # An earlier attempt to restore it failed half way.
             self._open()
-        present = self._present()
+        present = self._current_inodes()
         if present == self._inodes:
             return
         if present[0] not in (None, self._inodes[0]):
@@ -139,7 +139,7 @@ class StateFile:
         copy = self.path.with_name(f"{self.path.name}.restored")
         try:
             self._copy_to(copy)
-            # First, because closing deletes the log by its name.
+            # Close first, because closing deletes the log by its name.
             self.close()
             copy.replace(self.path)
         finally:
@@ -165,15 +165,16 @@ class StateFile:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a state file without changing it, while a controller has it or not.
+    """Open a state file read-only, whether or not a controller uses it.
 
     Raises:
+        OSError: It cannot be accessed.
         sqlite3.Error: It cannot be opened.
-        StoreError: It is no state file, or a newer version's.
+        StoreError: It is not a state file, or of a newer version.
     """
     path = path.absolute()
     path.stat()  # SQLite does not say why it cannot open a file.
-    # Without a log nobody has it open; SQLite would make a log all the same.
+    # Without a log nobody has the file open, and SQLite must not create a log.
     mode = "mode=ro" if _inode(f"{path}-wal") else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)
     try:
@@ -186,7 +187,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def errors(verb: str, path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong in there into a StoreError."""
+    """Turn errors in the context into a StoreError."""
     try:
         yield
     except OSError as error:
@@ -194,7 +195,7 @@ def errors(verb: str, path: Path) -> Iterator[None]:
             f"cannot {verb} the state file {path}: {error.strerror or error}"
         ) from error
     except (sqlite3.Error, ValueError) as error:
-        reason = "it is no state file of tf_malleable" if _is_alien(error) else str(error)
+        reason = "it is not a tf_malleable state file" if _is_alien(error) else str(error)
         raise StoreError(f"cannot {verb} the state file {path}: {reason}") from error
 
 
@@ -203,12 +204,12 @@ def _is_alien(error: Exception) -> bool:
 
 
 def _lock(path: Path) -> int:
-    """Open a file, made for its owner only, so that no other controller can."""
+    """Open and lock a file for this controller alone; a new file is private to its owner."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise StoreError(f"cannot use the state file {path}: it is no regular file")
+            raise StoreError(f"cannot use the state file {path}: it is not a regular file")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
@@ -230,7 +231,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        # Written now: a disk that is full is better known before there are jobs.
+        # A test write, to notice a full disk before there are jobs.
         with _transaction(connection):
             connection.execute("UPDATE numbers SET next = next")
         connection.execute("PRAGMA busy_timeout = 0")
@@ -241,15 +242,15 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """Return a state file's version, of those that we can read."""
+    """Return a state file's version; raise StoreError if it is newer than ours."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION:
-        raise StoreError(f"cannot use the state file {path}: it is no state file of tf_malleable")
+        raise StoreError(f"cannot use the state file {path}: it is not a tf_malleable state file")
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > VERSION:
         raise StoreError(
-            f"the state file {path} is of version {version},"
-            f" this tf_malleable reads versions up to {VERSION}"
+            f"cannot use the state file {path}: it has version {version}, and this tf_malleable"
+            f" reads versions up to {VERSION}; upgrade tf_malleable"
         )
     return version
 
@@ -261,7 +262,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        # SQLite has rolled back by itself after some errors, but not all.
+        # SQLite rolls back by itself after some errors, but not all.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -275,9 +276,9 @@ def _inode(path: str) -> int | None:
 
 
 def _copy_log(path: Path) -> None:
-    """Copy the log into the file as far as that disturbs nobody.
+    """Copy the log into the file as far as possible without blocking anybody.
 
-    What fails is tried again with the next thousand rows; the log has them all.
+    A failed copy is retried after the next thousand rows; nothing is lost from the log.
     """
     with suppress(sqlite3.Error):
         connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)

@@ -1,10 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's memory: live jobs, history, learned speeds and run times, settings.
+"""The controller's persistent state: live jobs, history, learned speeds, settings.
 
-What must be known at once is kept here; what changes is queued and written with
-one transaction for each reaction of the controller. A disk that is full or gone
-therefore costs nothing but durability: all calls go on working, and the queue is
-written as soon as that is possible again.
+Data needed for decisions is kept in memory. Changes are queued and written in one
+transaction per reaction of the controller. A full or failed disk costs only durability:
+all calls keep working, and the queue is written as soon as that is possible again.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ from tf_malleable.scheduling.record import Record
 __all__ = ["CPUS", "Store", "StoreError", "default_state", "read_history"]
 
 CPUS = "cpus"
-"""Setting with the CPUs shared out, 0-3 say, for whoever reads the file later."""
+"""Setting with the CPUs shared out, such as 0-3, for those who read the file later."""
 
 _KEPT_JOBS = 100_000
 _KEPT_NAMES = 10_000
 _KEPT_COMMANDS = 10_000
-# A job's numbers stay free of repetition only as far as the file knows of them.
+# Ids are reserved in the file in advance, so that none is used twice after a crash.
 _NUMBERS_AHEAD = 100
 _QUEUED_SPANS = 100_000
-# For one transaction, so that a long queue does not hold up the controller.
+# Per transaction, so that a long queue does not block the controller.
 _SPANS_AT_ONCE = 1000
 
 _NEWEST_JOBS = "SELECT record FROM jobs ORDER BY ended DESC LIMIT ?"
@@ -63,13 +62,13 @@ _RUN_TIMES = msgspec.json.Decoder(list[RunTime])
 
 
 def default_state() -> Path:
-    """Return where a controller keeps its state unless told otherwise.
+    """Return the default path of the state file.
 
-    In $XDG_STATE_HOME if that is set; else for root in /var/lib, for others in
-    ~/.local/state.
+    It is in $XDG_STATE_HOME if that is set; otherwise in /var/lib for root, and in
+    ~/.local/state for other users.
     """
     home = os.environ.get("XDG_STATE_HOME", "")
-    if home.startswith("/"):  # Relative ones are invalid, the standard says.
+    if home.startswith("/"):  # The XDG specification declares relative paths invalid.
         directory = Path(home)
     elif os.geteuid() == 0:
         directory = Path("/var/lib")
@@ -79,24 +78,23 @@ def default_state() -> Path:
 
 
 class Store:
-    """What the controller knows, kept in a file. For one thread.
+    """The controller's persistent state. For use by one thread.
 
-    No call but :meth:`history` and :meth:`flush` touches the file, and none waits
-    for the disk.
+    Only :meth:`history` and :meth:`flush` access the file, and no call waits for the disk.
 
     Args:
-        path: The state file. It and its directory are made if they do not exist,
-            for their owner only.
-        keep: How many ended jobs the history keeps; older ones are forgotten.
+        path: The state file. The file and its directory are created if missing, private to
+            their owner.
+        keep: Maximum number of ended jobs in the history; older ones are deleted.
 
     Attributes:
         problem: Why the last write failed, in one sentence; None if it did not.
-        knowledge: What was learned from earlier jobs; of 10,000 names and commands, those
-            that were learned last.
+        knowledge: What was learned from earlier jobs, for the last 10,000 names and
+            commands.
 
     Raises:
-        StoreError: The file cannot be used: another controller has it, it is no
-            state file, a newer version's, unreadable, or the disk is full.
+        StoreError: The file cannot be used: it is in use by another controller, not a
+            state file, of a newer version or unreadable, or the disk is full.
     """
 
     def __init__(self, path: Path, *, keep: int = _KEPT_JOBS) -> None:
@@ -141,7 +139,7 @@ class Store:
         return sorted(self._live.values(), key=_submission)
 
     def save(self, record: Record) -> None:
-        """Keep a live job as it is now."""
+        """Save a live job's record."""
         if self._live.get(record.id) != record:
             self._live[record.id] = record
             self._queued_live[record.id] = record
@@ -153,16 +151,16 @@ class Store:
         self._queued_ended[ended.id] = ended
 
     def add_span(self, span: Span) -> None:
-        """Keep a stretch of a job, unless it has no length."""
+        """Save a span of a job, unless it is empty."""
         if span.end > span.begin:
             self._queued_spans.append(span)
 
     def history(self, limit: int, *, spans: bool = True) -> tuple[list[JobRecord], list[Span]]:
-        """Return the newest ended jobs, in order of arrival, and spans by begin.
+        """Return the jobs that ended last, in order of arrival, and spans by begin.
 
         Args:
-            limit: How many jobs at most, from 1: those that ended last.
-            spans: Whether spans are wanted: of these jobs and of all live ones.
+            limit: Maximum number of jobs, at least 1.
+            spans: Whether to return spans, of these jobs and of all live ones.
 
         Raises:
             StoreError: The file cannot be read.
@@ -179,24 +177,23 @@ class Store:
         return jobs, sorted(stretches, key=lambda span: span.begin)
 
     def next_id(self) -> str:
-        """Return an id that no job of this file ever had or will have.
+        """Return a job id that is unique for this file.
 
-        Ids count up from "1". The file notes in advance how far they may go; so
-        after a crash up to 100 are passed over, and while the file cannot be
-        written at most 100 are left.
+        Ids count up from "1" and are reserved in the file 100 in advance. So a crash may
+        skip up to 100, and while the file cannot be written at most 100 are left.
 
         Raises:
-            StoreError: None is left.
+            StoreError: No id is left.
         """
         if self._next >= self._reserved:
             self.flush()
         if self._next >= self._reserved:
-            raise StoreError(f"there are no job numbers left: {self.problem}")
+            raise StoreError(f"cannot reserve more job ids: {self.problem}")
         self._next += 1
         return str(self._next - 1)
 
     def setting(self, key: str) -> str | None:
-        """Return what was last set for a key, None if nothing was."""
+        """Return the value of a key; None if it was never set."""
         return self._settings.get(key)
 
     def set_setting(self, key: str, value: str) -> None:
@@ -205,12 +202,11 @@ class Store:
             self._settings[key] = self._queued_settings[key] = value
 
     def flush(self) -> None:
-        """Write what has changed, in one transaction; the disk is not waited for.
+        """Write all changes in one transaction, without waiting for the disk.
 
-        If that fails, `problem` says why, and all stays queued for the next time:
-        of each live job its newest state, every ended job, and spans up to 100,000,
-        of which the oldest are given up first. After such a time 1000 spans are
-        written with each call.
+        If that fails, `problem` says why, and everything stays queued: the newest state of
+        each live job, every ended job, and the last 100,000 spans. Each call writes at most
+        1000 spans.
         """
         if not self._is_dirty:
             return
@@ -222,7 +218,7 @@ class Store:
             self.problem = None
 
     def close(self) -> None:
-        """Write what is queued, as far as possible, and let go of the file."""
+        """Write the queue if possible, and close the file."""
         self.flush()
         while self._is_dirty and self.problem is None:
             self.flush()
@@ -304,17 +300,17 @@ class Store:
 
 
 def read_history(path: Path, limit: int) -> tuple[History, int]:
-    """Return a state file's history, and how many CPUs were shared out, 0 if not known.
+    """Return a state file's history and its number of CPUs shared out, 0 if unknown.
 
-    Nothing is changed, no controller is needed. Spans are also those of jobs that
-    were live when it was last written.
+    The file is not changed, and no controller is needed. Spans include those of jobs that
+    were live at the last write.
 
     Args:
         path: The state file.
-        limit: How many jobs at most: those that ended last.
+        limit: Maximum number of jobs, those that ended last.
 
     Raises:
-        StoreError: It cannot be read, is no state file or a newer version's.
+        StoreError: It cannot be read, is not a state file, or has a newer version.
     """
     with errors("read", path), closing(open_to_read(path)) as connection:
 

@@ -1,0 +1,56 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Trainings that workloads are made of: the scripts of examples/trainings."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tf_malleable.workload.plan import PlannedJob
+
+TRAININGS: Final = Path(__file__).parents[2] / "examples" / "trainings"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training.
+
+    Attributes:
+        program: Its script, without the suffix.
+        steps: How many it is to do, and must have done at its end.
+        size: Of its network; the script says what that means.
+        arrival: Seconds after the first.
+        more: Further arguments of the script.
+        joins: It joins the controller by itself.
+    """
+
+    program: str
+    steps: int
+    size: int
+    arrival: float = 0.0
+    more: tuple[str, ...] = ()
+    joins: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called; jobs of one name are as fast as each other."""
+        return f"{self.program}-{self.size}"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What is run."""
+        script = str(TRAININGS / f"{self.program}.py")
+        sizes = ("--steps", str(self.steps), "--size", str(self.size))
+        return (sys.executable, script, *sizes, *self.more)
+
+    @property
+    def planned(self) -> PlannedJob:
+        """It as a job of a workload."""
+        # Here, so that a list of workloads can be printed without waiting for this.
+        from tf_malleable.api.job_request import JobRequest
+        from tf_malleable.workload.plan import PlannedJob
+
+        return PlannedJob(self.arrival, JobRequest(self.name, self.command))

@@ -1,0 +1,112 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Sixteen containers of training that arrive at random: under the controller, and without.
+
+Under the controller twice: with commands it has never seen, and again, on another day
+say, with the state file of the first time. Most trainings of shared clusters come again
+(Weng et al., "MLaaS in the Wild", NSDI 2022), and it learns how long they run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from benchmarks.common.command_line import Say
+from benchmarks.common.configurations import (
+    IN_SEQUENCE,
+    STATIC,
+    TOGETHER,
+    Configuration,
+    Slot,
+    controlled,
+)
+from benchmarks.common.controller import controller
+from benchmarks.common.estimates import estimate, once
+from benchmarks.common.rows import Row, Target
+from benchmarks.common.runs import METRICS, Run, Table, run_trainings
+from benchmarks.common.trainings import Training
+from benchmarks.containers.place import Place
+from tf_malleable.policies import registry
+
+NAME: Final = "arrivals"
+_COUNT: Final = 16
+_SEED: Final = 5
+# On one core: TensorFlow's start in a container, and what comes on top, 1 to 6 times.
+_SMALLEST_SECONDS: Final = 2.0
+_LARGEST: Final = 6.0
+_BETWEEN_SECONDS: Final = 2.0
+_STEP_SECONDS: Final = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
+_SIZES: Final = {"cnn": 64, "dense": 1024, "rnn": 32}
+_MAX_PROP: Final = controlled("fcfs-max-prop")
+_NEW: Final = controlled(registry.DEFAULT)
+_AGAIN: Final = Configuration(f"{registry.DEFAULT}, again", policy=registry.DEFAULT)
+_OTHERS: Final = (TOGETHER, STATIC, IN_SEQUENCE, _MAX_PROP)
+_CONFIGURATIONS: Final = (*_OTHERS, _NEW, _AGAIN)
+
+
+def trainings() -> list[Training]:
+    """Return the trainings, the same each time: exponential pauses, sizes evenly on a log scale."""
+    numbers = random.Random(_SEED)
+    found, arrival = [], 0.0
+    for number in range(_COUNT):
+        program = tuple(_STEP_SECONDS)[number % len(_STEP_SECONDS)]
+        seconds = _SMALLEST_SECONDS * math.exp(numbers.uniform(0, math.log(_LARGEST)))
+        steps = round(seconds / _STEP_SECONDS[program])
+        found.append(Training(program, steps, _SIZES[program], round(arrival, 2)))
+        arrival += numbers.expovariate(1 / _BETWEEN_SECONDS)
+    return found
+
+
+def measure(place: Place, rounds: int, say: Say) -> list[Run]:
+    """Run all trainings in every configuration, in rotated order, so many times."""
+    runs = []
+    with tempfile.TemporaryDirectory(prefix="tfm-") as folder:
+        state = Path(folder, "0")
+        for number in range(rounds):
+            first = number % len(_CONFIGURATIONS)
+            for configuration in _CONFIGURATIONS[first:] + _CONFIGURATIONS[:first]:
+                if configuration is _NEW:
+                    state = Path(folder, str(number))
+                learns = configuration in (_NEW, _AGAIN)
+                run = _run(place, number, configuration, state if learns else None)
+                runs.append(run)
+                run.tell(say)
+    return runs
+
+
+def _run(place: Place, number: int, configuration: Configuration, state: Path | None) -> Run:
+    def command(training: Training, slot: Slot, unused: Configuration) -> list[str]:
+        if configuration.policy is not None:
+            options = ("--name", place.name(), "--job", training.name, "--min", "1", "--max", "2")
+            return [*place.controlled(*options), *training.command]
+        # A slot's prefix is taskset's: in a container that is its cpuset.
+        cpus = ("--cpuset-cpus", slot.prefix[-1]) if slot.prefix else ()
+        return [*place.stock(*cpus, environment=slot.environment), *training.command]
+
+    try:
+        if configuration.policy is None:
+            outcomes = run_trainings(trainings(), configuration, None, command)
+        else:
+            with controller(configuration.policy, state) as started:
+                outcomes = run_trainings(trainings(), configuration, started.client, command)
+    finally:
+        place.remove_all()
+    return Run(number, NAME, configuration.name, outcomes)
+
+
+def rows(runs: list[Run]) -> list[Row]:
+    """Return how the default policy is against every other way."""
+    table = Table(tuple(runs))
+    found = []
+    for ours, metric, other in itertools.product((_NEW, _AGAIN), METRICS, _OTHERS):
+        pairs = zip(*(table.values(NAME, each.name, metric) for each in (ours, other)), strict=True)
+        ratios = [mine / theirs for mine, theirs in pairs]
+        label = f"{metric}: {ours.name} / {other.name}"
+        found.append(Row(NAME, label, "ratio", estimate([ratios]), Target(1.0)))
+    failures = once(float(sum(run.failures for run in runs)))
+    label = f"failures in {len(runs)} runs of {_COUNT} containers"
+    return [*found, Row(NAME, label, "", failures, Target(0))]

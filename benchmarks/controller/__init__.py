@@ -1,2 +1,0 @@
-# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Many trainings on one machine: with the controller, and as people do it without."""

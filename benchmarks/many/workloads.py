@@ -1,0 +1,99 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Which trainings arrive when. Data only; the same in every run.
+
+Sizes are chosen so that each workload keeps two cores of about 2025 busy for 40 to 70
+seconds, and the one with trainings of all sizes for 100.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, replace
+from typing import Final
+
+from benchmarks.common.trainings import Training
+
+_SEED: Final = 12
+# On one core: TensorFlow's start, and the smallest training of 1 to 10.
+_START_SECONDS: Final = 3.6
+_SMALLEST_SECONDS: Final = 4.5
+# Jobs that arrive at once still come in this order to every configuration.
+_AT_ONCE_SECONDS: Final = 0.3
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Jobs in order of arrival.
+
+    Attributes:
+        letter: What it is called.
+        title: What is special about it.
+        trainings: Its trainings.
+        policies: To be measured with it besides the default one.
+    """
+
+    letter: str
+    title: str
+    trainings: tuple[Training, ...]
+    policies: tuple[str, ...] = ()
+
+
+def _at_random() -> tuple[Training, ...]:
+    """Return 12 trainings of sizes 1 to 10, both ends included, arriving as a Poisson process.
+
+    The size is what a user waits for, TensorFlow's start included.
+    """
+    # Seconds of one step on one core.
+    step = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
+    sizes = {"cnn": 64, "dense": 1024, "rnn": 32}
+    numbers = random.Random(_SEED)
+    factors = [1.0, 10.0, *(math.exp(numbers.uniform(0, math.log(10))) for _ in range(10))]
+    numbers.shuffle(factors)
+    trainings, arrival = [], 0.0
+    for number, factor in enumerate(factors):
+        program = tuple(step)[number % len(step)]
+        steps = round((_SMALLEST_SECONDS * factor - _START_SECONDS) / step[program])
+        trainings.append(Training(program, steps, sizes[program], round(arrival, 2)))
+        arrival += numbers.expovariate(1 / 2.0)
+    return tuple(trainings)
+
+
+def _at_once(*trainings: Training) -> tuple[Training, ...]:
+    return tuple(
+        replace(training, arrival=n * _AT_ONCE_SECONDS) for n, training in enumerate(trainings)
+    )
+
+
+_MIXED = _at_once(
+    Training("cnn", 1600, 64),
+    Training("dense", 900, 1536),
+    Training("rnn", 1100, 32),
+    Training("cnn", 480, 128),
+    Training("dense", 1900, 1024),
+)
+_RAGGED = _at_once(Training("cnn", 1800, 128), *(Training("dense", 480, 1024) for _ in range(4)))
+# The first is alone for a while: long enough to see that both cores make it no faster.
+_NOT_SCALING = (
+    Training("rnn", 2300, 32),
+    Training("cnn", 700, 128, arrival=8.0),
+    Training("dense", 1300, 1536, arrival=9.0),
+    Training("rnn", 3100, 32, arrival=10.0),
+)
+_FETCHING = _at_once(
+    Training("reader", 1260, 1024, more=("--shards", "3", "--seconds", "6")),
+    Training("reader", 1260, 1024, more=("--shards", "2", "--seconds", "8")),
+    Training("reader", 1260, 1024, more=("--shards", "4", "--seconds", "4")),
+    Training("reader", 1260, 1024, more=("--shards", "3", "--seconds", "5")),
+)
+
+WORKLOADS: Final = {
+    workload.letter: workload
+    for workload in (
+        Workload("a", "5 mixed jobs at once", _MIXED),
+        Workload("b", "12 jobs at random, sizes 1:10", _at_random(), ("srpt",)),
+        Workload("c", "ragged tail: one long, four short", _RAGGED),
+        Workload("d", "jobs that do not scale", _NOT_SCALING, ("equal", "efficient")),
+        Workload("e", "4 jobs that wait for input", _FETCHING, ("efficient",)),
+    )
+}

@@ -1,0 +1,51 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What all our pictures share: colours, frames, files that do not change by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind people can tell apart, without
+# yellow and black, which are hard to see on white or mean something else here.
+COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
+PAUSED: Final = "#8A8A8A"
+ALARM: Final = "#B00020"
+DASHES: Final = (0, (4, 2))
+SMALL: Final = 8.5
+MEDIUM: Final = 9.0
+
+_GRID: Final = "#DDDDDD"
+
+
+def title(axes: Axes, text: str) -> None:
+    """Write a title at the left, where it is read first."""
+    axes.set_title(text, loc="left", fontsize=11, fontweight="bold")
+
+
+def frame(axes: Axes, grid: str = "x") -> None:
+    """Leave the frame open above and at the right, and draw a faint grid behind all.
+
+    Args:
+        axes: What is framed.
+        grid: ``"x"`` or ``"y"``: the axis whose values are to be read off.
+    """
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y" if grid == "y" else "x", color=_GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def write(figure: Figure, path: Path) -> None:
+    """Write a picture in the format that the file's suffix names.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    # No date and no random names: the same history gives the same file.
+    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+    with rc_context({"svg.hashsalt": "tf_malleable"}):
+        figure.savefig(path, dpi=140, metadata=metadata)

@@ -1,0 +1,95 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Command lines of the benchmarks: wrong ones are refused before anything is made."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = {
+    "single": ("overhead", "fidelity", "capacity", "growth", "calls", "enlarge", "matmul"),
+    "many": ("a", "b", "c", "d", "e", "load", "latency"),
+    "containers": ("quota", "resize", "enlarge", "arrivals"),
+    "many.decisions": ("equal", "weighted", "srpt", "lend+efficient"),
+}
+MODULES = {name: f"benchmarks.{name}.__main__" for name in NAMES} | {
+    "many.decisions": "benchmarks.many.decisions"
+}
+HEAVY = ("docker", "keras", "matplotlib", "numpy", "psutil", "tensorflow")
+benchmarks = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Give a function that runs a benchmark in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str, *arguments: str) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            importlib.import_module(MODULES[name]).main(arguments)
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+@benchmarks
+def test_an_unknown_name_is_refused_before_anything_is_made(run, tmp_path, name):
+    code, out, err = run(name, "--out", "results", "--only", NAMES[name][0], "NONSENSE")
+    sentence = f"{name}: --only: there is no 'NONSENSE'; the names are "
+    assert (code, out, err.startswith(sentence), err.count("\n")) == (2, "", True, 1)
+    named = err.removeprefix(sentence).rstrip("\n").split(", ")
+    assert set(NAMES[name]) <= set(named)
+    assert list(tmp_path.iterdir()) == []
+
+
+@benchmarks
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--only",), "argument --only: expected at least one argument"),
+        (("--rounds", "0"), "argument --rounds: must be an integer from 1, not '0'"),
+        (("--rounds", "many"), "argument --rounds: must be an integer from 1, not 'many'"),
+        (("--out", "file/results"), "--out: Not a directory: file/results"),
+        (("--nonsense",), "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(run, tmp_path, name, arguments, sentence):
+    (tmp_path / "file").touch()
+    assert run(name, *arguments) == (2, "", f"{name}: {sentence}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_unknown_policy_is_refused(run, tmp_path):
+    code, out, err = run("many", "--policies", "nonsense")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "nonsense" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@benchmarks
+def test_list_prints_every_name_and_makes_nothing(run, tmp_path, name):
+    code, out, err = run(name, "--list")
+    assert (code, err) == (0, "")
+    listed = [line.split(maxsplit=1) for line in out.splitlines()]
+    assert set(NAMES[name]) <= {each for each, _ in listed}
+    assert list(tmp_path.iterdir()) == []
+
+
+@benchmarks
+def test_list_prints_only_what_was_chosen(run, name):
+    _, out, _ = run(name, "--list", "--only", NAMES[name][1])
+    assert [line.split()[0] for line in out.splitlines()] == [NAMES[name][1]]
+
+
+def test_nothing_heavy_is_imported_to_refuse():
+    script = "import sys\n" + "".join(f"import {module}\n" for module in MODULES.values())
+    script += f"print(*sorted(set(sys.modules) & {set(HEAVY)}))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "\n"
