@@ -16,6 +16,8 @@ from tests.support import cgroups
 from tests.support.controllers import TFM
 from tests.support.jobs import ALL, CPUS, DEADLINE, FIRST, Job
 
+pytestmark = pytest.mark.serial("measures how soon a change of a cgroup takes effect")
+
 FOLLOW = {"TF_MALLEABLE_FOLLOW_CGROUP": "1"}
 EVERY = len(CPUS)
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.support.jobs import ALL, FIRST, LAST, Job
+
+pytestmark = pytest.mark.serial("grants must settle in time while trainings keep the CPUs busy")
 
 # Trains without end in one thread and answers in another.
 TRAINING = """
