@@ -142,7 +142,7 @@ def test_a_shape_that_the_machine_does_not_have(fake):
         ({"min": 0}, "min must be an integer from 1 to 65536, not 0"),
         ({"min": 3, "max": 2}, "a shape must have 1 ≤ min ≤ preferred ≤ max"),
         ({"weight": "heavy"}, "weight must be a number above 0"),
-        ({"name": ""}, "name must be a text"),
+        ({"name": ""}, "name must be a string"),
     ],
 )
 def test_bad_arguments_reach_nobody(fake, options, sentence):

@@ -167,5 +167,5 @@ def test_a_submission_says_what_is_asked_for_and_no_more():
 
 @pytest.mark.parametrize("answer", [None, [], "yes", {}, {"id": 7}, {"id": "7", "min": "1"}])
 def test_what_is_no_controller_is_told_from_one(answer):
-    with pytest.raises(NotAControllerError, match="what answers at /the/socket is no controller"):
+    with pytest.raises(NotAControllerError, match="what answers at /the/socket is not a controller"):
         submit(Connection(answer=answer), JobRequest("n"))
