@@ -48,7 +48,7 @@ _ROWS_PER_CHECKPOINT = 1000
 _OPENING_SECONDS = 2.0
 
 Value = str | float | None
-Change = tuple[str, Sequence[Sequence[Value]]]
+Statement = tuple[str, Sequence[Sequence[Value]]]
 
 
 class StoreError(Exception):
@@ -79,7 +79,7 @@ class StateFile:
         with errors("read", self.path):
             return self._connection.execute(query, values).fetchall()
 
-    def write(self, changes: Iterable[Change]) -> None:
+    def write(self, changes: Iterable[Statement]) -> None:
         """Execute statements, each once per row, in one transaction.
 
         Raises:

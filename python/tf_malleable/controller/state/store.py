@@ -20,8 +20,8 @@ import msgspec
 
 from tf_malleable.api.history import History, JobRecord, Span
 from tf_malleable.controller.state.state_file import (
-    Change,
     StateFile,
+    Statement,
     StoreError,
     Value,
     errors,
@@ -259,11 +259,11 @@ class Store:
         self.knowledge.run_times.unwritten.clear()
         self._queued_settings.clear()
 
-    def _changes(self, spans: Sequence[Span], surplus: int) -> list[Change]:
+    def _changes(self, spans: Sequence[Span], surplus: int) -> list[Statement]:
         live, speeds = self._queued_live.items(), self.knowledge.speeds.unwritten.items()
         times = self.knowledge.run_times.unwritten.items()
         old = "(SELECT id FROM jobs ORDER BY ended LIMIT ?)"
-        changes: list[Change] = [
+        changes: list[Statement] = [
             ("UPDATE numbers SET next = ?", [(self._next + _NUMBERS_AHEAD,)]),
             ("DELETE FROM live WHERE id = ?", [(key,) for key, record in live if record is None]),
             (
