@@ -290,10 +290,17 @@ class _Runner:
         """Cancel all jobs, so that the controller's history records them as cancelled."""
         if self._controller is None:
             return
-        ours = {_id(running) for running in self._running.values()}
+        running = self._running.values()
+        ids = {_id(each) for each in running}
+        # By pid too: a job that has just been submitted may not have written its id yet.
+        pids = {each.process.pid for each in running}
         with suppress(OperationError, ValueError):
-            live = [job for job in self._controller.jobs() if job.id in ours]
-            # Jobs without cores first, or they would start on the cores of the others.
+            live = [job for job in self._controller.jobs() if job.id in ids or job.pid in pids]
+            # Programs that are not jobs yet, then jobs without cores: they would start on the
+            # cores of the others.
+            known = {job.id for job in live} | {job.pid for job in live} - {None}
+            strangers = [each for each in running if not {_id(each), each.process.pid} & known]
+            _send([each.process.pid for each in strangers], (), signal.SIGTERM)
             for job in sorted(live, key=lambda job: job.state == "running"):
                 with suppress(OperationError, ValueError):
                     self._controller.ask("POST", f"/v1/jobs/{job.id}/cancel", JobStatus)
