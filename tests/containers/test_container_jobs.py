@@ -158,7 +158,7 @@ def test_a_quota_that_was_given_as_cpus_can_be_changed_too(containers):
 def test_pause_and_resume(containers):
     with containers.controller(*ONE):
         name = containers.start("one", "--max", "1", script=BUSY)
-        assert "paused until" in containers.tfm("container", "pause", name).stdout
+        assert "paused; resume it with" in containers.tfm("container", "pause", name).stdout
         wait_for(lambda: containers.kernel(name).frozen)
         assert containers.jobs()[name]["state"] == "paused"
         assert containers.inspect(name)["State"]["Paused"]
