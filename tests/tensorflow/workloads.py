@@ -62,14 +62,15 @@ def keras_lstm() -> Callable[[], Arrays]:
     keras.utils.set_random_seed(2)
     model = keras.Sequential(
         [
-            layers.Input((12, 16)),
-            layers.LSTM(32, return_sequences=True),
-            layers.Bidirectional(layers.LSTM(16)),
+            # Large enough that its ops are cut into tasks.
+            layers.Input((12, 64)),
+            layers.LSTM(192, return_sequences=True),
+            layers.Bidirectional(layers.LSTM(64)),
             layers.Dense(2),
         ]
     )
     rng = np.random.default_rng(2)
-    return _fit(model, rng.random((64, 12, 16), "f4"), rng.random((64, 2), "f4"), epochs=1)
+    return _fit(model, rng.random((256, 12, 64), "f4"), rng.random((256, 2), "f4"), epochs=1)
 
 
 def while_loop() -> Callable[[], Arrays]:
