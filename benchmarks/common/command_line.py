@@ -7,6 +7,7 @@ Nothing heavy is imported here: a wrong name is to be refused at once.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -57,10 +58,7 @@ class CommandLine(argparse.ArgumentParser):
                     f"--only: there is no {name!r}; the names are {', '.join(self._choices)}"
                 )
         if found.list:
-            width = max(map(len, self._choices))
-            for name, title in self._choices.items():
-                if not found.only or name in found.only:
-                    print(f"{name:{width}}  {title}")
+            self._list(found.only)
             self.exit()
         found.only = tuple(name for name in self._choices if name in found.only)
         try:
@@ -68,6 +66,19 @@ class CommandLine(argparse.ArgumentParser):
         except OSError as error:
             self.error(f"--out: {error.strerror}: {found.out}")
         return found
+
+    def _list(self, only: Sequence[str]) -> None:
+        width = max(map(len, self._choices))
+        lines = [
+            f"{name:{width}}  {title}"
+            for name, title in self._choices.items()
+            if not only or name in only
+        ]
+        try:
+            print(*lines, sep="\n", flush=True)
+        except BrokenPipeError:
+            # The reader has seen enough, as `| head` does; Python's flush at exit must not fail.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def positive(text: str) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_list_prints_every_name_and_makes_nothing(run, tmp_path, name):
 def test_list_prints_only_what_was_chosen(run, name):
     _, out, _ = run(name, "--list", "--only", NAMES[name][1])
     assert [line.split()[0] for line in out.splitlines()] == [NAMES[name][1]]
+
+
+def test_a_reader_of_the_list_may_leave():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "benchmarks.single", "--list"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_nothing_heavy_is_imported_to_refuse():
