@@ -240,14 +240,25 @@ def unpack(archive: Path) -> Path:
     """
     try:
         with tarfile.open(archive) as tar:
-            names = {Path(member.name).parts[0] for member in tar if Path(member.name).parts}
+            paths = [Path(member.name) for member in tar if Path(member.name).parts]
+            for path in paths:
+                if path.is_absolute() or ".." in path.parts:
+                    raise SourcesError(
+                        f"{archive} has a member {str(path)!r}, which may lie outside its"
+                        " folder; names must be relative and have no .."
+                    )
+            names = {path.parts[0] for path in paths}
             if len(names) != 1:
                 raise SourcesError(f"{archive} is not an archive of TensorFlow's sources")
             folder = archive.absolute().parent / names.pop()
             if folder.exists():
                 raise SourcesError(f"{folder} exists already: give that as SOURCES, or remove it")
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpack-") as room:
-                tar.extractall(room, filter="data")
+                # Debian 12's Python, 3.11.2, has no filters yet.
+                if hasattr(tarfile, "data_filter"):
+                    tar.extractall(room, filter="data")
+                else:
+                    tar.extractall(room)
                 (Path(room) / folder.name).rename(folder)
             return folder
     except (tarfile.TarError, EOFError, zlib.error):

@@ -13,6 +13,7 @@ import sys
 import tarfile
 from pathlib import Path
 
+import apply_patches
 import pytest
 
 from tests.support.trees import (
@@ -116,6 +117,34 @@ def test_an_archive_is_unpacked_first(tree, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "tf_malleable" in (tree / THREAD_POOL).read_text()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["away", "tensorflow-2.21.0", archive.name]
+
+
+def test_a_python_without_filters_for_archives_unpacks_them(tree, tmp_path, monkeypatch):
+    archive = tmp_path / "v2.21.0.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tree, "tensorflow-2.21.0")
+    before = contents(tree)
+    shutil.rmtree(tree)
+    with_filters = tarfile.TarFile.extractall
+
+    # As in Debian 12's Python 3.11.2.
+    def extractall(self, path=".", members=None, *, numeric_owner=False):
+        with_filters(self, path, members, numeric_owner=numeric_owner)
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", extractall)
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    assert apply_patches.unpack(archive) == tree
+    assert contents(tree) == before
+
+
+@pytest.mark.parametrize("name", ["/tensorflow/x", "tensorflow/../../x", "../x"])
+def test_an_archive_that_reaches_out_of_its_folder_is_refused(tmp_path, name):
+    archive = tmp_path / "v2.21.0.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.addfile(tarfile.TarInfo("tensorflow/tf_version.bzl"))
+        tar.addfile(tarfile.TarInfo(name))
+    refused(tool(archive), repr(name), "names must be relative")
+    assert os.listdir(tmp_path) == [archive.name]
 
 
 def test_an_archive_of_another_version_leaves_nothing(tmp_path):
