@@ -60,13 +60,30 @@ def find_series(version: str) -> Series:
             f"there are no patches for TensorFlow {version}, only for {', '.join(known)}"
         )
     names = [line.split("#")[0].strip() for line in listed.read_text().splitlines()]
-    eigen = "tensorflow-2.19" if version.startswith("2.19.") else "tensorflow-2.20"
     return Series(
         version=version,
         patches=tuple(folder / name for name in names if name),
         build_file=folder / "tf_malleable.BUILD",
-        eigen_patch=PATCHES / "eigen" / f"{eigen}.patch",
+        eigen_patch=eigen_patch(version),
     )
+
+
+def eigen_patch(version: str) -> Path:
+    """Return the patch for the Eigen of a TensorFlow: the newest that is not newer than it.
+
+    Args:
+        version: The version of a TensorFlow that is supported, for example ``"2.21.0"``.
+    """
+    fitting = {
+        minor: path
+        for path in (PATCHES / "eigen").glob("tensorflow-*.patch")
+        if (minor := _minor(path.stem.partition("-")[2])) <= _minor(version)
+    }
+    return fitting[max(fitting)]
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def read_version(tree: Path) -> str:

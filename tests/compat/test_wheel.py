@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from make_dist import TENSORFLOWS
 
 ROOT = Path(__file__).parents[2]
 SMOKE = Path(__file__).parent / "smoke.py"
+MINORS = [version.rpartition(".")[0] for version in TENSORFLOWS]
 IMPORT = """
 try:
     import tf_malleable as tfm
@@ -91,22 +93,25 @@ def environment() -> Iterator[Environment]:
 def test_installed_before_tensorflow(environment, wheel):
     environment.install(wheel)
     assert environment.python("-c", IMPORT) == "overlay []\n"
-    environment.install("tensorflow-cpu==2.19.1")
-    environment.smoke("2.19.1", "1", "2", "4")
+    environment.install(f"tensorflow-cpu=={TENSORFLOWS[0]}")
+    environment.smoke(TENSORFLOWS[0], "1", "2", "4")
 
 
 def test_installed_after_tensorflow_which_is_then_upgraded(environment, wheel, tmp_path):
-    environment.install("tensorflow-cpu==2.20.0")
+    _, first, *later = TENSORFLOWS
+    environment.install(f"tensorflow-cpu=={first}")
     environment.install(wheel)
-    environment.smoke("2.20.0", "1", "2", "4")
-    environment.install("tensorflow-cpu==2.21.0")
-    environment.smoke("2.21.0", "2")
+    environment.smoke(first, "1", "2", "4")
+    for version in later:
+        environment.install(f"tensorflow-cpu=={version}")
+        environment.smoke(version, "2")
 
     (tmp_path / "tensorflow").mkdir()
     (tmp_path / "tensorflow" / "__init__.py").touch()
-    (tmp_path / "tensorflow-2.22.0.dist-info").mkdir()
+    (tmp_path / "tensorflow-2.99.0.dist-info").mkdir()
     assert environment.python("-c", IMPORT, PYTHONPATH=str(tmp_path)) == (
-        "TensorFlow 2.22.0 is installed, but this tf_malleable supports 2.19, 2.20 and 2.21;"
+        "TensorFlow 2.99.0 is installed, but this tf_malleable supports"
+        f" {', '.join(MINORS[:-1])} and {MINORS[-1]};"
         " build the newest release from source: pip install --force-reinstall --no-deps"
         " --no-cache-dir --no-binary tf_malleable tf_malleable\n"
     )
@@ -121,9 +126,7 @@ def test_nothing_is_added_to_the_wheel(wheel):
     folder = "tf_malleable/runtime"
     native = {name for name in libraries if name.startswith(f"{folder}/_native.")}
     assert len(native) == 1
-    overlays = {
-        f"{folder}/libtf_malleable_overlay-{minor}.so" for minor in ("2.19", "2.20", "2.21")
-    }
+    overlays = {f"{folder}/libtf_malleable_overlay-{minor}.so" for minor in MINORS}
     assert libraries == native | overlays
     assert requirements
     assert not [line for line in requirements if "tensorflow" in line]
@@ -140,6 +143,6 @@ def test_the_overlays_export_what_they_should(wheel, tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stdout
-    for minor in ("2.19", "2.20", "2.21"):
+    for minor in MINORS:
         for test in ("exports_are_those_listed_and_the_abi", "nothing_of_tensorflow_is_needed"):
             assert f"test_{test}[{minor}] PASSED" in result.stdout

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from patch_series import eigen_patch
 
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
@@ -43,10 +44,9 @@ def eigen(tmp_path, tensorflow):
 
 
 def test_the_eigen_patch_applies_without_fuzz_and_reverses(eigen, tensorflow):
-    name = "tensorflow-2.19.patch" if tensorflow.minor == "2.19" else "tensorflow-2.20.patch"
     header = eigen / "Eigen/src/ThreadPool/NonBlockingThreadPool.h"
     before = header.read_text()
-    apply = ["patch", "-p1", "--fuzz=0", "-i", PATCHES / name]
+    apply = ["patch", "-p1", "--fuzz=0", "-i", eigen_patch(tensorflow.version)]
     run(*apply, "--dry-run", cwd=eigen)
     run(*apply, cwd=eigen)
     assert "LimitedWorkers::Park" in header.read_text()

@@ -1,6 +1,11 @@
 """The installed TensorFlow as a repository: its headers, and its Eigen, patched."""
 
-_SUPPORTED = ["2.19", "2.20", "2.21"]
+# The TensorFlows that are supported, and which patch in patches/eigen fits the Eigen of each.
+_EIGEN_PATCHES = {
+    "2.19": "2.19",
+    "2.20": "2.20",
+    "2.21": "2.20",
+}
 
 def _run(ctx, arguments):
     done = ctx.execute([str(argument) for argument in arguments])
@@ -23,17 +28,17 @@ def _tensorflow_wheel_impl(ctx):
         ctx.path(Label("//cc/limits:limited_workers.h")),
     ]
     patches = {
-        version: ctx.path(Label("//patches:eigen/tensorflow-%s.patch" % version))
-        for version in ["2.19", "2.20"]
+        release: ctx.path(Label("//patches:eigen/tensorflow-%s.patch" % patch))
+        for release, patch in _EIGEN_PATCHES.items()
     }
     build = ctx.path(Label("//third_party/tensorflow:wheel.BUILD"))
 
     python = _find_python(ctx)
     version, directory = _run(ctx, [python, find]).split(";")
     release = ".".join(version.split(".")[:2])
-    if release not in _SUPPORTED:
+    if release not in _EIGEN_PATCHES:
         fail("tf_malleable supports TensorFlow %s, not %s (in %s)" %
-             (", ".join(_SUPPORTED), version, directory))
+             (", ".join(_EIGEN_PATCHES.keys()), version, directory))
 
     # The trees are copied whole because their files include each other by relative paths.
     include = directory + "/include/"
@@ -43,8 +48,7 @@ def _tensorflow_wheel_impl(ctx):
 
     # A TensorFlow built with the patches has them in its headers, too.
     if "limited_workers.h" not in ctx.read(pool + "/NonBlockingThreadPool.h"):
-        patch = patches["2.19" if release == "2.19" else "2.20"]
-        _run(ctx, ["patch", "-p1", "--fuzz=0", "--quiet", "-d", "eigen", "-i", patch])
+        _run(ctx, ["patch", "-p1", "--fuzz=0", "--quiet", "-d", "eigen", "-i", patches[release]])
     _run(ctx, ["cp"] + headers + [pool])
     for entry in ctx.path(include).readdir():
         if entry.basename not in ["Eigen", "unsupported"]:
