@@ -1,0 +1,48 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What the pages tell people to type can be typed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = {
+    target
+    for line in re.findall(r"^([\w./%-]+(?: [\w./%-]+)*):(?!=)", MAKEFILE, re.MULTILINE)
+    for target in line.split()
+}
+FOLDERS = (".", ".github", "deploy/docker", "docs", "docs/*", "patches")
+PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(f"{folder}/*.md"))
+
+
+def calls_of_make(text: str) -> list[list[str]]:
+    """Return the arguments of each make in code spans and at prompts."""
+    calls = re.findall(r"(?:`|^\$ |&& )make ([^`#&\n]+)", text, re.MULTILINE)
+    return [call.rstrip("\\").split() for call in calls]
+
+
+def is_target(word: str) -> bool:
+    return any(re.fullmatch(re.escape(each).replace("%", ".+"), word) for each in TARGETS)
+
+
+def test_pages_and_targets_are_found():
+    names = {str(page.relative_to(ROOT)) for page in PAGES}
+    assert {"README.md", "CONTRIBUTING.md", "docs/benchmarks.md", "docs/how-to/containers.md"} <= (
+        names
+    )
+    assert {"demo", "cc-test-%", ".venv/installed-test"} <= TARGETS
+    assert not is_target("nothing")
+    text = "`make a`, make no b.\n$ make c D=1 \\\n$ cd x && make d   # e\n`make f --g …`"
+    assert calls_of_make(text) == [["a"], ["c", "D=1"], ["d"], ["f", "--g", "…"]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_make_names_a_target_and_no_options(page):
+    """Make takes options for its own, and so refuses `make bench-many --only a`."""
+    calls = calls_of_make(page.read_text())
+    words = [word for call in calls for word in call if "=" not in word]
+    assert [word for word in words if not is_target(word)] == []
