@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The set-up prints one line a step, and everything if a step fails."""
+"""The set-up: what it prints and demands, and that pre-commit lints as make does."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "tools"
+ROOT = Path(__file__).parents[2]
+TOOLS = ROOT / "tools"
 STEP = TOOLS / "step.sh"
 
 
@@ -81,3 +83,12 @@ def test_an_apt_get_that_fails_is_heard(tmp_path, bare_machine):
         APT_FAILS="100",
     )
     assert (code, errors) == (100, "update -q\n")
+
+
+def test_pre_commit_runs_what_make_lint_runs():
+    """But for the files, which pre-commit names itself."""
+    lint = (ROOT / "Makefile").read_text().partition("define LINT\n")[2].partition("endef")[0]
+    hooks = re.findall(r"^ +entry: (.+)$", (ROOT / ".pre-commit-config.yaml").read_text(), re.M)
+    of_make = [re.sub(r" (\.|\$\(CLANG_FORMAT_FILES\))$", "", line) for line in lint.splitlines()]
+    assert len(hooks) == 5
+    assert sorted(hook.removeprefix("env ") for hook in hooks) == sorted(of_make)
