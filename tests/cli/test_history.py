@@ -130,7 +130,7 @@ def test_without_matplotlib_it_says_what_to_install(state, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     picture = str(tmp_path / "gantt.png")
     sentence = failure("--state", state, "--gantt", picture, env=environment)
-    assert sentence == "drawing needs matplotlib: pip install 'tf_malleable[figures]'"
+    assert sentence == "drawing needs matplotlib: pip install matplotlib"
     assert out("--state", state, env=environment).split()[:12] == HEADER
 
 

@@ -112,8 +112,8 @@ def test_installed_after_tensorflow_which_is_then_upgraded(environment, wheel, t
     assert environment.python("-c", IMPORT, PYTHONPATH=str(tmp_path)) == (
         "TensorFlow 2.99.0 is installed, but this tf_malleable supports"
         f" {', '.join(MINORS[:-1])} and {MINORS[-1]};"
-        " build the newest release from source: pip install --force-reinstall --no-deps"
-        " --no-cache-dir --no-binary tf_malleable tf_malleable\n"
+        " build the newest version, in a clone of the repository: pip install --force-reinstall"
+        " --no-deps .\n"
     )
 
 

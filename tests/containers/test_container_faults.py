@@ -274,5 +274,5 @@ def test_a_controller_without_the_sdk_lets_containers_be(containers, tmp_path):
         assert controller.get("/v1/jobs")["jobs"] == []
         status, answer = controller.ask("POST", "/v1/containers", {"container": name})
         assert status == 409
-        assert "pip install 'tf_malleable[containers]'" in answer["error"]
+        assert "pip install docker" in answer["error"]
         assert containers.inspect(name)["State"]["Running"]

@@ -46,3 +46,11 @@ def test_each_make_names_a_target_and_no_options(page):
     calls = calls_of_make(page.read_text())
     words = [word for call in calls for word in call if "=" not in word]
     assert [word for word in words if not is_target(word)] == []
+
+
+def test_nobody_is_told_to_install_it_from_pypi_which_does_not_have_it():
+    """A clone is installed, as README says: pip install ."""
+    said = re.compile(r"pip install [^`\n]*\btf_malleable\b")
+    files = [*PAGES, *ROOT.glob("python/**/*.py")]
+    assert len(files) > 100
+    assert [file for file in files if said.search(file.read_text())] == []

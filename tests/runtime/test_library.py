@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tf_malleable as tfm
-from tf_malleable.runtime import _native, library
+from tf_malleable.runtime import _native, library, tensorflow_install
 from tf_malleable.runtime.tensorflow_install import TensorFlow, find_tensorflow, main
 
 
@@ -55,8 +55,8 @@ def test_a_minor_that_is_not_carried_is_refused_with_the_remedy(version):
         library.overlay_for(TensorFlow(version, Path("/")), CARRIED)
     assert str(caught.value) == (
         f"TensorFlow {version} is installed, but this tf_malleable supports 2.9, 2.19, 2.20 and"
-        " 2.21; build the newest release from source: pip install --force-reinstall --no-deps"
-        " --no-cache-dir --no-binary tf_malleable tf_malleable"
+        " 2.21; build the newest version, in a clone of the repository: pip install"
+        " --force-reinstall --no-deps ."
     )
 
 
@@ -159,3 +159,11 @@ def test_the_module_imports_what_it_is_asked_to(tmp_path):
     assert result.stderr.splitlines()[-1].startswith(
         "tf_malleable: cannot import no_such_module_anywhere"
     )
+
+
+def test_without_tensorflow_the_build_says_what_to_install_and_how(monkeypatch, capsys):
+    monkeypatch.setattr(tensorflow_install, "find_tensorflow", lambda where: None)
+    assert main([]) == 1
+    said = capsys.readouterr().err
+    assert f"{sys.executable} has none: pip install tensorflow (or tensorflow-cpu) first" in said
+    assert said.endswith(", then tf_malleable: pip install . in a clone of its repository\n")

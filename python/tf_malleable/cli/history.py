@@ -137,9 +137,7 @@ def _drawing(path: Path) -> Callable[[History, int], None]:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("matplotlib"):
             raise
-        raise OperationError(
-            "drawing needs matplotlib: pip install 'tf_malleable[figures]'"
-        ) from None
+        raise OperationError("drawing needs matplotlib: pip install matplotlib") from None
 
     def draw(found: History, cpus: int) -> None:
         if not found.jobs and not found.spans:

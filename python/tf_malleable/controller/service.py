@@ -181,8 +181,7 @@ class Service:
         if self._containers is None:
             raise Refusal(
                 409,
-                "this controller has no container support: install it with"
-                " pip install 'tf_malleable[containers]' and restart the controller",
+                "this controller has no container support: pip install docker, and restart it",
             )
         live, new = await self._containers.take(container)
         self._check_owner(peer, live)

@@ -24,7 +24,8 @@ _TENSORFLOW_LIBRARIES: Final = (FRAMEWORK, "libtensorflow_cc.so.2")
 _ANY_FUNCTION: Final = "tfm_abi_version"
 _OVERLAY: Final = "libtf_malleable_overlay-"
 REBUILD: Final = (
-    "pip install --force-reinstall --no-deps --no-cache-dir --no-binary tf_malleable tf_malleable"
+    "build the newest version, in a clone of the repository:"
+    " pip install --force-reinstall --no-deps ."
 )
 
 _TOO_LATE: Final = (
@@ -100,8 +101,7 @@ def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
     *others, last = overlays or ["no version without the patches"]
     supported = f"{', '.join(others)} and {last}" if others else last
     raise ImportError(
-        f"{version} is installed, but this tf_malleable supports {supported};"
-        f" build the newest release from source: {REBUILD}"
+        f"{version} is installed, but this tf_malleable supports {supported}; {REBUILD}"
     )
 
 
@@ -112,7 +112,7 @@ def _check_fits(overlay: Path, found: TensorFlow) -> None:
         if not name.startswith("tfm_") and not any(elf.exports(path, name) for path in libraries):
             raise ImportError(
                 f"TensorFlow {found.version} is installed, but has no function {name}, which"
-                f" {overlay.name} replaces; build the newest release from source: {REBUILD}"
+                f" {overlay.name} replaces; {REBUILD}"
             )
 
 

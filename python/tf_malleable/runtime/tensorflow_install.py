@@ -19,7 +19,7 @@ from typing import Final
 _NONE_INSTALLED: Final = (
     "tf_malleable is built against the TensorFlow it will run with, and"
     f" {sys.executable} has none: pip install tensorflow (or tensorflow-cpu)"
-    " first, then pip install tf_malleable"
+    " first, then tf_malleable: pip install . in a clone of its repository"
 )
 
 

@@ -95,8 +95,7 @@ def run(
         from tf_malleable.containers.labels import Labels
     except ImportError as error:
         raise ValueError(
-            "tfm container needs Docker's SDK: pip install 'tf_malleable[containers]'"
-            f" ({error.name} is missing)"
+            f"tfm container needs Docker's SDK: pip install docker ({error.name} is missing)"
         ) from None
     called = job or name or (default_name(command) if command else image)
     options = {_SDK_NAMES[key]: value for key, value in others.items() if value}
