@@ -21,7 +21,8 @@ demo-containers: .venv/installed-demo
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python examples/demo_containers.py
 
-test: lint docs-check cc-test python-test bazel-test $(if $(filter true,$(CI)),compat)
+test: test-packages lint docs-check cc-test python-test bazel-test \
+  $(if $(filter true,$(CI)),compat)
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
 CHECKED = api figures linux model packaging policies scheduling workload
@@ -59,7 +60,7 @@ endef
 
 # The C++ core, plain and under the sanitizers.
 cc-test: cc-test-plain cc-test-thread cc-test-address
-cc-test-%: .venv/installed-test
+cc-test-%: test-packages .venv/installed-test
 	.venv/bin/cmake -S . -B build/cc-$* -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python \
 	  -DTF_MALLEABLE_BUILD_OVERLAY=OFF -DTF_MALLEABLE_BUILD_TESTS=ON \
 	  -DTF_MALLEABLE_SANITIZER=$(filter-out plain,$*) >build/cc-$*.log 2>&1 \
@@ -89,7 +90,7 @@ docs-check: .venv/installed-docs
 	.venv/bin/python tools/docs_example.py docs/how-to/own-policy.md
 
 # Our own targets, built by Bazel against the installed TensorFlow.
-bazel-test: .venv/installed-test
+bazel-test: test-packages .venv/installed-test
 	tools/bazel_test.sh .venv/bin/python
 	.venv/bin/python -m pytest tests/bazel
 
@@ -108,6 +109,12 @@ dist: build/dist-made
 # The wheel with each TensorFlow, in environments of their own and without a compiler.
 compat: build/dist-made .venv/installed-test
 	.venv/bin/python -m pytest tests/compat
+
+# What the C++ tests need from apt. First in `test`, so that all that is missing is named at
+# once.
+.PHONY: test-packages
+test-packages:
+	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests
 
 # Environments. A stamp is newer than all it was made from.
 .venv/bin/python:

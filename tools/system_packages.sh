@@ -1,19 +1,25 @@
 #!/bin/sh
 # Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
-# prints the command that does. Usage: system_packages.sh PYTHON
+# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests], for a virtual
+# environment of that Python, for the C++ tests, or for both.
 set -eu
-python=$1
-version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 missing=
 need() { missing="$missing $1"; }
 
 command -v g++ >/dev/null || need g++
 command -v patch >/dev/null || need patch
 command -v setarch >/dev/null || need util-linux
-[ -e /usr/include/gtest/gtest.h ] || need libgtest-dev
-"$python" -c 'import ensurepip, venv' 2>/dev/null || need "python$version-venv"
-header=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h
-[ -e "$header" ] || need "python$version-dev"
+for purpose; do
+  if [ "$purpose" = cc-tests ]; then
+    echo "#include <gtest/gtest.h>" | g++ -E -x c++ - >/dev/null 2>&1 || need libgtest-dev
+    continue
+  fi
+  python=$purpose
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  "$python" -c 'import ensurepip, venv' 2>/dev/null || need "python$version-venv"
+  header=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h
+  [ -e "$header" ] || need "python$version-dev"
+done
 
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ]; then

@@ -85,6 +85,17 @@ def test_an_apt_get_that_fails_is_heard(tmp_path, bare_machine):
     assert (code, errors) == (100, "update -q\n")
 
 
+def test_only_the_cpp_tests_need_googletest(tmp_path, bare_machine):
+    command = [TOOLS / "system_packages.sh", sys.executable]
+    _, output, _ = run(*command, cwd=tmp_path, PATH=bare_machine)
+    assert "libgtest-dev" not in output
+    _, output, _ = run(*command, "cc-tests", cwd=tmp_path, PATH=bare_machine)
+    assert output.endswith(" libgtest-dev …\n")
+    makefile = (ROOT / "Makefile").read_text()
+    needing = re.findall(r"^([\w%-]+):.*\btest-packages\b", makefile, re.M)
+    assert needing == ["test", "cc-test-%", "bazel-test"]
+
+
 def test_pre_commit_runs_what_make_lint_runs():
     """But for the files, which pre-commit names itself."""
     lint = (ROOT / "Makefile").read_text().partition("define LINT\n")[2].partition("endef")[0]
