@@ -77,8 +77,8 @@ python-test: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- sh -c '\
 	  $(PYTEST) -n $(shell nproc) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
 
-# The documentation, as a site in build/site. docs-check builds it without writing to the
-# working tree, and runs the example of docs/how-to/own-policy.md.
+# The documentation, as a site in build/site. docs-check builds it without writing to
+# tracked files, and runs the example of docs/how-to/own-policy.md.
 .PHONY: docs docs-check
 docs: .venv/installed-docs
 	.venv/bin/python tools/draw_architecture.py
@@ -145,5 +145,6 @@ build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py
 	  .venv/bin/pip install -q --group docs
 	@touch $@
 
+# Not out/: the measurements there took hours. Bazel 4 makes bazel-out whatever .bazelrc says.
 clean:
-	rm -rf build dist out bazel-out .venv
+	rm -rf build dist bazel-out .venv

@@ -103,3 +103,10 @@ def test_pre_commit_runs_what_make_lint_runs():
     of_make = [re.sub(r" (\.|\$\(CLANG_FORMAT_FILES\))$", "", line) for line in lint.splitlines()]
     assert len(hooks) == 5
     assert sorted(hook.removeprefix("env ") for hook in hooks) == sorted(of_make)
+
+
+def test_cleaning_keeps_measurements():
+    recipe = re.search(r"^clean:\n\t(.+)\n", (ROOT / "Makefile").read_text(), re.M)
+    assert recipe is not None
+    assert recipe[1].startswith("rm -rf ")
+    assert "out" not in recipe[1].split()
