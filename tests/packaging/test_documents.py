@@ -54,3 +54,11 @@ def test_nobody_is_told_to_install_it_from_pypi_which_does_not_have_it():
     files = [*PAGES, *ROOT.glob("python/**/*.py")]
     assert len(files) > 100
     assert [file for file in files if said.search(file.read_text())] == []
+
+
+def test_the_folders_of_make_check_are_named():
+    checked = re.search(r"^CHECKED = (.+)$", MAKEFILE, re.MULTILINE)
+    assert checked is not None
+    *folders, last = (f"`{folder}`" for folder in checked[1].split())
+    text = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
+    assert f"the tests in {', '.join(folders)} and {last} (`CHECKED`" in text
