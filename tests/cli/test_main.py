@@ -33,6 +33,11 @@ def test_each_command_has_help(command):
     assert result.stdout.startswith(f"Usage: tfm {command} ")
 
 
+def test_container_run_tells_its_exit_codes_apart():
+    said = " ".join(tfm("container", "run", "--help").stdout.split())
+    assert "125 if the engine could not run it, 1 if the controller refused it, and 2" in said
+
+
 def test_without_a_command_it_shows_what_there_is():
     result = tfm()
     assert (result.returncode, result.stdout) == (2, "")

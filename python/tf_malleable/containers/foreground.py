@@ -39,7 +39,7 @@ _REMOVAL_SECONDS = 5.0
 
 
 class CannotRunError(OperationError):
-    """The container could not be run."""
+    """The engine could not run the container."""
 
     exit_code = _ENGINE_FAILED
 

@@ -86,8 +86,9 @@ def run(
     The controller starts it when it is granted cores. Without a controller it starts at
     once. In both cases TensorFlow in it follows the CPUs it is given, whoever changes them.
 
-    Signals to tfm are forwarded to its first process. tfm exits with its exit code, or with
-    125 if it could not be run. Options from --volume to --init are as in docker run.
+    Signals to tfm are forwarded to its first process. tfm exits with its exit code. If it was
+    not run: 125 if the engine could not run it, 1 if the controller refused it, and 2 for bad
+    input. Options from --volume to --init are as in docker run.
     """
     try:
         from tf_malleable.containers.creating import Recipe, host_path
