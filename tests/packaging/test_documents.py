@@ -1,12 +1,16 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the pages tell people to type can be typed."""
+"""What the pages say to type can be typed, and what they show is so."""
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from tf_malleable.api.grant_line import GrantLine
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -62,3 +66,12 @@ def test_the_folders_of_make_check_are_named():
     *folders, last = (f"`{folder}`" for folder in checked[1].split())
     text = " ".join((ROOT / "CONTRIBUTING.md").read_text().split())
     assert f"the tests in {', '.join(folders)} and {last} (`CHECKED`" in text
+
+
+def test_the_grant_shown_has_the_fields_that_are_sent():
+    page = (ROOT / "docs/reference/http.md").read_text()
+    sample = re.search(r"^\{.*\}$", page, re.MULTILINE)
+    assert sample is not None
+    line = json.loads(sample[0])
+    assert list(line) == [field.name for field in fields(GrantLine)]
+    assert isinstance(GrantLine.read(line), GrantLine)

@@ -27,8 +27,8 @@ BODY_LIMIT = 256 * 1024
 REFUSALS: Mapping[int, str] = MappingProxyType(
     {
         400: "The request is invalid.",
-        403: "The job belongs to another user, or the caller is not one of its processes.",
-        404: "There is no such live job.",
+        403: "The caller may not do this.",
+        404: "There is no such job or container.",
         409: "The present state does not allow it.",
         413: f"The body is larger than {BODY_LIMIT // 1024} KiB.",
         500: "Internal error; see the controller's log.",

@@ -166,6 +166,13 @@ def test_every_operation_says_what_can_happen():
         assert in_path == set(re.findall(r"{(\w+)}", path))
 
 
+def test_a_refusal_is_described_as_it_may_be_on_every_path():
+    not_allowed = OPERATIONS["PUT", "/v1/policy"]["responses"]["403"]["description"]
+    assert "job" not in not_allowed
+    not_found = OPERATIONS["POST", "/v1/containers"]["responses"]["404"]["description"]
+    assert "container" in not_found
+
+
 def test_every_field_is_explained_where_it_stands():
     schemas = DOCUMENT["components"]["schemas"]
     assert "tfm" not in schemas["Submission"]["description"]
