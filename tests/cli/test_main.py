@@ -11,6 +11,7 @@ import pytest
 
 import tf_malleable_cli
 from tests.support.commands import tfm
+from tf_malleable.policies.registry import DEFAULT
 
 COMMANDS = [
     *("run", "controller", "jobs", "top", "set", "pause", "resume", "cancel", "policy"),
@@ -36,6 +37,11 @@ def test_each_command_has_help(command):
 def test_container_run_tells_its_exit_codes_apart():
     said = " ".join(tfm("container", "run", "--help").stdout.split())
     assert "125 if the engine could not run it, 1 if the controller refused it, and 2" in said
+
+
+def test_the_controller_names_the_policy_it_begins_with():
+    said = " ".join(tfm("controller", "--help").stdout.split())
+    assert f"[default: the last one used, at first {DEFAULT}]" in said
 
 
 def test_without_a_command_it_shows_what_there_is():

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tf_malleable.policies import registry
+
 if TYPE_CHECKING:
     from tf_malleable.controller.ports import Containers
 
@@ -20,8 +22,8 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--policy",
     metavar="NAME",
-    help="How to share cores, such as lend+efficient; tfm policy lists all."
-    "  [default: the last one used]",
+    help="How to share cores; once a controller runs, tfm policy lists all names."
+    f"  [default: the last one used, at first {registry.DEFAULT}]",
 )
 @click.option("--cpus", metavar="LIST", help="CPUs to share, such as 0-3,7.  [default: all]")
 @click.option(
