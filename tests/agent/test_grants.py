@@ -81,6 +81,66 @@ def test_a_job_that_the_controller_confines_keeps_its_affinity(fake):
         assert job.is_on(LAST)
 
 
+# Enters and leaves tfm.threads(…); answers with the limits.
+OVERRIDING = """
+import sys
+import tf_malleable as tfm
+from tf_malleable.runtime import _native
+blocks = []
+for line in sys.stdin:
+    command, _, arguments = line.strip().partition(" ")
+    if command == "enter":
+        blocks.append(eval(f"tfm.threads({arguments})"))
+        blocks[-1].__enter__()
+    elif command == "exit":
+        blocks.pop().__exit__(None, None, None)
+    elif command == "set":
+        tfm.set_threads(int(arguments))
+    now = _native.get_threads()
+    print(now.intra_set, now.inter_set, flush=True)
+"""
+
+
+@pytest.fixture
+def grant(fake):
+    """Return a function that grants so many cores, and returns once they are in force."""
+
+    def carried_out(count):
+        # CPUs that this process could not be moved to.
+        cpus = list(range(4000, 4000 + count))
+        fake.wait_for_acknowledgement(fake.grant(cpus, confined=True))
+
+    return carried_out
+
+
+def test_a_grant_outlives_the_program_s_limits_for_a_while(fake, grant):
+    with Job(OVERRIDING, fake.path, TF_MALLEABLE_MAX_THREADS="16") as job:
+        grant(8)
+        assert job.ask("enter 4") == "4 4"
+        grant(2)
+        assert job.ask() == "2 2"
+        # The program's own number applies again as soon as it is granted.
+        grant(6)
+        assert job.ask() == "4 4"
+        assert job.ask("exit") == "6 6"
+
+
+def test_a_grant_in_nested_limits_for_a_while(fake, grant):
+    with Job(OVERRIDING, fake.path, TF_MALLEABLE_MAX_THREADS="16") as job:
+        grant(12)
+        assert job.ask("enter 9") == "9 9"
+        assert job.ask("enter intra=5") == "5 9"
+        grant(3)
+        assert job.ask() == "3 3"
+        grant(7)
+        assert job.ask() == "5 7"
+        assert job.ask("set 4") == "4 4"
+        grant(10)
+        assert job.ask() == "4 4"
+        assert job.ask("exit") == "9 4"
+        assert job.ask("exit") == "10 10"
+
+
 def test_a_confinement_that_is_neither_is_no_grant():
     line = {"serial": 1, "state": "running", "cpus": [0], "lent": []}
     assert not GrantLine.read(line).confined

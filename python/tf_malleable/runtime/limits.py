@@ -7,6 +7,7 @@ import operator
 import os
 import threading
 from contextlib import ContextDecorator
+from itertools import pairwise
 from types import TracebackType
 from typing import Final
 
@@ -14,6 +15,10 @@ from tf_malleable.model import Pool, PoolKind, Threads
 from tf_malleable.runtime import _native, library
 
 _KINDS: Final[tuple[PoolKind, ...]] = ("intra_op", "inter_op", "other")
+
+# The places of the limits in a pair.
+_INTRA: Final = 0
+_INTER: Final = 1
 
 
 class _Origins:
@@ -23,14 +28,14 @@ class _Origins:
         lock: Guards the others. Reentrant, as a signal handler may set limits, too.
         by_hand: How often limits were set by hand permanently.
         by_grants: How often limits were set by a controller's grant.
-        for_a_while: Number of active Overrides.
+        overrides: The active Overrides, the oldest first.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.by_hand = 0
         self.by_grants = 0
-        self.for_a_while = 0
+        self.overrides: list[Override] = []
         os.register_at_fork(after_in_child=self._renew_lock)
 
     def _renew_lock(self) -> None:
@@ -95,6 +100,9 @@ def set_threads(
     limits = _arguments(threads, intra, inter)
     with _origins.lock:
         _origins.by_hand += 1
+        for kind, limit in enumerate(limits):
+            if limit != _native.KEEP and (active := _overrides_of(kind)):
+                active[-1].own[kind] = limit
         _native.set_threads(*limits)
 
 
@@ -109,10 +117,33 @@ def times_set_by_grants() -> int:
 
 
 def set_by_grant(threads: int) -> None:
-    """Set the limits for a controller's grant, up to the capacity."""
+    """Set the limits for a controller's grant, up to the capacity.
+
+    During an Override, its limits apply as far as the grant allows, and the grant when it ends.
+    """
     with _origins.lock:
         _origins.by_grants += 1
-        _set_up_to_capacity(threads)
+        most = _native.get_threads()
+        _native.set_threads(
+            _by_grant(_INTRA, min(threads, most.intra_max)),
+            _by_grant(_INTER, min(threads, most.inter_max)),
+        )
+
+
+def _by_grant(kind: int, threads: int) -> int:
+    """Have the Overrides of a limit restore this grant; return the limit until then."""
+    active = _overrides_of(kind)
+    if not active:
+        return threads
+    active[0].before[kind] = threads
+    for outer, inner in pairwise(active):
+        inner.before[kind] = min(outer.own[kind], threads)
+    return min(active[-1].own[kind], threads)
+
+
+def _overrides_of(kind: int) -> list[Override]:
+    """Return the active Overrides of the intra-op or the inter-op limit, the oldest first."""
+    return [each for each in _origins.overrides if each.own[kind] != _native.KEEP]
 
 
 def _set_up_to_capacity(threads: int) -> None:
@@ -133,7 +164,7 @@ def set_unless_by_hand(threads: int, times: int) -> bool:
         Override is active.
     """
     with _origins.lock:
-        free = _origins.by_hand == times and not _origins.for_a_while
+        free = _origins.by_hand == times and not _origins.overrides
         if free:
             _set_up_to_capacity(threads)
         return free
@@ -148,26 +179,37 @@ def are_within(threads: int) -> bool:
 class Override:
     """Temporary limits, set by the program.
 
-    Meanwhile the limits do not follow the cgroup. Afterwards they are as before, and
-    follow it again if they did.
+    Meanwhile the limits do not follow the cgroup. Afterwards they are as before, or as a
+    controller has granted in the meantime, and follow the cgroup again if they did.
+
+    Attributes:
+        own: The temporary limits, as the arguments of _native.set_threads.
+        before: The limits to restore; likewise.
     """
 
     def __init__(self, intra: int, inter: int) -> None:
         """Set the limits. The arguments are those of _native.set_threads."""
         with _origins.lock:
-            _origins.for_a_while += 1
-            before = _native.get_threads()
-            self._before = (
-                _native.KEEP if intra == _native.KEEP else before.intra_set,
-                _native.KEEP if inter == _native.KEEP else before.inter_set,
-            )
+            now = _native.get_threads()
+            self.own = [intra, inter]
+            self.before = [
+                _native.KEEP if intra == _native.KEEP else now.intra_set,
+                _native.KEEP if inter == _native.KEEP else now.inter_set,
+            ]
+            _native.set_threads(intra, inter)
+            _origins.overrides.append(self)
+
+    def change(self, intra: int, inter: int) -> None:
+        """Set other limits. The arguments are those of the constructor, and none is new."""
+        with _origins.lock:
+            self.own = [intra, inter]
             _native.set_threads(intra, inter)
 
     def end(self) -> None:
         """Restore the limits."""
         with _origins.lock:
-            _native.set_threads(*self._before)
-            _origins.for_a_while -= 1
+            _native.set_threads(*self.before)
+            _origins.overrides.remove(self)
 
 
 def set_pool_threads(pool: int, threads: int) -> None:
@@ -208,8 +250,9 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
 
     ``with threads(1): …`` and ``@threads(1)`` set the limits on entry, like
     :func:`set_threads`, and restore the previous ones on exit. Meanwhile the limits do not
-    follow the cgroup. They apply to the whole process, including other Python threads. If
-    uses in several threads overlap, each restores on exit what was set on its entry.
+    follow the cgroup. A controller's grant lowers those that are above it, and applies on
+    exit. They apply to the whole process, including other Python threads. If uses in several
+    threads overlap, each restores on exit what was set on its entry.
 
     Args and Raises: as :func:`set_threads`.
     """

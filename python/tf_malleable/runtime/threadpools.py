@@ -45,7 +45,7 @@ class TensorFlowController(LibController):  # type: ignore[misc]
             self._override.end()
             self._override = None
         elif self._override is not None:
-            _native.set_threads(intra, inter)
+            self._override.change(intra, inter)
         elif num_threads != self._told:
             self._before = self._told
             self._override = limits.Override(intra, inter)
