@@ -246,6 +246,21 @@ def test_interrupted_alone_it_leaves_no_job_behind():
     assert not any(map(is_alive, found))
 
 
+def test_under_nohup_it_outlives_the_terminal():
+    def ignore_hang_up():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    file = write(nested_job("runs"))
+    with started("workload", "--alone", file, preexec_fn=ignore_hang_up) as process:
+        found = pids("runs")
+        # If both were obeyed, SIGHUP with its lower number would be first.
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert process.returncode == 143
+    assert not any(map(is_alive, found))
+
+
 def test_a_child_that_does_not_obey_is_killed_after_a_while():
     deaf = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
     Path("parent.sh").write_text(f'sh -c "{deaf.replace("$$", chr(92) + "$$")}" & wait\n')

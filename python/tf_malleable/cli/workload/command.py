@@ -57,7 +57,8 @@ def workload(
         return
     folder = out if out is not None else Path(f"{file.stem}.out")
     for number_ in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number_, _end)
+        if signal.getsignal(number_) is not signal.SIG_IGN:  # nohup(1)
+            signal.signal(number_, _end)
     controller = None if alone else client
     try:
         with WorkloadProgress(jobs, controller) as progress:
