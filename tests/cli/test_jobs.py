@@ -119,6 +119,24 @@ def test_what_cannot_be_done_yet_is_pending(controller):
             )
 
 
+def test_what_only_a_person_can_end_is_pending_for_that_reason(controller):
+    with running("--name", "one") as process:
+        out("pause", "one")
+        said = out("set", "one", "1")
+        assert said == (
+            "job 1 (one): set to 1 core by hand;"
+            " pending, it is held; resume it with: tfm resume 1\n"
+        )
+        out("resume", "one")
+        os.kill(process.pid, signal.SIGSTOP)
+        wait_for(lambda: controller.get("/v1/jobs/1")["stopped"])
+        said = out("resume", "one")
+        assert said == (
+            "job 1 (one): no change, it is not held;"
+            " pending, its processes were stopped by somebody else\n"
+        )
+
+
 def test_a_job_in_the_queue_is_held(controller):
     with running("--name", "one") as one, started("run", "--name", "two", "--", "echo") as two:
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)

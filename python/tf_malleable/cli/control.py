@@ -120,14 +120,16 @@ def _cores(job: JobStatus | None) -> str:
     """Describe a job's cores, and what is pending; None stands for a job that has ended."""
     if job is None:
         return "it has ended in the meantime"
+    if job.held:
+        return f"pending, it is held; resume it with: tfm resume {job.id}"
+    if job.stopped:
+        return "pending, its processes were stopped by somebody else"
     if job.state != "running":
         return f"pending, it is {job.state} until enough cores are free"
     if job.actual != job.granted:
         return f"pending, it has not acknowledged CPUs {format_cpuset(job.granted)} yet"
     if not job.granted:
         return f"it has lent CPUs {format_cpuset(job.lent)} until it needs them"
-    if job.by_hand not in (None, len(job.granted)):
-        return f"pending, it runs on {cores_of(len(job.granted))} until more are free"
     return f"it runs on CPUs {format_cpuset(job.granted)}"
 
 
