@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.api.address import SOCKET, default_socket
+from tf_malleable.api.address import SOCKET, NoAnswerError, default_socket
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join, join_asked_for
 from tf_malleable.api.naming import printable_name, shortened_command
@@ -122,6 +122,27 @@ def test_the_socket_is_where_the_user_says_or_in_a_directory_of_the_user_s(monke
     assert default_socket() == Path("/run/tf_malleable/controller.sock")
     monkeypatch.setattr(os, "getuid", lambda: 1234)
     assert default_socket() == Path("/tmp/tf_malleable-1234/controller.sock")
+
+
+@pytest.mark.parametrize(
+    ("error", "problem", "advice"),
+    [
+        *(
+            (kind(), "no controller answers at /s", "; start one with: tfm controller")
+            for kind in (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
+        ),
+        (
+            PermissionError(13, "Permission denied"),
+            "cannot reach the controller at /s (Permission denied)",
+            "",
+        ),
+        (TimeoutError("timed out"), "cannot reach the controller at /s (timed out)", ""),
+    ],
+)
+def test_only_where_nobody_listens_a_controller_should_be_started(error, problem, advice):
+    told = NoAnswerError(Path("/s"), error)
+    assert told.problem == problem
+    assert str(told) == f"{problem}{advice}"
 
 
 @given(command=st.lists(st.text(st.characters(), max_size=3000), max_size=400))

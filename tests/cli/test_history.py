@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support import controllers
-from tests.support.commands import CPU, TFM, tfm
+from tests.support.commands import CPU, TFM, answer, listening, started, tfm
 from tests.support.controllers import wait_for
 from tests.support.histories import ZERO, shared
 from tf_malleable.controller.state.store import CPUS, Store
@@ -199,6 +199,17 @@ def test_a_controller_elsewhere_has_another_history(tmp_path, home):
     result = tfm("history", "--socket", other, "--state", str(home))
     assert result.returncode == 0
     assert result.stderr == f"tfm: no controller answers at {other}, reading {home}\n"
+
+
+def test_a_controller_that_cannot_be_reached_is_not_called_absent(tmp_path, state):
+    path = tmp_path / "other.sock"
+    arguments = ["history", "--socket", str(path), "--state", state]
+    with listening(path) as server, started(*arguments) as process:
+        answer(server, b"220 mail.example.com ESMTP\r\n")
+        output, errors = process.communicate(timeout=30)
+    assert output.split()[:12] == HEADER
+    assert errors.startswith(f"tfm: cannot reach the controller at {path} (")
+    assert errors.endswith(f"), reading {state}\n")
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket as unix
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import pytest
 
-from tests.support.commands import TFM, started, tfm
+from tests.support.commands import TFM, answer, listening, started, tfm
 
 LIMITS = """
 import sys
@@ -89,7 +87,7 @@ def test_a_program_without_tensorflow_does_not_notice():
 def test_without_a_controller_it_says_so_and_leaves_word_for_the_agent(socket):
     program = "import os; print(os.environ['TF_MALLEABLE_JOIN'])"
     result = tfm("run", "--min", "2", "--weight", "3", "--", sys.executable, "-c", program)
-    assert result.stderr == f"tfm: no controller at {socket}, running alone\n"
+    assert result.stderr == f"tfm: no controller answers at {socket}, running alone\n"
     join = json.loads(result.stdout)
     assert join.pop("command") == [sys.executable, "-c", program]
     name = os.path.basename(sys.executable)
@@ -132,29 +130,17 @@ def test_a_socket_that_nobody_listens_at_is_no_controller(socket):
         pass
     result = tfm("run", "--", "echo", "ran")
     assert (result.returncode, result.stdout) == (0, "ran\n")
-    assert result.stderr == f"tfm: no controller at {socket}, running alone\n"
+    assert result.stderr == f"tfm: no controller answers at {socket}, running alone\n"
 
 
 def test_something_else_at_the_socket_does_not_keep_a_program_from_running(socket):
     socket.parent.mkdir()
     with listening(socket) as server, started("run", "--", "echo", "ran") as process:
-        connection, _ = server.accept()
-        connection.recv(1 << 16)
-        connection.sendall(b"220 mail.example.com ESMTP\r\n")
-        connection.close()
+        answer(server, b"220 mail.example.com ESMTP\r\n")
         output, errors = process.communicate(timeout=30)
     assert (process.returncode, output) == (0, "ran\n")
     assert errors.startswith(f"tfm: cannot reach the controller at {socket} (")
     assert errors.endswith("), running alone\n")
-
-
-@contextmanager
-def listening(path):
-    with unix.socket(unix.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-        server.settimeout(30)
-        yield server
 
 
 def test_what_controllers_need_is_not_loaded():

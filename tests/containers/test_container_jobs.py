@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.support import controllers
+from tests.support.commands import answer, listening
 from tests.support.containers import BUSY, SLEEP
 from tests.support.controllers import wait_for
 
@@ -43,7 +44,18 @@ def test_one_that_is_to_be_removed_is(containers):
 def test_without_a_controller_it_runs_alone(containers):
     done = containers.run("--rm", script="echo here")
     assert (done.returncode, done.stdout) == (0, "here\n")
-    assert done.stderr == f"tfm: no controller at {containers.socket}, running alone\n"
+    assert done.stderr == f"tfm: no controller answers at {containers.socket}, running alone\n"
+
+
+def test_beside_a_controller_that_cannot_be_reached_it_runs_alone(containers):
+    containers.socket.parent.mkdir()
+    with listening(containers.socket) as server:
+        running = containers.popen("--rm", script="echo here")
+        answer(server, b"220 mail.example.com ESMTP\r\n")
+        out, err = running.communicate(timeout=controllers.DEADLINE)
+    assert (running.returncode, out) == (0, "here\n")
+    assert err.startswith(f"tfm: cannot reach the controller at {containers.socket} (")
+    assert err.endswith("), running alone\n")
 
 
 def test_options_reach_the_container(containers, tmp_path):

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.support.controllers import TFM
 
@@ -52,3 +54,25 @@ def running(*options: str) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         yield process
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[socket.socket]:
+    """Have something listen at a path that is no controller, for the length of a with."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        server.settimeout(30)
+        yield server
+
+
+def answer(server: socket.socket, data: bytes) -> None:
+    """Answer one HTTP request with these bytes, and hang up."""
+    connection, _ = server.accept()
+    with connection, connection.makefile("rb") as request:
+        length = 0
+        while line := request.readline().strip():
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        request.read(length)
+        connection.sendall(data)

@@ -207,7 +207,10 @@ def test_a_training_that_began_alone_joins_a_controller_that_comes_later(system)
     system.controller.communicate()
     process = system.train("alone")
     assert process.stderr is not None
-    assert process.stderr.readline() == f"tfm: no controller at {system.socket}, running alone\n"
+    assert (
+        process.stderr.readline()
+        == f"tfm: no controller answers at {system.socket}, running alone\n"
+    )
     time.sleep(5.0)
     system.start_controller()
     joined = system.training("alone")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tf_malleable.api.address import default_socket
+from tf_malleable.api.address import NoAnswerError, default_socket
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import Join
 from tf_malleable.api.naming import printable_name, shortened_command
@@ -70,7 +70,7 @@ def join(
 
     Raises:
         ValueError: An argument is invalid, or the shape does not fit this machine.
-        ConnectionError: No controller answers.
+        ConnectionError: No controller can be reached.
         ControllerError: The controller refuses the job; with queue=False also because
             there are no cores for it now.
     """
@@ -109,10 +109,7 @@ def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
             raise ValueError(str(error)) from None
         raise
     except OSError as error:
-        raise ConnectionError(
-            f"no controller answers at {wanted.socket} ({error.strerror or error});"
-            " 'tfm controller' starts one"
-        ) from None
+        raise ConnectionError(str(NoAnswerError(wanted.socket, error))) from None
     assert admitted is not None
     session = Session(admitted.connection, admitted.job, admitted.lines)
     with suppress(OSError, ControllerError):

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The address of the controller."""
+"""The address of the controller, and what to tell a user if it cannot be reached there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,35 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.model import OperationError
+
 SOCKET: Final = "TF_MALLEABLE_SOCKET"
+
+# What connecting to a socket raises if nobody listens there.
+_NOBODY: Final = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
+
+
+class NoAnswerError(OperationError):
+    """No controller can be reached at a socket. The message says what to do about it, too.
+
+    Attributes:
+        problem: The message without the advice.
+    """
+
+    def __init__(self, socket: str | os.PathLike[str], error: OSError) -> None:
+        """Word the message.
+
+        Args:
+            socket: The controller's socket.
+            error: What the attempt to reach it has raised.
+        """
+        if isinstance(error, _NOBODY):
+            self.problem = f"no controller answers at {socket}"
+            super().__init__(f"{self.problem}; start one with: tfm controller")
+        else:
+            reason = error.strerror or error
+            self.problem = f"cannot reach the controller at {socket} ({reason})"
+            super().__init__(self.problem)
 
 
 def default_socket() -> Path:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.connection import Connection
 from tf_malleable.api.messages import ControllerInfo, Jobs, JobStatus
 from tf_malleable.model import ControllerError, OperationError
@@ -17,10 +18,6 @@ from tf_malleable.model import ControllerError, OperationError
 _Answer = TypeVar("_Answer")
 
 _BAD_REQUEST = 400
-
-
-class NoAnswerError(OperationError):
-    """No controller answers at the socket."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Client:
         """Send a request and return its answer.
 
         Raises:
-            NoAnswerError: No controller answers.
+            NoAnswerError: No controller can be reached.
             OperationError: It refuses, or its answer is not understood.
             ValueError: The request was invalid.
         """
@@ -56,14 +53,8 @@ class Client:
             raise OperationError(
                 f"the controller at {self.socket} has a version that this tfm does not support"
             ) from None
-        except PermissionError:
-            raise NoAnswerError(
-                f"you do not have permission to use the controller at {self.socket}"
-            ) from None
-        except OSError:
-            raise NoAnswerError(
-                f"no controller answers at {self.socket}; start one with: tfm controller"
-            ) from None
+        except OSError as error:
+            raise NoAnswerError(self.socket, error) from None
 
     def info(self) -> ControllerInfo:
         """Return information about the controller itself."""

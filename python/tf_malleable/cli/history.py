@@ -17,7 +17,8 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from tf_malleable.api.client import Client, NoAnswerError
+from tf_malleable.api.address import NoAnswerError
+from tf_malleable.api.client import Client
 from tf_malleable.api.history import History, JobRecord
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
@@ -117,16 +118,17 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
     try:
         query = f"/v1/history?limit={limit}&spans={str(spans).lower()}"
         return client.get(query, History), len(client.info().cpus)
-    except NoAnswerError:
+    except NoAnswerError as error:
         # A controller at another socket need not use the default state file.
         if state is None and by_socket:
             raise
+        problem = error.problem
     path = state or default_state()
     try:
         found = read_history(path, limit)
     except StoreError as error:
-        raise OperationError(f"no controller answers at {client.socket}, and {error}") from None
-    click.echo(f"tfm: no controller answers at {client.socket}, reading {path}", err=True)
+        raise OperationError(f"{problem}, and {error}") from None
+    click.echo(f"tfm: {problem}, reading {path}", err=True)
     return found
 
 

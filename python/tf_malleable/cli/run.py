@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from tf_malleable.api.address import default_socket
+from tf_malleable.api.address import NoAnswerError, default_socket
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join
 from tf_malleable.api.naming import default_name, shortened_command
@@ -135,14 +135,9 @@ def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) ->
         from tf_malleable.cli.queue import wait_in_queue
 
         cpus = wait_in_queue(join, queue=queue, id_file=id_file)
-    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
-        click.echo(f"tfm: no controller at {join.socket}, running alone", err=True)
     except OSError as error:
-        reason = error.strerror or str(error)
-        click.echo(
-            f"tfm: cannot reach the controller at {join.socket} ({reason}), running alone",
-            err=True,
-        )
+        problem = NoAnswerError(join.socket, error).problem
+        click.echo(f"tfm: {problem}, running alone", err=True)
     else:
         if cpus:
             os.environ[environment.THREADS] = str(min(len(cpus), most))

@@ -20,7 +20,8 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from tf_malleable.api.client import Client, NoAnswerError
+from tf_malleable.api.address import NoAnswerError
+from tf_malleable.api.client import Client
 from tf_malleable.cli.options import json_option, socket_option
 from tf_malleable.cli.top_view import Scene, picture
 
@@ -78,17 +79,15 @@ def _print_lines(client: Client, scene: Scene, interval: float, once: bool) -> N
         click.echo(msgspec.json.encode(document))
         if once:
             return
+        scene = _next_look(client, interval)
+
+
+def _next_look(client: Client, interval: float) -> Scene:
+    """Return the next scene, once the controller answers."""
+    while True:
         time.sleep(interval)
-        while (next_scene := _try_to_look(client)) is None:
-            time.sleep(interval)
-        scene = next_scene
-
-
-def _try_to_look(client: Client) -> Scene | None:
-    try:
-        return _look(client)
-    except NoAnswerError:
-        return None
+        with suppress(NoAnswerError):
+            return _look(client)
 
 
 def _show(client: Client, scene: Scene, interval: float) -> None:
@@ -102,11 +101,10 @@ def _show(client: Client, scene: Scene, interval: float) -> None:
             live.update(picture(scene, note), refresh=True)
             if ended_within(interval):
                 return
-            fresh = _try_to_look(client)
-            if fresh is None:
-                note = f"no controller answers at {client.socket}; this is its last answer"
-            else:
-                scene, note = fresh, ""
+            try:
+                scene, note = _look(client), ""
+            except NoAnswerError as error:
+                note = f"{error.problem}; this is its last answer"
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.admission import Notices, Submitted, admit
-from tf_malleable.api.client import Client, NoAnswerError
+from tf_malleable.api.client import Client
 from tf_malleable.api.connection import Connection
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.containers.creating import Recipe, create, fetch
@@ -111,8 +112,8 @@ class ContainerJob:
             self._job = self._client.ask(
                 "POST", "/v1/containers", JobStatus, {"container": self._id}
             )
-        except NoAnswerError:
-            self._say(f"no controller at {self._client.socket}, running alone")
+        except NoAnswerError as error:
+            self._say(f"{error.problem}, running alone")
             self._engine.start(self._id)
             self._started = True
         except OperationError:

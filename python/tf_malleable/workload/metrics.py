@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from tf_malleable.api.client import Client, NoAnswerError
+from tf_malleable.api.address import NoAnswerError
+from tf_malleable.api.client import Client
 from tf_malleable.api.history import History, JobRecord, Outcome, Span
 from tf_malleable.model import OperationError
 from tf_malleable.scheduling import metrics
