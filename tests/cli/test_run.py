@@ -133,10 +133,14 @@ def test_a_socket_that_nobody_listens_at_is_no_controller(socket):
     assert result.stderr == f"tfm: no controller answers at {socket}, running alone\n"
 
 
-def test_something_else_at_the_socket_does_not_keep_a_program_from_running(socket):
+@pytest.mark.parametrize(
+    "said",
+    [b"220 mail.example.com ESMTP\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"],
+)
+def test_something_else_at_the_socket_does_not_keep_a_program_from_running(socket, said):
     socket.parent.mkdir()
     with listening(socket) as server, started("run", "--", "echo", "ran") as process:
-        answer(server, b"220 mail.example.com ESMTP\r\n")
+        answer(server, said)
         output, errors = process.communicate(timeout=30)
     assert (process.returncode, output) == (0, "ran\n")
     assert errors.startswith(f"tfm: cannot reach the controller at {socket} (")

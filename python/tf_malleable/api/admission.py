@@ -24,10 +24,6 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 
 
-class NotAControllerError(ConnectionError):
-    """Something other than a controller answers at the socket."""
-
-
 @dataclass(frozen=True)
 class Submitted:
     """The controller's answer to a submission.
@@ -61,15 +57,14 @@ def submit(
 
     Raises:
         ControllerError: The controller refuses the job.
-        NotAControllerError: What answers is not a controller.
-        OSError: The controller cannot be reached.
+        OSError: The controller cannot be reached, or what answers is not a controller.
     """
     how = {"running": True} if running else {"queue": queue}
     job = connection.request("POST", "/v1/jobs", {**request.said(), **how})
     found = job if isinstance(job, dict) else {}
     identity, pid, least = found.get("id"), found.get("pid"), found.get("min", 1)
     if not isinstance(identity, str) or not isinstance(least, int):
-        raise NotAControllerError(f"what answers at {connection.path} is not a controller: {job!r}")
+        raise ConnectionError(f"what answers at {connection.path} is not a controller: {job!r}")
     return Submitted(identity, pid if isinstance(pid, int) else None, least)
 
 

@@ -10,14 +10,7 @@ from pathlib import Path
 
 import click
 
-from tf_malleable.api.admission import (
-    Admitted,
-    NotAControllerError,
-    Notices,
-    Submitted,
-    admit,
-    submit,
-)
+from tf_malleable.api.admission import Admitted, Notices, Submitted, admit, submit
 from tf_malleable.api.connection import Connection
 from tf_malleable.api.join import Join
 from tf_malleable.model import ControllerError, OperationError, format_cpuset
@@ -38,7 +31,7 @@ def wait_in_queue(join: Join, *, queue: bool, id_file: Path | None) -> Collectio
         Its CPUs; none if the process belongs to a job that is already running.
 
     Raises:
-        OSError: No controller answers, and none has answered so far.
+        OSError: No controller can be reached, and none has answered so far.
         ValueError: The controller finds the request invalid.
         OperationError: The controller refuses, or the CPUs cannot be used.
     """
@@ -50,8 +43,6 @@ def wait_in_queue(join: Join, *, queue: bool, id_file: Path | None) -> Collectio
         )
     except _PartOfAJob:
         return ()
-    except NotAControllerError:
-        raise OperationError(f"the program at {join.socket} is not a controller") from None
     except ControllerError as error:
         if error.status == _BAD_REQUEST:
             raise ValueError(str(error)) from None
