@@ -50,6 +50,17 @@ class Connection:
         self.closed = True
 
 
+class Refusing(Connection):
+    """Refuses a stream with a status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
+
+    def stream(self, path: str) -> Connection:
+        raise ControllerError(self.status, "not now")
+
+
 class Heard(Notices):
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -59,6 +70,9 @@ class Heard(Notices):
 
     def waiting(self, job: Submitted) -> None:
         self.words.append("waiting")
+
+    def busy(self, reason: str) -> None:
+        self.words.append(f"busy: {reason}")
 
     def gone(self) -> None:
         self.words.append("gone")
@@ -107,11 +121,44 @@ def test_a_controller_that_dies_is_waited_for(pauses):
 
 
 def test_another_controller_that_does_not_know_the_job_is_asked_again():
-    class Restarted(Connection):
-        def stream(self, path: str) -> Connection:
-            raise ControllerError(404, "there is no job 7")
+    assert admitted(Refusing(404), Connection(GRANTED)) is not None
 
-    assert admitted(Restarted(), Connection(GRANTED)) is not None
+
+def test_one_that_is_busy_after_its_restart_is_asked_again(pauses):
+    answers = iter([JOB, ControllerError(503, "too many"), ControllerError(500, "oh"), JOB])
+
+    def submit(connection: Connection) -> Submitted:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    connections = [Connection(EOFError()), Connection(), Connection(), Connection(GRANTED)]
+    rest, heard = iter(connections), Heard()
+    assert admit(lambda: next(rest), submit, notices=heard) is not None
+    assert [each.closed for each in connections] == [True, True, True, False]
+    assert heard.words == ["submitted 7", "gone", "busy: too many", "submitted 7"]
+    assert len(pauses) == 3
+
+
+def test_one_that_is_too_busy_for_a_stream_is_not_gone():
+    heard = Heard()
+    assert admitted(Refusing(503), Connection(GRANTED), notices=heard) is not None
+    assert heard.words == ["submitted 7", "busy: not now", "submitted 7"]
+
+
+def test_a_stream_that_is_refused_for_good_ends_it():
+    connection = Refusing(403)
+    with pytest.raises(ControllerError, match="not now"):
+        admitted(connection)
+    assert connection.closed
+
+
+def test_a_line_that_is_not_a_grant_ends_it():
+    connection = Connection({"serial": "first"})
+    with pytest.raises(ValueError, match="not a grant"):
+        admitted(connection)
+    assert connection.closed
 
 
 def test_one_that_never_answered_is_not_waited_for(pauses):

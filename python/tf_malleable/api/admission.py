@@ -23,6 +23,10 @@ _NOTICE_SECONDS: Final = 1.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 
+_NOT_FOUND: Final = 404
+# From here on it is not the request that is at fault (RFC 9110).
+_SERVER_ERROR: Final = 500
+
 
 @dataclass(frozen=True)
 class Submitted:
@@ -77,6 +81,9 @@ class Notices:
     def waiting(self, job: Submitted) -> None:
         """The job has waited for a second. Called once."""
 
+    def busy(self, reason: str) -> None:
+        """The controller answers, but cannot serve the job now. Called once."""
+
     def gone(self) -> None:
         """The controller no longer answers. Called once."""
 
@@ -118,18 +125,19 @@ def admit(
         connect: Returns a new connection.
         submit: Submits the job, or finds it again.
         is_enough: Returns whether this grant ends the wait.
-        is_moot: Called when the controller is gone; returns whether to give up waiting.
+        is_moot: Called when the controller is gone or busy; returns whether to give up waiting.
         notices: Told about the progress.
 
     Returns:
         The job with its grant; None if waiting has become moot.
 
     Raises:
-        ControllerError: The controller refuses the job.
+        ControllerError: The controller refuses the job, or cannot serve its first submission.
         OSError: The controller could not be reached for the first submission.
+        ValueError: It sends a line that is not a grant.
     """
     notices = notices or Notices()
-    is_known = is_waiting = is_gone = False
+    is_known = is_waiting = is_busy = is_gone = False
     pause = _FIRST_PAUSE
     while True:
         connection = connect()
@@ -148,25 +156,35 @@ def admit(
                 grant = GrantLine.read(line)
                 if is_enough(grant):
                     return Admitted(job, grant, lines, connection)
-        except (OSError, EOFError):
+        except BaseException as error:  # Ctrl-C, too.
             connection.close()
-            if not is_known:
+            if not is_known or not _may_pass(error):
                 raise
-        except BaseException:  # Ctrl-C, too.
-            connection.close()
-            raise
+            refusal = str(error) if isinstance(error, ControllerError) else None
         if is_moot():
             return None
-        if not is_gone:
+        if refusal is not None and not is_busy:
+            is_busy = True
+            notices.busy(refusal)
+        elif refusal is None and not is_gone:
             is_gone = True
             notices.gone()
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
+def _may_pass(error: BaseException) -> bool:
+    """Return whether a controller that knew the job may let it in later, despite this error."""
+    if isinstance(error, ControllerError):
+        return error.status >= _SERVER_ERROR
+    return isinstance(error, OSError | EOFError)
+
+
 def _stream(connection: Connection, job: Submitted) -> Lines:
     try:
         return connection.stream(f"{job.path}/grants")
     except ControllerError as error:
+        if error.status != _NOT_FOUND:
+            raise
         # The controller has restarted since the submission, and does not know the job.
         raise ConnectionError(str(error)) from None

@@ -85,6 +85,9 @@ class _ProgramNotices(QueueNotices):
         if job.pid != os.getpid():
             raise _PartOfAJob
 
+    def busy(self, reason: str) -> None:
+        say(f"the controller at {self._socket} cannot take the job now ({reason}); asking again")
+
     def gone(self) -> None:
         say(f"the controller at {self._socket} is gone; waiting until it is back")
 
