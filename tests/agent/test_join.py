@@ -107,6 +107,26 @@ def test_ctrl_c_ends_the_waiting(fake):
     assert err.endswith("KeyboardInterrupt\n")
 
 
+def test_a_child_that_is_forked_meanwhile_can_join_too(fake):
+    program = (
+        "import os, sys, threading\n"
+        "import tf_malleable as tfm\n"
+        "wait = threading.Thread(target=tfm.join, kwargs={'socket': sys.argv[1]}, daemon=True)\n"
+        "wait.start()\n"
+        "sys.stdin.readline()\n"
+        "from tf_malleable.agent import agent\n"
+        "if os.fork() == 0:\n"
+        "    print(agent._process.lock.acquire(timeout=1), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "os._exit(0)\n"
+    )
+    fake.grant([], state="waiting")
+    with Job(program, None, str(fake.path)) as job:
+        fake.wait(lambda: fake.state.streams)
+        assert job.ask() == "True"
+
+
 def test_without_a_controller(tmp_path):
     for _ in range(2):
         with pytest.raises(ConnectionError) as caught:

@@ -106,15 +106,10 @@ class _ProcessAgent:
 
     def __init__(self) -> None:
         self.agent: Agent | None = None
+        # join() holds it while it waits in the queue, and another thread may fork meanwhile.
         self.lock = threading.Lock()
-        self.has_hooks = False
-
-    def register_hooks(self) -> None:
-        """Have forget() called in forked children, and stop() at exit."""
-        if not self.has_hooks:
-            self.has_hooks = True
-            os.register_at_fork(after_in_child=self.forget)
-            atexit.register(self.stop)
+        os.register_at_fork(after_in_child=self.forget)
+        atexit.register(self.stop)
 
     def forget(self) -> None:
         """Drop the agent in a forked child, where its thread does not exist."""
@@ -150,7 +145,6 @@ def start(join: Join, connection: Connection | None = None, session: Session | N
     Raises:
         RuntimeError: The thread cannot be started.
     """
-    _process.register_hooks()
     _process.agent = Agent(join, connection or connection_to(join), session)
     try:
         _process.agent.start()
