@@ -265,6 +265,27 @@ def test_a_script_under_tfm_run_then_runs_on_stock(tmp_path):
     assert len(err.splitlines()) == 1
 
 
+def test_the_import_hook_hides_no_other(tmp_path):
+    (tmp_path / "tensorflow.py").touch()
+    program = (
+        "import sys\n"
+        "class Recording:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'tensorflow':\n"
+        "            print('asked')\n"
+        "sys.meta_path.insert(1, Recording())\n"
+        "import tensorflow\n"
+        # As Python 2.7 and 3.3 call it.
+        "print(sys.meta_path[0].find_module('tensorflow', None))\n"
+    )
+    paths = os.pathsep.join([str(PRELOAD), str(tmp_path)])
+    # With such a variable tf_malleable itself does not look for tensorflow.
+    with Job(program, None, PYTHONPATH=paths, **{JOIN: "{}"}) as job:
+        code, out, err = job.end()
+    assert (code, out) == (0, "asked\nNone\n")
+    assert len(err.splitlines()) == 1
+
+
 def test_the_command_line_is_no_job(fake):
     tfm = Path(sys.executable).parent / "tfm"
     join = Join(str(fake.path), JobRequest("n")).encode()

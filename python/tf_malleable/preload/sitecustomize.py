@@ -14,14 +14,22 @@ import sys
 class _BeforeTensorFlow(object):
     """An import hook that finds no module, but notices 'import tensorflow'."""
 
+    def __init__(self):
+        self.is_done = False
+
     def find_spec(self, name, path=None, target=None):
-        if name == "tensorflow":
-            sys.meta_path.remove(self)
+        # It stays in sys.meta_path, over which the interpreter iterates at this moment.
+        if name == "tensorflow" and not self.is_done:
+            self.is_done = True
             try:
                 import tf_malleable  # noqa: F401
             except Exception as error:
                 sys.stderr.write("tfm run: not malleable here: {0}\n".format(error))
         return None
+
+    def find_module(self, name, path=None):
+        """Do the same in Python 2.7 and 3.3."""
+        return self.find_spec(name)
 
 
 def _run_hidden_sitecustomize():
