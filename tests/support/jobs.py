@@ -44,7 +44,8 @@ class Job:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("TF_")}
         if socket is not None:
             env[JOIN] = Join(str(socket), JobRequest("test")).encode()
-            env["PYTHONPATH"] = str(PRELOAD)
+            paths = [str(PRELOAD), *filter(None, [os.environ.get("PYTHONPATH")])]
+            env["PYTHONPATH"] = os.pathsep.join(paths)
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, *arguments],
             stdin=subprocess.PIPE,
