@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 import tf_malleable as tfm
 from tests.support.jobs import ALL, FIRST, LAST, Job
+from tf_malleable.api.naming import default_name
 
 JOINING = """
 import os, sys
@@ -65,6 +67,20 @@ def test_by_default_it_is_called_like_the_script(fake, tmp_path):
     with Job(run, None, str(script), str(fake.path)) as job:
         job.hear()
         assert fake.heard("jobs")[0].body["name"] == "train.py"
+
+
+@pytest.mark.parametrize("module", ["pkg", "pkg.train"])
+def test_a_module_is_called_as_by_tfm_run(fake, tmp_path, module):
+    fake.grant(FIRST)
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    for name in ("__main__", "train"):
+        (tmp_path / "pkg" / f"{name}.py").write_text(JOINING)
+    paths = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    run = "import os, sys; os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
+    with Job(run, None, module, str(fake.path), PYTHONPATH=paths) as job:
+        job.hear()
+    assert fake.heard("jobs")[0].body["name"] == default_name(["python3", "-m", module]) == module
 
 
 def test_twice_is_the_same_job(fake):

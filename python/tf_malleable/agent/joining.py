@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Makes a process a job: because `tfm run` started it, or because it calls join().
 
-The agent's modules are imported only if an agent is started.
+The connection and its thread are imported only if an agent is started.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def join(
     `tfm run` started it or it has called this before, remains that job.
 
     Args:
-        name: The job's name, by default the script's; measured speeds are remembered by
-            it.
+        name: The job's name, by default the script's or module's; measured speeds are
+            remembered by it.
         min: It does not run with fewer cores.
         preferred: Cores it asks for; by default max.
         max: Most cores it can use; by default all of the machine's.
@@ -119,5 +119,11 @@ def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
 
 
 def _program() -> str:
+    """Return the default name, which for scripts and modules is that of `tfm run`."""
+    # With python -m, this is the module's; for a directory or a zip file, "__main__".
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    module = "" if spec is None else spec.name.removesuffix(".__main__")
+    if module not in ("", "__main__"):
+        return printable_name(module)
     script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-c", "-m") else ""
     return printable_name(script or "python")
