@@ -165,6 +165,12 @@ def test_a_pipe_gets_one_view_as_text(controller):
         assert any(line.split() == ["CPU", str(CPU), "A"] for line in lines)
 
 
+def test_in_a_pipe_no_line_is_cut(controller):
+    name = "a-training-with-a-name-" + "x" * 37
+    with running("--name", name):
+        assert name in tfm("top").stdout
+
+
 def test_json_is_a_line_for_each_look(controller):
     with running("--name", "one"):
         result = tfm("top", "--once", "--json")

@@ -17,12 +17,12 @@ from typing import NoReturn
 
 import click
 import msgspec
-from rich.console import Console
 from rich.live import Live
 
 from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.client import Client
 from tf_malleable.cli.options import json_option, socket_option
+from tf_malleable.cli.tables import console
 from tf_malleable.cli.top_view import Scene, picture
 
 _END = b"q"
@@ -60,17 +60,13 @@ def top(client: Client, interval: float, once: bool, as_json: bool) -> None:
     if as_json:
         _print_lines(client, scene, interval, once)
     elif once or not sys.stdout.isatty():
-        _console().print(picture(scene))
+        console().print(picture(scene))
     else:
         _show(client, scene, interval)
 
 
 def _look(client: Client) -> Scene:
     return Scene(client.info(), client.jobs())
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, emoji=False)
 
 
 def _print_lines(client: Client, scene: Scene, interval: float, once: bool) -> None:
@@ -95,7 +91,7 @@ def _show(client: Client, scene: Scene, interval: float) -> None:
     with (
         suppress(KeyboardInterrupt),
         _keyboard() as ended_within,
-        Live(console=_console(), screen=True, auto_refresh=False) as live,
+        Live(console=console(), screen=True, auto_refresh=False) as live,
     ):
         while True:
             live.update(picture(scene, note), refresh=True)
