@@ -32,7 +32,8 @@ from tf_malleable.workload.runner import run_workload
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Directory for the jobs' output.  [default: FILE with the suffix .out]",
+    help="Directory for the jobs' output.  [default: FILE's name with the suffix .out, in the"
+    " current directory]",
 )
 @click.option("--alone", is_flag=True, help="Start the jobs without a controller, to compare.")
 @click.option("--dry-run", is_flag=True, help="Check FILE and list its jobs, but run nothing.")
@@ -43,7 +44,8 @@ def workload(
 ) -> None:
     """Run the jobs of FILE at given times and print metrics.
 
-    Each line of FILE is a job: its arrival time in seconds, then the arguments of tfm run.
+    Each line of FILE is a job: its arrival time in seconds, then the arguments of tfm run,
+    without --threads, --follow-cgroup, --socket and --id-file.
 
     \b
         0    --max 2 -- python train.py --epochs 3
