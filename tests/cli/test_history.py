@@ -18,6 +18,7 @@ from tests.support import controllers
 from tests.support.commands import CPU, TFM, answer, listening, started, tfm
 from tests.support.controllers import wait_for
 from tests.support.histories import ZERO, shared
+from tf_malleable.api.address import SOCKET, standard_socket
 from tf_malleable.controller.state.store import CPUS, Store
 
 COLUMNS = "id name user outcome arrived waiting service paused total cores·s resizes steps"
@@ -154,7 +155,7 @@ def test_nothing_has_ended(tmp_path):
     assert not picture.exists()
 
 
-def test_from_a_controller_and_after_it(tmp_path, home):
+def test_from_a_controller_and_after_it(tmp_path, home, monkeypatch):
     with controllers.controller(tmp_path, "--cpus", str(CPU), "--policy", "equal") as controller:
         for name, code in (("good", 0), ("bad", 3)):
             tfm("run", "--name", name, "--", "sh", "-c", f"sleep 0.1; exit {code}")
@@ -169,19 +170,22 @@ def test_from_a_controller_and_after_it(tmp_path, home):
         controller.stop(signal.SIGKILL)
     state = str(controller.state)
     assert json.loads(out("--state", state, "--json"))["jobs"] == alive["jobs"]
-    # The usual one is asked for when nobody answers, and that is said.
+    # The standard one is read when nobody answers at the standard path, and that is said.
+    monkeypatch.delenv(SOCKET)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     home.parent.mkdir(parents=True)
     for suffix in ("", "-wal"):
         os.rename(f"{state}{suffix}", f"{home}{suffix}")
     result = tfm("history", "--json")
     assert json.loads(result.stdout)["jobs"] == alive["jobs"]
-    socket = os.environ["TF_MALLEABLE_SOCKET"]
-    assert result.stderr == f"tfm: no controller answers at {socket}, reading {home}\n"
+    assert result.stderr == f"tfm: no controller answers at {standard_socket()}, reading {home}\n"
 
 
-def test_nobody_answers_and_there_is_no_file(tmp_path, home, socket):
+def test_nobody_answers_and_there_is_no_file(tmp_path, home, monkeypatch):
+    monkeypatch.delenv(SOCKET)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert failure() == (
-        f"no controller answers at {socket}, and cannot read the state file {home}:"
+        f"no controller answers at {standard_socket()}, and cannot read the state file {home}:"
         " No such file or directory"
     )
     missing = tmp_path / "missing.db"
@@ -192,10 +196,13 @@ def test_nobody_answers_and_there_is_no_file(tmp_path, home, socket):
     assert not missing.exists()
 
 
-def test_a_controller_elsewhere_has_another_history(tmp_path, home):
+def test_a_controller_elsewhere_has_another_history(tmp_path, home, socket):
     write(home)
     other = str(tmp_path / "other.sock")
-    assert failure("--socket", other).startswith(f"no controller answers at {other};")
+    advice = "read its state file with: tfm history --state FILE"
+    assert failure("--socket", other) == f"no controller answers at {other}; {advice}"
+    # As the variable names it.
+    assert failure() == f"no controller answers at {socket}; {advice}"
     result = tfm("history", "--socket", other, "--state", str(home))
     assert result.returncode == 0
     assert result.stderr == f"tfm: no controller answers at {other}, reading {home}\n"

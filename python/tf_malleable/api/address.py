@@ -41,11 +41,17 @@ class NoAnswerError(OperationError):
 def default_socket() -> Path:
     """Return the controller's socket if none is given.
 
-    That is TF_MALLEABLE_SOCKET, or else a path below $XDG_RUNTIME_DIR, or else one in
-    /run for root and in /tmp for other users.
+    That is TF_MALLEABLE_SOCKET, or else the standard path.
     """
-    if chosen := os.environ.get(SOCKET):
-        return Path(chosen)
+    chosen = os.environ.get(SOCKET)
+    return Path(chosen) if chosen else standard_socket()
+
+
+def standard_socket() -> Path:
+    """Return the standard path of the controller's socket.
+
+    It is below $XDG_RUNTIME_DIR, or else in /run for root and in /tmp for other users.
+    """
     if own := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(own, "tf_malleable", "controller.sock")
     if os.getuid() == 0:

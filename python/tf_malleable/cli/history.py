@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """tfm history: lists and draws the jobs that have ended.
 
-It works without a controller: if none answers, it reads the state file.
+It works without a controller: it then reads the state file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from tf_malleable.api.address import NoAnswerError
+from tf_malleable.api.address import NoAnswerError, standard_socket
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import History, JobRecord
 from tf_malleable.cli.options import json_option, print_json, socket_option
@@ -73,7 +73,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Path | N
     "--state",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Read this state file instead of asking the controller.",
+    help="Read this state file; with --socket, only if no controller answers there.",
 )
 @socket_option
 def history(
@@ -90,7 +90,7 @@ def history(
     cores after the first. Cores·s: cores granted times seconds. Slowdown: total divided by
     service.
 
-    If no controller answers, its state file is read.
+    If no controller answers at the standard path, its state file is read.
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: give only one of them")
@@ -109,8 +109,7 @@ def history(
 def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[History, int]:
     """Return the history and number of CPUs, from the controller or else the state file."""
     source = click.get_current_context().get_parameter_source("client")
-    by_socket = source is ParameterSource.COMMANDLINE
-    if state is not None and not by_socket:
+    if state is not None and source is not ParameterSource.COMMANDLINE:
         try:
             return read_history(state, limit)
         except StoreError as error:
@@ -120,8 +119,9 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
         return client.get(query, History), len(client.info().cpus)
     except NoAnswerError as error:
         # A controller at another socket need not use the default state file.
-        if state is None and by_socket:
-            raise
+        if state is None and client.socket != standard_socket():
+            advice = "read its state file with: tfm history --state FILE"
+            raise OperationError(f"{error.problem}; {advice}") from None
         problem = error.problem
     path = state or default_state()
     try:
