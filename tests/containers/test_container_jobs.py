@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.support import controllers
-from tests.support.commands import answer, listening
+from tests.support.commands import answer, listening, tfm
 from tests.support.containers import BUSY, SLEEP
 from tests.support.controllers import wait_for
 
@@ -281,6 +281,16 @@ def test_bad_options_are_refused_in_a_sentence(containers, options, code, senten
         assert containers.jobs() == {}
     label = f"tf_malleable.socket={containers.socket}"
     assert containers.client.api.containers(all=True, filters={"label": label}) == []
+
+
+def test_a_bad_line_of_an_env_file_is_blamed_on_the_file(tmp_path):
+    file = tmp_path / "env"
+    file.write_text("A=1\n=x\n")
+    done = tfm("container", "run", "--image", "any", "--env-file", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"tfm: --env-file: each line of {file} must be NAME=VALUE or NAME, not '=x'\n"
+    )
 
 
 def test_an_image_that_is_nowhere_is_named(containers):

@@ -156,13 +156,13 @@ _SDK_NAMES = {
 """Options that are passed on unchanged, with the SDK's names for them."""
 
 
-def _environment(variables: Iterable[str]) -> list[str]:
+def _environment(variables: Iterable[str], said_by: str = "--env") -> list[str]:
     """Return variables with their values; a bare name gets its value from our environment."""
     said = []
     for variable in variables:
         name, equals, _ = variable.partition("=")
         if not name:
-            raise ValueError(f"--env must be NAME=VALUE or NAME, not {variable!r}")
+            raise ValueError(f"{said_by} must be NAME=VALUE or NAME, not {variable!r}")
         if equals:
             said.append(variable)
         elif name in os.environ:
@@ -178,7 +178,8 @@ def _from_file(file: Path | None) -> list[str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise ValueError(f"--env-file: cannot read {file}: {reason}") from None
-    return _environment(line for line in map(str.strip, lines) if line and not line.startswith("#"))
+    variables = (line for line in map(str.strip, lines) if line and not line.startswith("#"))
+    return _environment(variables, f"--env-file: each line of {file}")
 
 
 def _pair(label: str) -> tuple[str, str]:
