@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tf_malleable.api.messages import State
+from tf_malleable.model import JobState
 
 Outcome = Literal["finished", "failed", "cancelled", "unknown"]
 
@@ -64,7 +64,7 @@ class Span(msgspec.Struct, frozen=True):
     job: str
     begin: float
     end: float
-    state: State
+    state: JobState
     cpus: list[int]
 
 

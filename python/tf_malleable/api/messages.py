@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-State = Literal["waiting", "running", "paused"]
+from tf_malleable.model import JobState
 
 
 class ContainerInfo(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     pid: int | None
     container: ContainerInfo | None = None
-    state: State
+    state: JobState
     min: int
     preferred: int
     max: int

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tf_malleable.api.history import History, JobRecord, Outcome, Span
-from tf_malleable.api.messages import State
+from tf_malleable.model import JobState
 
 # Stretches with a smaller gap are considered adjacent.
 _TOUCHING_SECONDS = 1e-3
@@ -29,7 +29,7 @@ class Stretch:
 
     begin: float
     end: float
-    state: State
+    state: JobState
     cores: float
 
 
