@@ -6,13 +6,16 @@ Times are Unix times in seconds; durations are in seconds; lists of CPUs are sor
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from tf_malleable.model import JobState
 
 Outcome = Literal["finished", "failed", "cancelled", "unknown"]
+
+# The most jobs that can be asked for at once.
+MOST_HISTORY: Final = 100_000
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):

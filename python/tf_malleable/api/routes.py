@@ -45,7 +45,7 @@ class HistoryQuery(requests.Request, frozen=True):
         spans: Also return the spans of jobs, including live ones.
     """
 
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
+    limit: Annotated[int, msgspec.Meta(ge=1, le=history.MOST_HISTORY)] = 1000
     spans: bool = False
 
 

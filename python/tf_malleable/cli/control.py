@@ -13,13 +13,12 @@ from collections.abc import Callable
 import click
 
 from tf_malleable.api.client import Client
+from tf_malleable.api.job_request import MOST_CORES
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.model import format_cpuset
 from tf_malleable.model.units import cores as cores_of
 from tf_malleable.model.units import printable
-
-_MOST = 65536
 
 # Agents acknowledge within some 10 ms, and most programs obey SIGTERM.
 _PATIENCE_SECONDS = 1.0
@@ -57,8 +56,8 @@ def set_cores(client: Client, job: str, cores: str, as_json: bool) -> None:
 def _parse_cores(text: str) -> int | None:
     if text == "auto":
         return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MOST):
-        raise ValueError(f"CORES must be auto or an integer from 1 to {_MOST}, not {text!r}")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_CORES):
+        raise ValueError(f"CORES must be auto or an integer from 1 to {MOST_CORES}, not {text!r}")
     return int(text)
 
 

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from tf_malleable.api.address import NoAnswerError, standard_socket
 from tf_malleable.api.client import Client
-from tf_malleable.api.history import History, JobRecord
+from tf_malleable.api.history import MOST_HISTORY, History, JobRecord
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.words import summed_up
@@ -27,7 +27,6 @@ from tf_malleable.controller.state.store import StoreError, default_state, read_
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, number
 
-_MOST = 100_000
 _SUFFIXES = (".png", ".svg")
 
 _COLUMNS = (
@@ -55,7 +54,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Path | N
 @click.command()
 @click.option(
     "--limit",
-    type=click.IntRange(1, _MOST),
+    type=click.IntRange(1, MOST_HISTORY),
     metavar="N",
     default=1000,
     help="Show only the N jobs that ended last.  [default: 1000]",

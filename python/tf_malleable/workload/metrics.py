@@ -12,14 +12,13 @@ import msgspec
 
 from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.client import Client
-from tf_malleable.api.history import History, JobRecord, Outcome, Span
+from tf_malleable.api.history import MOST_HISTORY, History, JobRecord, Outcome, Span
 from tf_malleable.model import OperationError
 from tf_malleable.scheduling import metrics
 from tf_malleable.workload.plan import PlannedJob
 
 # Other jobs that may have ended in the meantime.
 _OTHERS = 1000
-_MOST = 100_000
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -85,7 +84,7 @@ def from_history(finished: Sequence[Finished], controller: Client, cpus: Sequenc
 
 def _history_of(ids: Set[str], controller: Client) -> History:
     """Return these jobs from the controller's history, once it has all of them."""
-    limit = min(len(ids) + _OTHERS, _MOST)
+    limit = min(len(ids) + _OTHERS, MOST_HISTORY)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         missing = ids
