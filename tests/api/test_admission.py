@@ -31,7 +31,7 @@ class Connection:
         self.sent: list[object] = []
         self.waits: list[float | None] = []
 
-    def request(self, method: str, path: str, body: object) -> object:
+    def ask(self, method: str, path: str, body: object) -> object:
         self.sent.append(body)
         return self.answer
 

@@ -75,6 +75,15 @@ def test_a_refusal_says_why(fake, connection):
     assert connection.request("POST", "/v1/jobs", {})
 
 
+def test_what_a_user_has_said_wrong_is_a_value_error(fake, connection):
+    fake.answer_with("jobs", lambda handler: handler.answer(400, {"error": "min must be 1"}))
+    with pytest.raises(ValueError, match=r"^min must be 1$"):
+        connection.ask("POST", "/v1/jobs", {})
+    fake.answer_with("jobs", lambda handler: handler.answer(409, {"error": "no cores are free"}))
+    with pytest.raises(ControllerError, match="no cores"):
+        connection.ask("POST", "/v1/jobs", {})
+
+
 @pytest.mark.parametrize("body", [None, [], {"error": 3}, {"message": "x"}])
 def test_a_refusal_without_a_sentence_has_a_status(fake, connection, body):
     fake.answer_with("jobs", lambda handler: handler.answer(503, body))

@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tf_malleable.api.address import NoAnswerError, default_socket
 from tf_malleable.api.job_request import JobRequest
@@ -21,8 +21,6 @@ from tf_malleable.model import ControllerError
 if TYPE_CHECKING:
     from tf_malleable.agent.session import Session
     from tf_malleable.api.connection import Connection
-
-_BAD_REQUEST: Final = 400
 
 
 def start_agent(asked_for: Join) -> None:
@@ -104,10 +102,6 @@ def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
             lambda: connection_to(wanted),
             lambda connection: submit(connection, wanted.request, queue=queue),
         )
-    except ControllerError as error:
-        if error.status == _BAD_REQUEST:
-            raise ValueError(str(error)) from None
-        raise
     except OSError as error:
         raise ConnectionError(str(NoAnswerError(wanted.socket, error))) from None
     assert admitted is not None

@@ -98,7 +98,7 @@ class Session:
         """Return the session of a process that is already computing.
 
         Raises:
-            ControllerError: The controller refuses the job.
+            ControllerError, ValueError: The controller refuses the job.
             OSError: It cannot be reached, or what answers is not a controller.
         """
         job = submit(connection, join.request, running=True)

@@ -60,11 +60,12 @@ def submit(
         running: The process is already computing, so it joins without queueing.
 
     Raises:
+        ValueError: The controller finds the request invalid.
         ControllerError: The controller refuses the job.
         OSError: The controller cannot be reached, or what answers is not a controller.
     """
     how = {"running": True} if running else {"queue": queue}
-    job = connection.request("POST", "/v1/jobs", {**request.said(), **how})
+    job = connection.ask("POST", "/v1/jobs", {**request.said(), **how})
     found = job if isinstance(job, dict) else {}
     identity, pid, least = found.get("id"), found.get("pid"), found.get("min", 1)
     if not isinstance(identity, str) or not isinstance(least, int):
@@ -134,7 +135,7 @@ def admit(
     Raises:
         ControllerError: The controller refuses the job, or cannot serve its first submission.
         OSError: The controller could not be reached for the first submission.
-        ValueError: It sends a line that is not a grant.
+        ValueError: The controller finds the request invalid, or sends a line that is not a grant.
     """
     notices = notices or Notices()
     is_known = is_waiting = is_busy = is_gone = False

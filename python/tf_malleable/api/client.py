@@ -17,8 +17,6 @@ from tf_malleable.model import ControllerError, OperationError
 
 _Answer = TypeVar("_Answer")
 
-_BAD_REQUEST = 400
-
 
 @dataclass(frozen=True)
 class Client:
@@ -44,10 +42,8 @@ class Client:
         """
         try:
             with closing(Connection(self.socket)) as connection:
-                return msgspec.convert(connection.request(method, path, body), answer)
+                return msgspec.convert(connection.ask(method, path, body), answer)
         except ControllerError as error:
-            if error.status == _BAD_REQUEST:
-                raise ValueError(str(error)) from None
             raise OperationError(str(error)) from None
         except msgspec.ValidationError:
             raise OperationError(

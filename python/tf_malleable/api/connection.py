@@ -21,6 +21,7 @@ from tf_malleable.model import ControllerError
 
 _TIMEOUT: Final = 10.0
 _LARGEST_ANSWER: Final = 1 << 30
+_BAD_REQUEST: Final = 400
 
 
 class Connection:
@@ -84,6 +85,20 @@ class Connection:
         except ValueError as error:
             self._http.close()
             raise self._problem(error) from None
+
+    def ask(self, method: str, path: str, body: object | None = None) -> object:
+        """Send a request with a user's input; otherwise like request().
+
+        Raises:
+            ValueError: The controller finds the request invalid.
+            ControllerError, OSError: As request().
+        """
+        try:
+            return self.request(method, path, body)
+        except ControllerError as error:
+            if error.status == _BAD_REQUEST:
+                raise ValueError(str(error)) from None
+            raise
 
     def stream(self, path: str) -> Lines:
         """Open a stream of JSON lines, on a connection of its own.

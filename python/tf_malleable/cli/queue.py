@@ -16,8 +16,6 @@ from tf_malleable.api.join import Join
 from tf_malleable.model import ControllerError, OperationError, format_cpuset
 from tf_malleable.model.units import cores
 
-_BAD_REQUEST = 400
-
 
 def wait_in_queue(join: Join, *, queue: bool, id_file: Path | None) -> Collection[int]:
     """Make this process a job; return once it may run, confined to its CPUs.
@@ -44,8 +42,6 @@ def wait_in_queue(join: Join, *, queue: bool, id_file: Path | None) -> Collectio
     except _PartOfAJob:
         return ()
     except ControllerError as error:
-        if error.status == _BAD_REQUEST:
-            raise ValueError(str(error)) from None
         raise OperationError(str(error)) from None
     assert admitted is not None
     try:
