@@ -227,6 +227,9 @@ def test_a_policy_with_options_is_marked_too(controller):
     out("policy", "lend+priority-strict:ageing=60")
     marked = [line.split()[1] for line in out("policy").splitlines() if line.startswith("*")]
     assert marked == ["priority-strict"]
+    out("policy", "lend+efficient")
+    marked = [line.split()[1] for line in out("policy").splitlines() if line.startswith("*")]
+    assert marked == ["lend+efficient"]
 
 
 def test_a_policy_that_is_not_there_is_bad_input(controller):

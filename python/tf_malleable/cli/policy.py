@@ -37,8 +37,9 @@ def policy(client: Client, name: str | None, as_json: bool) -> None:
 
 
 def _list(policies: Policies) -> None:
-    # The policy in force may have options and a wrapper: lend+priority-strict:ageing=60.
-    used = {policies.policy, *(part.partition(":")[0] for part in policies.policy.split("+"))}
+    # It may have options, and lend+ with a policy that has no row with it.
+    name = policies.policy.partition(":")[0]
+    used = [name] if name in {each.name for each in policies.available} else name.split("+")
     rows = [
         ("*" if each.name in used else "", each.name, each.summary) for each in policies.available
     ]
