@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
+from tf_malleable.model.units import printable
+
 LONGEST_NAME: Final = 200
 _MOST_ARGUMENTS: Final = 256
 # Short enough to fit into an environment variable, too.
@@ -23,7 +25,7 @@ def readable(text: str) -> str:
 
 def printable_name(name: str) -> str:
     """Return the name made printable and short enough for the controller."""
-    return "".join(c if c.isprintable() else "?" for c in readable(name))[:LONGEST_NAME]
+    return printable(readable(name))[:LONGEST_NAME]
 
 
 def shortened_command(command: Sequence[str]) -> tuple[str, ...]:
