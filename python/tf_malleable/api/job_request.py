@@ -15,6 +15,9 @@ MOST_CORES: Final = 65536
 MOST_PRIORITY: Final = 1000
 MOST_WEIGHT: Final = 1000
 
+# The numbers among the fields of a JobRequest; each has an option of `tfm run` and a label.
+ASKED: Final = ("min", "preferred", "max", "priority", "weight")
+
 
 @dataclass(frozen=True)
 class JobRequest:

@@ -16,12 +16,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.job_request import ASKED, JobRequest
 from tf_malleable.api.naming import printable_name
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Asked
 from tf_malleable.api.validation import decode_body
-from tf_malleable.workload.options import ASKED
 
 PREFIX: Final = "tf_malleable."
 JOB: Final = f"{PREFIX}job"

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from tf_malleable.api.job_request import ASKED
+
 _OPTIONS = (
     click.option("--min", type=int, metavar="N", default=1, help="Do not run with fewer cores."),
     click.option(
@@ -30,8 +32,6 @@ _OPTIONS = (
         help="Share relative to other jobs, in policies that use it.",
     ),
 )
-ASKED = ("min", "preferred", "max", "priority", "weight")
-"""The fields of JobRequest that these options set."""
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:

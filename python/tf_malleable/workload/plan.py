@@ -23,9 +23,9 @@ from typing import Any
 
 import click
 
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.job_request import ASKED, JobRequest
 from tf_malleable.api.naming import default_name
-from tf_malleable.workload.options import ASKED, job_options
+from tf_malleable.workload.options import job_options
 
 # Options of `tfm run` that belong to the whole workload or its controller.
 _NOT_HERE = ("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file")
