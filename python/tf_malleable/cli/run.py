@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from tf_malleable.api.address import NoAnswerError, default_socket
+from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join
 from tf_malleable.api.naming import default_name, shortened_command
+from tf_malleable.cli.options import socket_path_option
 from tf_malleable.linux.cgroup import in_container
 from tf_malleable.runtime import environment
 from tf_malleable.workload.options import job_options
@@ -44,12 +45,7 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
 @click.option(
     "--id-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the job's id to FILE."
 )
-@click.option(
-    "--socket",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="The controller's socket.",
-)
+@socket_path_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     threads: int | None,
@@ -58,7 +54,7 @@ def run(
     name: str | None,
     queue: bool,
     id_file: Path | None,
-    socket: Path | None,
+    socket: Path,
     command: tuple[str, ...],
 ) -> None:
     """Run an unchanged program with malleable TensorFlow.
@@ -79,7 +75,7 @@ def run(
         request = JobRequest(
             name=name or default_name(command), command=shortened_command(command), **asked
         )
-        join = Join(os.path.abspath(socket or default_socket()), request)
+        join = Join(os.path.abspath(socket), request)
         os.environ[JOIN] = join.encode()
         if _is_program(command[0]):
             _ask_controller(join, queue, id_file, most)

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 import click
 
-from tf_malleable.api.address import default_socket
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.naming import default_name, printable_name
+from tf_malleable.cli.options import socket_path_option
 from tf_malleable.cli.queue import QueueNotices, say
 from tf_malleable.workload.options import job_options
 
@@ -53,12 +53,7 @@ from tf_malleable.workload.options import job_options
 @click.option("--read-only", is_flag=True, help="Mount its root file system read-only.")
 @click.option("--tmpfs", multiple=True, metavar="DIR")
 @click.option("--init", is_flag=True, help="Run an init that reaps its processes.")
-@click.option(
-    "--socket",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="The controller's socket.",
-)
+@socket_path_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(
     image: str,
@@ -75,7 +70,7 @@ def run(
     gpus: str | None,
     ports: tuple[str, ...],
     tmpfs: tuple[str, ...],
-    socket: Path | None,
+    socket: Path,
     command: tuple[str, ...],
     **others: Any,  # noqa: ANN401 - the engine's own
 ) -> NoReturn:
@@ -108,7 +103,7 @@ def run(
         command=command,
         labels=Labels(
             request=JobRequest(name=printable_name(called), **asked),
-            socket=os.path.abspath(socket or default_socket()),
+            socket=os.path.abspath(socket),
             user=os.getuid(),
             resize="quota" if resize == "quota" else "cpuset",
         ),
