@@ -36,7 +36,7 @@ class Job:
         grant: Its present grant; empty unless running.
         started: When it first had a grant; None while waiting.
         run_seconds: Total time with a grant.
-        used_cpus: CPUs that it recently kept busy or had runnable threads for, 0 … ;
+        used_cpus: CPUs that it recently kept busy or had runnable threads for, at least 0;
             None if not measured yet.
         steps_done: Training steps done; None if it reports none.
         steps_total: Training steps at its end; None if unknown.
