@@ -16,7 +16,7 @@ from tf_malleable.model import ControllerError
 WAITING = {"serial": 0, "state": "waiting", "cpus": [], "lent": []}
 GRANTED = {"serial": 1, "state": "running", "cpus": [3], "lent": []}
 ASLEEP = {"serial": 1, "state": "running", "cpus": [], "lent": [3]}
-JOB = Submitted("7", 4711, 1)
+JOB = Submitted("7", 1, is_caller=True)
 
 
 class Connection:
@@ -197,12 +197,17 @@ def test_any_grant_may_be_enough():
 
 def test_a_submission_says_what_is_asked_for_and_no_more():
     connection = Connection(answer={"id": "7", "pid": 12, "min": 2, "name": "n"})
-    assert submit(connection, JobRequest("n", max=3)) == Submitted("7", 12, 2)
+    assert submit(connection, JobRequest("n", max=3)) == Submitted("7", 2)
     submit(connection, JobRequest("n"), running=True)
     first, second = connection.sent
     asked = {"name": "n", "command": (), "min": 1, "priority": 0, "weight": 1.0}
     assert first == {**asked, "max": 3, "queue": True}
     assert second == {**asked, "running": True}
+
+
+def test_whether_it_is_the_main_process_is_not_told_by_its_pid():
+    answer = {"id": "7", "pid": 1, "min": 2, "is_caller": True}
+    assert submit(Connection(answer=answer), JobRequest("n")) == Submitted("7", 2, is_caller=True)
 
 
 @pytest.mark.parametrize("answer", [None, [], "yes", {}, {"id": 7}, {"id": "7", "min": "1"}])

@@ -14,6 +14,7 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import CPU, TFM, running, started, tfm
 from tests.support.controllers import wait_for
+from tests.support.fake_controller import FakeController
 
 SHOW = """
 import json, os
@@ -208,3 +209,17 @@ def test_a_controller_that_forgot_it_gets_it_anew(controller, tmp_path):
         controller.state.unlink()
         with controllers.controller(tmp_path, "--cpus", str(CPU)):
             assert it.communicate(timeout=30)[0] == "ran\n"
+
+
+def test_in_another_pid_namespace_it_waits_its_turn_too(tmp_path):
+    with FakeController(tmp_path / "fake.sock") as fake:
+        # The controller's pid for a program is not the program's own.
+        job = {"id": "7", "pid": 1, "min": 1, "is_caller": True}
+        fake.answer_with("jobs", lambda handler: handler.answer(201, job))
+        fake.grant([], state="waiting")
+        arguments = ["run", "--socket", str(fake.path), "--", "echo", "ran"]
+        with started(*arguments) as process:
+            fake.wait(lambda: fake.state.streams)
+            assert process.poll() is None
+            fake.wait_for_acknowledgement(fake.grant({CPU}))
+            assert process.communicate(timeout=30)[0] == "ran\n"

@@ -98,6 +98,7 @@ class Host:
     def submit(self, program: Program, name: str = "job", **fields: object) -> str:
         status, new = self.engine.submit(program.peer, Submission(name=name, **fields))  # type: ignore[arg-type]
         assert new
+        assert status.is_caller
         return status.id
 
     async def job(self, name: str = "job", obeys: bool = True, **fields: object) -> str:

@@ -34,13 +34,13 @@ class Submitted:
 
     Attributes:
         id: The job's id.
-        pid: The job's main process; None for a container that has not been started.
         min: The job does not run with fewer cores.
+        is_caller: This process is its main process, and not one that it has started.
     """
 
     id: str
-    pid: int | None
     min: int
+    is_caller: bool = False
 
     @property
     def path(self) -> str:
@@ -67,10 +67,10 @@ def submit(
     how = {"running": True} if running else {"queue": queue}
     job = connection.ask("POST", "/v1/jobs", {**request.said(), **how})
     found = job if isinstance(job, dict) else {}
-    identity, pid, least = found.get("id"), found.get("pid"), found.get("min", 1)
+    identity, least = found.get("id"), found.get("min", 1)
     if not isinstance(identity, str) or not isinstance(least, int):
         raise ConnectionError(f"what answers at {connection.path} is not a controller: {job!r}")
-    return Submitted(identity, pid if isinstance(pid, int) else None, least)
+    return Submitted(identity, least, found.get("is_caller") is True)
 
 
 class Notices:

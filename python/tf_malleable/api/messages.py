@@ -62,6 +62,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         held: Paused by a person, not by the policy.
         stopped: Its process (SIGSTOP, Ctrl-Z) or container was stopped by somebody else.
         malleable: Its agent applies grants; if false, the controller sets its CPU affinity.
+        is_caller: The request is a submission by its main process, which cannot tell by its pid
+            if it is in a PID namespace of its own.
         submitted: Time of arrival.
         started: When it first had cores; null if it never had.
         waiting_seconds: Time before its first core, so far.
@@ -97,6 +99,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     held: bool
     stopped: bool
     malleable: bool
+    is_caller: bool = False
     submitted: float
     started: float | None
     waiting_seconds: float

@@ -78,7 +78,7 @@ class _ProgramNotices(QueueNotices):
                 self._id_file.write_text(f"{job.id}\n")
             except OSError as error:
                 raise OperationError(f"cannot write {self._id_file}: {error.strerror}") from None
-        if job.pid != os.getpid():
+        if not job.is_caller:
             raise _PartOfAJob
 
     def busy(self, reason: str) -> None:

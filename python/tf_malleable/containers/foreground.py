@@ -125,7 +125,7 @@ class ContainerJob:
     def _wait_for_start(self) -> None:
         """Return when it has been started, or never will be."""
         if self._job is not None:
-            job = Submitted(self._job.id, self._job.pid, self._job.min)
+            job = Submitted(self._job.id, self._job.min)
             admitted = admit(
                 lambda: Connection(self._client.socket),
                 lambda connection: job,

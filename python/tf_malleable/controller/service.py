@@ -131,7 +131,7 @@ class Service:
             if known.record.state == "waiting":
                 known.expect(now)
                 self._reactor.react_soon()
-            return job_status(known, now), False
+            return job_status(known, now, peer.pid), False
         live = self._new(peer, submission, now)
         self._reactor.react()
         if not submission.queue and live.record.state == "waiting":
@@ -143,7 +143,7 @@ class Service:
         self._store.save(live.record)
         # Save at once: a program must not believe that it runs alone although it is a job.
         self._reactor.save()
-        return job_status(live, self._reactor.now()), True
+        return job_status(live, self._reactor.now(), peer.pid), True
 
     def _new(self, peer: Peer, submission: Submission, now: float) -> LiveJob:
         try:

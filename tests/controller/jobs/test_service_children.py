@@ -72,7 +72,11 @@ def test_a_child_s_agent_is_the_same_job_and_a_stranger_is_not(state):
             await here.until(lambda: len(live.tree) == 2)
             child = Peer(live.tree[1], program.peer.uid, program.peer.gid)
             status, new = here.engine.submit(child, Submission(name="child"))
-            assert (status.id, new) == (job, False)
+            assert (status.id, new, status.is_caller) == (job, False, False)
+            # The main process again, as after a restart of the controller.
+            status, new = here.engine.submit(program.peer, Submission(name="again"))
+            assert (status.id, new, status.is_caller) == (job, False, True)
+            assert not here.status(job).is_caller
             stranger = here.program()
             with refused(403, f"process {stranger.pid} is not part of job {job}"):
                 here.engine.acknowledge(stranger.peer, job, Acknowledgement(1))

@@ -22,15 +22,23 @@ def grant_line(live: LiveJob) -> GrantLine:
     )
 
 
-def job_status(live: LiveJob, now: float) -> JobStatus:
-    """Return a job's state as users see it."""
+def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobStatus:
+    """Return a job's state as users see it.
+
+    Args:
+        live: The job.
+        now: Unix time in seconds.
+        submitter: Pid of the process that has submitted it with this request; None if the
+            request is another one.
+    """
     record = accounting.up_to(live.record, now)
+    pid = None if record.process is None else record.process.pid
     return JobStatus(
         id=record.id,
         name=record.name,
         command=list(record.command),
         user=user_name(record.uid),
-        pid=None if record.process is None else record.process.pid,
+        pid=pid,
         container=record.container,
         state=record.state,
         min=record.shape.min,
@@ -46,6 +54,8 @@ def job_status(live: LiveJob, now: float) -> JobStatus:
         held=record.held,
         stopped=live.stopped,
         malleable=bool(live.agents) and record.state != "waiting",
+        # What runs in a container was started with its grant, and need not wait for it.
+        is_caller=live.container is None and pid is not None and pid == submitter,
         submitted=record.submitted,
         started=record.started,
         waiting_seconds=record.waiting_seconds,
