@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tf_malleable.model import Allocation, Grant, Job, Machine, Shape
@@ -46,3 +47,32 @@ def test_allocations_that_cannot_be(grants, reason):
     with pytest.raises(InvalidAllocationError) as invalid:
         check(Allocation(grants), JOBS, Machine.flat(4))
     assert str(invalid.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("grants", "reason"),
+    [
+        ({"a": grant({np.int64(1)})}, "job a gets CPU 1 of type int64, not int"),
+        ({"a": grant(set(), {np.int64(1)})}, "job a gets CPU 1 of type int64, not int"),
+        ({"a": grant({True})}, "job a gets CPU True of type bool, not int"),
+        ({"a": grant({"1"})}, "job a gets CPU 1 of type str, not int"),
+    ],
+)
+def test_cpus_are_python_integers(grants, reason):
+    with pytest.raises(InvalidAllocationError) as invalid:
+        check(Allocation(grants), JOBS, Machine.flat(4))
+    assert str(invalid.value) == reason
+
+
+@pytest.mark.parametrize("review_at", [None, 0, 12.5, np.float64(12.5)])
+def test_times_of_the_next_review_that_can_be(review_at):
+    check(Allocation({}, review_at), JOBS, Machine.flat(4))
+
+
+@pytest.mark.parametrize("review_at", ["soon", float("nan"), float("inf"), 1j])
+def test_times_of_the_next_review_that_cannot_be(review_at):
+    with pytest.raises(InvalidAllocationError) as invalid:
+        check(Allocation({}, review_at), JOBS, Machine.flat(4))
+    assert str(invalid.value) == (
+        f"review_at must be None or a finite number of seconds, not {review_at!r}"
+    )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tf_malleable.model import Allocation, Cpuset, Grant, Job, Machine, format_cpuset
@@ -16,8 +17,14 @@ def check(allocation: Allocation, jobs: Sequence[Job], machine: Machine) -> None
     """Raise InvalidAllocationError, with the reason, if an allocation is invalid.
 
     A valid allocation names only these jobs and CPUs of this machine, uses no CPU
-    twice, and gives each job either nothing or min … max CPUs, lent ones included.
+    twice, and gives each job either nothing or min … max CPUs, lent ones included. The
+    CPUs are Python integers, not NumPy's, and the next review, if any, is at a finite time.
     """
+    review_at = allocation.review_at
+    if review_at is not None and not _is_finite(review_at):
+        raise InvalidAllocationError(
+            f"review_at must be None or a finite number of seconds, not {review_at!r}"
+        )
     known = {job.id: job for job in jobs}
     used: dict[int, str] = {}
     owned: dict[int, str] = {}
@@ -30,10 +37,19 @@ def check(allocation: Allocation, jobs: Sequence[Job], machine: Machine) -> None
         _claim(owned, name, grant.lent, "lent by")
 
 
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
 def _check_grant(job: Job, grant: Grant, machine: Cpuset) -> None:
     own = grant.own
     if not own:
         return
+    for cpu in own:
+        # Others compare equal to Python's integers, but cannot be encoded as JSON.
+        if type(cpu) is not int:
+            kind = type(cpu).__name__
+            raise InvalidAllocationError(f"job {job.id} gets CPU {cpu} of type {kind}, not int")
     if not own <= machine:
         foreign = format_cpuset(own - machine)
         raise InvalidAllocationError(f"job {job.id} gets CPUs {foreign}, which do not exist")

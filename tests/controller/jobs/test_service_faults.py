@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.support.service import ME, Agent, host
@@ -79,11 +81,24 @@ class Overlaps:
         return Allocation({job.id: Grant(machine.cpuset) for job in jobs})
 
 
+class CountsWithNumPy:
+    def allocate(self, jobs, machine, now):
+        return Allocation({jobs[0].id: Grant(frozenset(np.arange(len(machine.cpus))))})
+
+
+class ReviewsSoon:
+    def allocate(self, jobs, machine, now):
+        allocation = registry.create("equal").allocate(jobs, machine, now)
+        return replace(allocation, review_at="soon")
+
+
 @pytest.mark.parametrize(
     ("policy", "problem"),
     [
         (Raises(), "RuntimeError: out of ideas"),
         (Overlaps(), "InvalidAllocationError: CPU 0 is used by both"),
+        (CountsWithNumPy(), "InvalidAllocationError: job 1 gets CPU "),
+        (ReviewsSoon(), "InvalidAllocationError: review_at must be None or a finite number"),
     ],
 )
 def test_a_policy_that_fails_is_contained(state, monkeypatch, policy, problem):
