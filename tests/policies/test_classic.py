@@ -174,6 +174,20 @@ def test_nobody_is_paused_if_that_is_not_enough():
     assert counts("priority-strict:preempt=longest", 4, *jobs) == {"a": 1, "b": 3}
 
 
+def test_victims_too_few_for_one_job_are_paused_for_a_smaller_one():
+    jobs = [
+        runs("R", 4, 4, 4, has=4, priority=100),
+        runs("V", 4, 4, 4, has=4),
+        waits("H1", 8, 8, 8, priority=10),
+        waits("H2", 4, 4, 4, priority=9),
+    ]
+    for preempt in ("longest", "smallest"):
+        spec = f"priority-always-attend:preempt={preempt}"
+        assert counts(spec, 8, *jobs) == {"R": 4, "H2": 4}
+        # A job pauses nobody who is as important.
+        assert counts(spec, 8, *jobs[:3], replace(jobs[3], priority=0)) == {"R": 4, "V": 4}
+
+
 def test_the_next_point_is_reviewed():
     jobs = [runs("a", 1, 1, 1, has=1), waits("b", 1, 1, 1, submitted=53.0)]
     assert review("priority-strict:ageing=10,preempt=longest", 1, *jobs) == pytest.approx(103.0)

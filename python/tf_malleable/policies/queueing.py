@@ -103,6 +103,8 @@ class _Service:
                 paused.append(victim)
                 room += self.counts[victim.id]
         if room < need:
+            # They may be enough for a smaller job behind this one.
+            self._victims += reversed(paused)
             return
         self.free = room
         for victim in paused:
