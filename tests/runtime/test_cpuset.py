@@ -67,3 +67,12 @@ def test_a_cpuset_can_grow_again():
     tfm.set_cpuset(everything)
     assert affinity_of_all_threads() == {frozenset(everything)}
     assert tfm.get_threads().intra == len(everything)
+
+
+@pytest.mark.usefixtures("_restored")
+def test_the_highest_cpu_is_allowed_whatever_python_counts(monkeypatch):
+    highest = max(os.sched_getaffinity(0))
+    # As with PYTHON_CPU_COUNT, or where CPUs with lower numbers are offline.
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    tfm.set_cpuset({highest})
+    assert affinity_of_all_threads() == {frozenset({highest})}

@@ -75,6 +75,24 @@ def test_the_library_takes_both():
     assert result.stdout.split() == ["5", "7"]
 
 
+def test_the_capacity_is_the_library_s_whatever_python_counts():
+    script = (
+        "import os; os.cpu_count = lambda: 1\n"
+        "from tf_malleable.runtime import _native, environment\n"
+        "print(environment.max_threads(), _native.get_threads().intra_max)"
+    )
+    counts = (environment.MAX_THREADS, environment.THREADS)
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env={name: value for name, value in os.environ.items() if name not in counts},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ours, library = map(int, result.stdout.split())
+    assert ours == library
+
+
 @pytest.mark.parametrize(("text", "meaning"), [("", None), ("0", False), ("1", True)])
 def test_following_is_asked_for_declined_or_left_open(text, meaning, monkeypatch):
     monkeypatch.setenv(environment.FOLLOW_CGROUP, text)

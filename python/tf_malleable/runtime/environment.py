@@ -29,7 +29,10 @@ def max_threads() -> int:
         ValueError: TF_MALLEABLE_MAX_THREADS is not an integer from 1 to 1024.
     """
     value = _read_count(MAX_THREADS, CEILING)
-    return value if value is not None else min(os.cpu_count() or 1, CEILING)
+    if value is not None:
+        return value
+    # As HostCpus() in cc/limits; os.cpu_count() obeys PYTHON_CPU_COUNT.
+    return min(max(os.sysconf("SC_NPROCESSORS_ONLN"), 1), CEILING)
 
 
 def first_threads() -> int | None:
