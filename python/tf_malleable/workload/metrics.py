@@ -23,6 +23,9 @@ _OTHERS = 1000
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
+# With which `tfm run` ends if it starts no program: refused, bad input, and as in a shell.
+_NOT_STARTED = (1, 2, 126, 127)
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -67,8 +70,9 @@ def from_outside(finished: Sequence[Finished], cpus: Sequence[int]) -> History:
 def from_history(finished: Sequence[Finished], controller: Client, cpus: Sequence[int]) -> History:
     """Return the metrics of jobs from the controller's history.
 
-    Outcome, exit code and CPU time are taken from `finished`, which is more precise. Jobs
-    unknown to the controller are treated as in from_outside().
+    Outcome, exit code and CPU time are taken from `finished`, which is more precise. A job
+    that the controller does not know was not started if its exit code is one of `tfm run`,
+    and never had a core; otherwise it ran without the controller, as in from_outside().
 
     Raises:
         OperationError: The controller does not answer, or has forgotten a job.
@@ -77,7 +81,10 @@ def from_history(finished: Sequence[Finished], controller: Client, cpus: Sequenc
     history = _history_of(known.keys(), controller)
     records = [_completed(record, known[record.id]) for record in history.jobs]
     strangers = [each for each in finished if each.id is None]
-    records += [_seen(each, f"-{n}", len(cpus)) for n, each in enumerate(strangers, 1)]
+    records += [
+        _seen(each, f"-{n}", 0 if each.exit_code in _NOT_STARTED else len(cpus))
+        for n, each in enumerate(strangers, 1)
+    ]
     records.sort(key=lambda record: record.submitted)
     return History(records, history.spans, metrics.summary(records, len(cpus)))
 
@@ -114,19 +121,21 @@ def _completed(record: JobRecord, seen: Finished) -> JobRecord:
 
 
 def _seen(each: Finished, job_id: str, cpus: int) -> JobRecord:
+    """Return the metrics of a job that had so many CPUs all the time; 0: it never started."""
     seconds = each.ended - each.submitted
+    served = seconds if cpus else 0.0
     return JobRecord(
         id=job_id,
         name=each.job.request.name,
         command=list(each.job.request.command),
         user=each.user,
         submitted=each.submitted,
-        started=each.submitted,
+        started=each.submitted if cpus else None,
         ended=each.ended,
         outcome=each.outcome,
         exit_code=each.exit_code,
-        waiting_seconds=0.0,
-        service_seconds=seconds,
+        waiting_seconds=seconds - served,
+        service_seconds=served,
         paused_seconds=0.0,
         total_seconds=seconds,
         core_seconds=seconds * cpus,

@@ -155,8 +155,13 @@ def test_a_job_that_is_refused_has_failed(controller):
     file = write("0 --name long -- sleep 1\n0.5 --name hasty --no-queue -- true\n")
     result = tfm("workload", "--json", file)
     assert result.returncode == 1
-    outcomes = {job["name"]: job["outcome"] for job in json.loads(result.stdout)["jobs"]}
+    found = {job["name"]: job for job in json.loads(result.stdout)["jobs"]}
+    outcomes = {name: job["outcome"] for name, job in found.items()}
     assert outcomes == {"long": "finished", "hasty": "failed"}
+    hasty = found["hasty"]
+    assert (hasty["started"], hasty["service_seconds"], hasty["core_seconds"]) == (None, 0, 0)
+    assert hasty["waiting_seconds"] == hasty["total_seconds"] > 0
+    assert found["long"]["core_seconds"] > 0.9
     assert Path("mix.out/hasty.log").read_text().startswith("tfm: too few cores are free")
 
 
