@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NoReturn
 
 import msgspec
 
@@ -26,6 +24,7 @@ from tf_malleable.cli.workload.progress import WorkloadProgress
 from tf_malleable.figures import gantt
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, number, percent
+from tf_malleable.workload.interrupts import end_on_signals
 from tf_malleable.workload.plan import PlannedJob, read_workload
 from tf_malleable.workload.private_controller import private_controller
 from tf_malleable.workload.runner import run_workload
@@ -96,17 +95,12 @@ def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
     return controlled.summary.failures + alone.summary.failures
 
 
-def stop(number: int, frame: object) -> NoReturn:
-    """End as Ctrl-C would."""
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """Run the demo."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out/demo.png"), help="the picture")
     out = parser.parse_args().out.absolute()
-    signal.signal(signal.SIGTERM, stop)
+    end_on_signals()
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.chdir(REPOSITORY)

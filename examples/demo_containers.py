@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -18,12 +17,13 @@ from typing import NoReturn
 from container_image import ImageError
 from container_picture import Cores, draw
 from container_stage import Containers, DemoError, Show, containers
-from demo import BIN, stop
+from demo import BIN
 
 from tf_malleable.cli.tables import console, table
 from tf_malleable.containers.engine import EngineGoneError, EngineRefusedError, Update
 from tf_malleable.model import OperationError, format_cpuset
 from tf_malleable.model.units import number
+from tf_malleable.workload.interrupts import end_on_signals
 from tf_malleable.workload.private_controller import private_controller
 
 # A phase is to be long enough for a few lines of a training.
@@ -149,7 +149,7 @@ def arguments() -> tuple[float, Path]:
 def main() -> int:
     """Run the demo."""
     seconds, out = arguments()
-    signal.signal(signal.SIGTERM, stop)
+    end_on_signals()
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     try:
         demonstrate(seconds, out)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +100,10 @@ def sayer() -> Say:
 
 def finish(name: str, run: Callable[[], None], *errors: type[Exception]) -> int:
     """Run a benchmark; return its exit code, and say in one line what ended it early."""
-    signal.signal(signal.SIGTERM, _stop)
+    # Not at the top: it brings the package, which is not needed to refuse.
+    from tf_malleable.workload.interrupts import end_on_signals
+
+    end_on_signals()
     try:
         run()
     except KeyboardInterrupt:
@@ -111,7 +113,3 @@ def finish(name: str, run: Callable[[], None], *errors: type[Exception]) -> int:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _stop(signal_number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks.common.command_line import finish
 
 ROOT = Path(__file__).parents[2]
 NAMES = {
@@ -103,3 +106,14 @@ def test_nothing_heavy_is_imported_to_refuse():
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_a_benchmark_as_ctrl_c_does(capsys, number):
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        assert finish("many", lambda: signal.raise_signal(number)) == 130
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert capsys.readouterr().err == "many: interrupted\n"

@@ -58,7 +58,7 @@ def test_it_runs_to_its_end_and_leaves_nothing(docker_host, tmp_path):
 
 
 @TWO
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_it_leaves_nothing(docker_host, tmp_path, number):
     running = subprocess.Popen(
         [*DEMO, "--out", str(tmp_path / "picture.png")],
