@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,4 +72,24 @@ def test_programs_that_are_no_jobs_yet_end_before_cores_become_free(tmp_path):
     controller = FakeController(known=1)
     run(controller, tmp_path)
     assert len(controller.cancelled) == 1
+    assert controller.children() == []
+
+
+def test_interrupted_while_a_program_starts_none_is_left(tmp_path, monkeypatch):
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    run(controller := FakeController(known=0), tmp_path)
+    assert controller.children() == []
+
+
+def test_a_program_that_cannot_be_watched_is_ended(tmp_path, monkeypatch):
+    def interrupted(pid: int) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "pidfd_open", interrupted)
+    run(controller := FakeController(known=0), tmp_path)
     assert controller.children() == []

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 
-from tf_malleable.workload.interrupts import end_on_signals
+from tf_malleable.workload.interrupts import delay_signals, end_on_signals
 
 NUMBERS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -15,8 +16,6 @@ NUMBERS = (signal.SIGTERM, signal.SIGHUP)
 @pytest.fixture(autouse=True)
 def _restored():
     before = {number: signal.getsignal(number) for number in NUMBERS}
-    # Whoever runs the tests may ignore it, as nohup does.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -51,3 +50,41 @@ def test_under_nohup_a_closed_terminal_ends_nothing():
     end_on_signals()
     signal.raise_signal(signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *NUMBERS])
+def test_delayed_signals_interrupt_at_the_end(number):
+    end_on_signals()
+    steps = []
+
+    def interrupted() -> None:
+        with delay_signals():
+            signal.raise_signal(number)
+            steps.append("went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert steps == ["went on"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_nothing_is_delayed_that_does_not_interrupt():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with delay_signals():
+        signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+def test_signals_interrupt_no_other_thread():
+    threads = []
+
+    def delayed() -> None:
+        with delay_signals():
+            threads.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=delayed)
+    thread.start()
+    thread.join()
+    assert threads == [signal.getsignal(signal.SIGTERM)]

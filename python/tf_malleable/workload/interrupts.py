@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -32,3 +34,30 @@ def end_on_signals(reason: Callable[[int], BaseException] = _as_ctrl_c) -> None:
     signal.signal(signal.SIGTERM, end)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, end)
+
+
+@contextmanager
+def delay_signals() -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP interrupt only when the with statement ends.
+
+    They are not blocked, as programs started meanwhile would inherit that. In other threads
+    than the main one, where signals do not interrupt, this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if callable(handler := signal.getsignal(number))
+    }
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, frame: came.append(number))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])

@@ -24,6 +24,7 @@ from tf_malleable.api.history import History
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.linux import procfs, signals
 from tf_malleable.model import OperationError, ProcessId
+from tf_malleable.workload.interrupts import delay_signals
 from tf_malleable.workload.metrics import Finished, from_history, from_outside
 from tf_malleable.workload.plan import PlannedJob
 
@@ -216,7 +217,8 @@ class _Runner:
         start = self._launch(job, slot, id_file)
         # Taken before the start, or the job would seem faster than it is.
         submitted = time.time()
-        with log.open("wb") as output:
+        # A signal that came before the child is known would leave it behind.
+        with log.open("wb") as output, delay_signals():
             process = subprocess.Popen(
                 start.command,
                 env=start.environment,
@@ -226,9 +228,13 @@ class _Runner:
                 # Ctrl-C goes to us only, and we end each job as one process group.
                 start_new_session=True,
             )
-        running = _Running(job, process, submitted, id_file, log, slot)
-        pidfd = os.pidfd_open(process.pid)
-        self._running[pidfd] = running
+            try:
+                pidfd = os.pidfd_open(process.pid)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+            self._running[pidfd] = _Running(job, process, submitted, id_file, log, slot)
         self._poll.register(pidfd, select.POLLIN)
         self._watch(Event(self._now(), "arrived", job))
 
