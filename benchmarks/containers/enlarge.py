@@ -101,15 +101,21 @@ def _rounds(by: str, worker: Worker, change: Change, say: Say) -> list[Sample]:
 def _enlarged(by: str, worker: Worker, change: Change, at_one: float, at_two: float) -> Sample:
     _settle(change, 1)
     asked: list[float] = []
+    failures: list[Exception] = []
 
     def enlarge() -> None:
         asked.append(time.monotonic())
-        change(2)
+        try:
+            change(2)
+        except Exception as error:  # A thread would only print it.
+            failures.append(error)
 
     timer = threading.Timer(at_one / 3, enlarge)
     timer.start()
     starts = worker.ask("starts", steps=_STEPS)
     timer.join()
+    if failures:
+        raise failures[0]
     before = float(np.interp(asked[0], starts, np.arange(len(starts))))
     return Sample(by, at_one, at_two, _whole(starts), before, asked[0] - starts[0])
 
