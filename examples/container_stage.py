@@ -14,7 +14,7 @@ from pathlib import Path
 
 from container_image import Image, container_image
 from container_picture import Cores, Sample, Scene, Track
-from demo import BIN
+from demo import BIN, DemoError
 
 from tf_malleable.api.client import Client
 from tf_malleable.api.messages import JobStatus
@@ -30,10 +30,6 @@ PERIOD = 100_000  # Microseconds, of a quota.
 FOR_EVER = 10**6  # Steps.
 PATIENCE = 180.0  # Seconds; a machine may be busy.
 LOOK_SECONDS = 0.1
-
-
-class DemoError(Exception):
-    """What went wrong, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,18 @@ class Training(Track):
     def seen_in(self, phase: Phase) -> list[Sample]:
         """Return what it printed in a phase."""
         return [each for each in self.samples if phase.begin <= each.time <= phase.end]
+
+    def last_in(self, phase: Phase) -> Sample:
+        """Return what it printed last in a phase.
+
+        Raises:
+            DemoError: It printed nothing.
+        """
+        seen = self.seen_in(phase)
+        if not seen:
+            seconds = phase.end - phase.begin
+            raise DemoError(f"{self.name} printed nothing for {seconds:.0f} s, see {self.log}")
+        return seen[-1]
 
     def speed(self, phase: Phase) -> float | None:
         """Return its steps a second in a phase, None if it printed too little."""

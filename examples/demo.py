@@ -7,7 +7,6 @@ change, and no core is set by hand.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -16,12 +15,14 @@ from pathlib import Path
 from statistics import fmean
 
 import msgspec
+from command_line import Parser
 
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import History, Summary
 from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.workload.progress import WorkloadProgress
 from tf_malleable.figures import gantt
+from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, number, percent
 from tf_malleable.workload.interrupts import end_on_signals
@@ -32,6 +33,10 @@ from tf_malleable.workload.runner import run_workload
 REPOSITORY = Path(__file__).parent.parent
 TRAININGS = Path(__file__).with_name("trainings.txt")
 BIN = Path(sys.executable).parent
+
+
+class DemoError(Exception):
+    """What went wrong, in one sentence; what a program printed may follow."""
 
 
 def run(jobs: Sequence[PlannedJob], out: Path, client: Client | None) -> History:
@@ -71,15 +76,35 @@ def compare(controlled: Summary, alone: Summary) -> None:
     console().print(table(("", ">with a controller", ">without"), rows))
 
 
+def import_once() -> None:
+    """Import what the trainings import, so that the first one need not wait for the disk.
+
+    Raises:
+        DemoError: It cannot be imported.
+    """
+    program = "import keras, sklearn.datasets"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise DemoError(f"{program!r} ended with {done.returncode}:\n{done.stderr.strip()}")
+
+
 def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
-    """Run the trainings twice, print and draw; return how many failed."""
+    """Run the trainings twice, print and draw; return how many failed.
+
+    Raises:
+        DemoError, OperationError, OSError: It cannot be done.
+    """
     logs = out.with_suffix("")
     logs.mkdir(parents=True, exist_ok=True)
     print(f"{len(jobs)} trainings on {len(os.sched_getaffinity(0))} CPUs, {jobs[-1].at:g} s of")
     print("arrivals, first under a controller. TensorFlow is fetched from the disk once before …")
-    subprocess.run(
-        [sys.executable, "-c", "import keras, sklearn.datasets"], check=True, capture_output=True
-    )
+    import_once()
     with private_controller(log=logs / "controller.log") as controller:
         controlled = run(jobs, logs / "with", controller.client)
         cpus = len(controller.client.info().cpus)
@@ -97,9 +122,11 @@ def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
 
 def main() -> int:
     """Run the demo."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser("demo", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out/demo.png"), help="the picture")
     out = parser.parse_args().out.absolute()
+    if not is_picture(out):
+        parser.error(f"--out must be a file .png or .svg, not {out.name!r}")
     end_on_signals()
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -109,7 +136,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ndemo: interrupted", file=sys.stderr)
         return 130
-    except (OperationError, OSError) as error:
+    except (DemoError, OperationError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
 

@@ -7,20 +7,20 @@ trainings are an ordinary Keras program, and the image is of this machine's own 
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
 
+from command_line import Parser
 from container_image import ImageError
 from container_picture import Cores, draw
-from container_stage import Containers, DemoError, Show, containers
-from demo import BIN
+from container_stage import Containers, Show, containers
+from demo import BIN, DemoError
 
 from tf_malleable.cli.tables import console, table
 from tf_malleable.containers.engine import EngineGoneError, EngineRefusedError, Update
+from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError, format_cpuset
 from tf_malleable.model.units import number
 from tf_malleable.workload.interrupts import end_on_signals
@@ -28,7 +28,6 @@ from tf_malleable.workload.private_controller import private_controller
 
 # A phase is to be long enough for a few lines of a training.
 SHORTEST, LONGEST = 2.0, 60.0
-SUFFIXES = (".png", ".svg")
 
 
 def by_hand(ours: Containers, show: Show, seconds: float) -> float:
@@ -52,7 +51,7 @@ def by_hand(ours: Containers, show: Show, seconds: float) -> float:
             ours.engine.update(training.name, update)
             training.cores.append(Cores(show.now(), given, given))
         phase = show.phase(option, seconds)
-        threads = training.seen_in(phase)[-1].threads
+        threads = training.last_in(phase).threads
         rows.append((option, str(given), str(threads), number(training.speed(phase))))
     print()
     console().print(table(("docker update", ">CPUs", ">threads", ">steps/s"), rows))
@@ -119,17 +118,9 @@ def demonstrate(seconds: float, out: Path) -> None:
     print(f"\nPicture: {out}")
 
 
-class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        """Say it, and exit."""
-        self.exit(2, f"demo-containers: {message}\n")
-
-
 def arguments() -> tuple[float, Path]:
     """Return the length of a phase, and where the picture goes."""
-    parser = Parser(description=__doc__.splitlines()[0])
+    parser = Parser("demo-containers", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=4.0, help="length of a phase")
     parser.add_argument(
         "--out", type=Path, default=Path("out/demo-containers.png"), help="the picture"
@@ -139,7 +130,7 @@ def arguments() -> tuple[float, Path]:
         parser.error(
             f"--seconds must be a number from {SHORTEST:g} to {LONGEST:g}, not {found.seconds:g}"
         )
-    if found.out.suffix not in SUFFIXES:
+    if not is_picture(found.out):
         parser.error(f"--out must be a file .png or .svg, not {found.out.name!r}")
     if len(os.sched_getaffinity(0)) < 2:
         parser.error("there must be two CPUs to share out, and there is one")

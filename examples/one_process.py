@@ -7,7 +7,6 @@ as a controller would; no line of the training knows.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import threading
@@ -21,10 +20,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+from command_line import Parser
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 from tf_malleable.figures import style
+from tf_malleable.figures.formats import is_picture
 
 SAMPLE_SECONDS = 0.5
 
@@ -132,12 +133,14 @@ def draw(samples: list[Sample], path: Path) -> None:
 
 def main() -> int:
     """Run the example."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser("one-process", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=6.0, help="length of a phase")
     parser.add_argument("--out", type=Path, default=Path("out/one-process.png"), help="the picture")
     arguments = parser.parse_args()
     if not arguments.seconds >= 2 * SAMPLE_SECONDS:
         parser.error(f"--seconds must be at least {2 * SAMPLE_SECONDS}")
+    if not is_picture(arguments.out):
+        parser.error(f"--out must be a file .png or .svg, not {arguments.out.name!r}")
 
     images, labels = load_digits(return_X_y=True)
     images = (images.reshape(-1, 8, 8, 1) / 16).astype(np.float32)

@@ -104,3 +104,31 @@ def test_without_an_engine_a_sentence_says_so(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith(f"demo-containers: no container engine answers at {host}")
     assert len(done.stderr.splitlines()) == 1
+
+
+SILENT = """
+from container_picture import Sample
+from container_stage import Phase, Training
+from demo import DemoError
+
+training = Training.__new__(Training)
+training.name, training.log, training.samples = "demo-by-hand", "demo.log", [Sample(1.0, 2, 5.0)]
+print(training.last_in(Phase("early", 0.0, 1.5)).threads)
+try:
+    training.last_in(Phase("late", 2.0, 4.0))
+except DemoError as error:
+    print(error)
+"""
+
+
+def test_a_training_that_prints_nothing_is_said_to():
+    paths = [str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == "2\ndemo-by-hand printed nothing for 2 s, see demo.log\n"

@@ -44,6 +44,7 @@ def write(figure: Figure, path: Path) -> None:
 
     Raises:
         OSError: It cannot be written.
+        ValueError: The suffix names no format.
     """
     # No date and no random names: the same history gives the same file.
     metadata = {"Date": None} if path.suffix.lower() == ".svg" else None

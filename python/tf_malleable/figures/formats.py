@@ -1,0 +1,14 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The formats of pictures; known without matplotlib, so that others are refused at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+SUFFIXES: Final = (".png", ".svg")
+
+
+def is_picture(path: Path) -> bool:
+    """Return whether a file's suffix, in upper or lower case, names one of the formats."""
+    return path.suffix.lower() in SUFFIXES

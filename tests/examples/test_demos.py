@@ -1,0 +1,65 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Demos refuse at once what would fail after minutes, and say what is wrong in one sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(
+    name: str, folder: Path, *arguments: str, path: str = ""
+) -> subprocess.CompletedProcess[str]:
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    paths = [path, *map(os.path.abspath, inherited)]
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "arguments", "sentence"),
+    [
+        ("demo.py", ["--out", "x.bmp"], "demo: --out must be a file .png or .svg, not 'x.bmp'"),
+        ("demo.py", ["--out"], "demo: argument --out: expected one argument"),
+        (
+            "one_process.py",
+            ["--out", "picture"],
+            "one-process: --out must be a file .png or .svg, not 'picture'",
+        ),
+        ("one_process.py", ["--seconds", "0"], "one-process: --seconds must be at least 1.0"),
+    ],
+)
+def test_bad_arguments_are_refused_in_a_sentence(tmp_path, name, arguments, sentence):
+    done = run(name, tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    # TensorFlow, which one of them imports first, may print warnings before.
+    assert done.stderr.splitlines()[-1] == sentence
+    assert "usage:" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_the_trainings_lack_is_said_before_any_starts(tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "keras.py").write_text("raise ImportError('no keras today')\n")
+    done = run("demo.py", tmp_path, "--out", "demo.png", path=str(tmp_path / "broken"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("demo: 'import keras, sklearn.datasets' ended with 1:\n")
+    assert done.stderr.endswith("ImportError: no keras today\n")
+    assert "CalledProcessError" not in done.stderr
+    assert list((tmp_path / "demo").iterdir()) == []
