@@ -45,7 +45,6 @@ _MAX_PROP: Final = controlled("fcfs-max-prop")
 _NEW: Final = controlled(registry.DEFAULT)
 _AGAIN: Final = Configuration(f"{registry.DEFAULT}, again", policy=registry.DEFAULT)
 _OTHERS: Final = (TOGETHER, STATIC, IN_SEQUENCE, _MAX_PROP)
-_CONFIGURATIONS: Final = (*_OTHERS, _NEW, _AGAIN)
 
 
 def trainings() -> list[Training]:
@@ -61,14 +60,26 @@ def trainings() -> list[Training]:
     return found
 
 
+def order(number: int) -> tuple[Configuration, ...]:
+    """Return the configurations of a round, from 0, in rotated order.
+
+    What is run again comes directly after its first time, whose state file it uses.
+    """
+    turn = (*_OTHERS, _NEW)
+    first = number % len(turn)
+    found: list[Configuration] = []
+    for configuration in turn[first:] + turn[:first]:
+        found += (_NEW, _AGAIN) if configuration is _NEW else (configuration,)
+    return tuple(found)
+
+
 def measure(place: Place, rounds: int, say: Say) -> list[Run]:
     """Run all trainings in every configuration, in rotated order, so many times."""
     runs = []
     with tempfile.TemporaryDirectory(prefix="tfm-") as folder:
         state = Path(folder, "0")
         for number in range(rounds):
-            first = number % len(_CONFIGURATIONS)
-            for configuration in _CONFIGURATIONS[first:] + _CONFIGURATIONS[:first]:
+            for configuration in order(number):
                 if configuration is _NEW:
                     state = Path(folder, str(number))
                 learns = configuration in (_NEW, _AGAIN)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.containers import enlarge
+from benchmarks.containers import arrivals, enlarge
 from tf_malleable.model import OperationError
+from tf_malleable.policies import registry
 
 
 class Trainer:
@@ -39,3 +40,19 @@ def test_a_training_that_was_not_enlarged_is_no_sample(change):
     with pytest.raises(OperationError, match="the engine refuses"):
         enlarge._enlarged("me", Trainer(), refused, 0.0, 4.0)
     assert change == [1, 2]
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_trainings_come_again_directly_after_their_first_time(number):
+    names = [configuration.name for configuration in arrivals.order(number)]
+    assert sorted(names) == sorted({each.name for each in arrivals.order(0)})
+    assert len(names) == 6
+    again = names.index(f"{registry.DEFAULT}, again")
+    assert names[again - 1] == registry.DEFAULT
+    assert again > 0
+
+
+def test_every_configuration_but_the_one_again_is_the_first_of_a_round():
+    firsts = [arrivals.order(number)[0].name for number in range(6)]
+    assert len(set(firsts)) == 5
+    assert firsts[5] == firsts[0]
