@@ -48,8 +48,17 @@ class CommandLine(argparse.ArgumentParser):
         """Say what is wrong, without the usage, and exit."""
         self.exit(2, f"{self.prog}: {message}\n")
 
-    def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
-        """Return the arguments, `only` in the order of the choices; the folder exists then."""
+    def parse(
+        self,
+        arguments: Sequence[str] | None,
+        check: Callable[[tuple[str, ...]], object] = lambda only: None,
+    ) -> argparse.Namespace:
+        """Return the arguments, `only` in the order of the choices; the folder exists then.
+
+        Args:
+            arguments: Those of the command line; None for this process's.
+            check: Raises ValueError, with a sentence, for names that do not go together.
+        """
         found = self.parse_args(arguments)
         for name in found.only:
             if name not in self._choices:
@@ -60,6 +69,10 @@ class CommandLine(argparse.ArgumentParser):
             self._list(found.only)
             self.exit()
         found.only = tuple(name for name in self._choices if name in found.only)
+        try:
+            check(found.only)
+        except ValueError as error:
+            self.error(f"--only: {error}")
         try:
             found.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:

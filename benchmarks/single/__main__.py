@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--quick", action="store_true", help="minutes instead of half an hour")
     line.add_argument("--generations", type=positive, help="how often to start all processes")
     line.add_argument("--rounds", type=positive, help="rounds for each generation of processes")
-    said = line.parse(arguments)
+    said = line.parse(arguments, select)
     chosen = {"generations": said.generations, "rounds": said.rounds}
     effort = replace(
         QUICK if said.quick else FULL,

@@ -147,11 +147,20 @@ def choices() -> dict[str, str]:
 
 
 def select(names: Sequence[str]) -> Selection:
-    """Return what these names of measures and workloads ask for; none asks for all."""
-    return Selection(
-        measures=tuple(m for m in MEASURES if m in names) or _measures_for(names),
-        workloads=tuple(w for w in WORKLOADS if w in names) or WORKLOADS,
-    )
+    """Return what these names of measures and workloads ask for; none asks for all.
+
+    Raises:
+        ValueError: None of the measures has the workloads.
+    """
+    measures = tuple(m for m in MEASURES if m in names) or _measures_for(names)
+    workloads = tuple(w for w in WORKLOADS if w in names)
+    if workloads and all(m in ALONE for m in measures):
+        others = [m for m in MEASURES if m not in ALONE]
+        raise ValueError(
+            f"{', '.join(workloads)} can be chosen with {', '.join(others)},"
+            f" not with {', '.join(measures)} alone"
+        )
+    return Selection(measures, workloads or WORKLOADS)
 
 
 def _measures_for(names: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.command_line import finish
+from benchmarks.common.worker import WORKLOADS
+from benchmarks.single.names import MEASURES, Selection, select
 
 ROOT = Path(__file__).parents[2]
 NAMES = {
@@ -117,3 +119,24 @@ def test_signals_end_a_benchmark_as_ctrl_c_does(capsys, number):
         for each, handler in before.items():
             signal.signal(each, handler)
     assert capsys.readouterr().err == "many: interrupted\n"
+
+
+def test_workloads_of_no_measure_are_refused(run, tmp_path):
+    code, out, err = run("single", "--out", "results", "--only", "matmul", "enlarge", "calls")
+    sentence = "matmul can be chosen with overhead, fidelity, capacity, growth"
+    assert (code, out) == (2, "")
+    assert err == f"single: --only: {sentence}, not with calls, enlarge alone\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "measures", "workloads"),
+    [
+        ((), MEASURES, WORKLOADS),
+        (("calls",), ("calls",), WORKLOADS),
+        (("matmul",), ("overhead", "fidelity", "capacity", "growth"), ("matmul",)),
+        (("calls", "overhead", "conv", "matmul"), ("overhead", "calls"), ("matmul", "conv")),
+    ],
+)
+def test_names_select_measures_and_workloads(names, measures, workloads):
+    assert select(names) == Selection(measures, workloads)
