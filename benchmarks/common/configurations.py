@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from benchmarks.common.children import clean_environment
 from benchmarks.common.trainings import Training
 
-# Whatever the user has set must not reach one configuration, or all.
-_FOREIGN: Final = ("TF_", "XLA_", "OMP_", "PYTHON", "XDG_RUNTIME_DIR")
 # What users start; it takes a little longer than the package's own way to start it.
 TFM: Final = str(Path(sys.executable).with_name("tfm"))
 
@@ -79,10 +78,5 @@ def command(training: Training, slot: Slot, configuration: Configuration) -> lis
 
 def environment(slot: Slot = Slot(), socket: Path | None = None) -> dict[str, str]:
     """Return the environment of a training, or of the controller: a clean one."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(_FOREIGN) and name != "LD_PRELOAD"
-    }
     ours = {} if socket is None else {"TF_MALLEABLE_SOCKET": str(socket)}
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", **slot.environment, **ours}
+    return clean_environment({**slot.environment, **ours})

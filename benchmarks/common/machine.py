@@ -16,7 +16,8 @@ from typing import Any
 
 import psutil
 
-REPOSITORY = Path(__file__).parents[2]
+from benchmarks.common.children import REPOSITORY
+
 _OWN = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 _PACKAGES = ("tensorflow-cpu", "tensorflow", "keras", "numpy", "tf_malleable")
 

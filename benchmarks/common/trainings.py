@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from benchmarks.common.children import REPOSITORY
 
 if TYPE_CHECKING:
     from tf_malleable.workload.plan import PlannedJob
 
-TRAININGS: Final = Path(__file__).parents[2] / "examples" / "trainings"
+TRAININGS: Final = REPOSITORY / "examples" / "trainings"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.common.children import REPOSITORY
 from benchmarks.common.configurations import TFM
 from benchmarks.common.trainings import TRAININGS
-from benchmarks.common.worker.client import REPOSITORY, Process, Worker
+from benchmarks.common.worker.client import Process, Worker
 from examples.container_image import container_image
 from tf_malleable.containers.engine import Engine
 

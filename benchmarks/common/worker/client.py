@@ -13,16 +13,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from benchmarks.common.children import REPOSITORY, clean_environment
 from benchmarks.common.command_line import BenchmarkError
 
-REPOSITORY = Path(__file__).parents[3]
 _ANSWER_SECONDS = 180.0
 _EXIT_SECONDS = 2.0
-# Whatever the user has set must not reach one side of a pairing, or both.
-_FOREIGN = ("TF_MALLEABLE_", "TF_NUM_", "TF_XLA_", "TF_ENABLE_", "XLA_", "OMP_", "PYTHON")
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=_environment(process),
+            env=clean_environment(process.environment),
             bufsize=0,
             # Ctrl-C is for us: we stop the workers.
             start_new_session=True,
@@ -142,15 +139,6 @@ class Worker:
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._errors.close()
-
-
-def _environment(process: Process) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(_FOREIGN) and name != "LD_PRELOAD"
-    }
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "3", **process.environment}
 
 
 def _hang_up(everyone: Iterable[Worker]) -> None:
