@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+
+from examples.command_line import Parser
 
 _INTERRUPTED = 130
 Say = Callable[[str], None]
@@ -22,7 +23,7 @@ class BenchmarkError(Exception):
     """Why a measurement cannot go on, in one sentence."""
 
 
-class CommandLine(argparse.ArgumentParser):
+class CommandLine(Parser):
     """Has --out, --only and --list, and refuses in one sentence, before anything is made."""
 
     def __init__(self, name: str, description: str, out: str, choices: Mapping[str, str]) -> None:
@@ -43,10 +44,6 @@ class CommandLine(argparse.ArgumentParser):
             "--only", nargs="+", default=[], metavar="NAME", help=f"of {', '.join(choices)}"
         )
         self.add_argument("--list", action="store_true", help="print the names and end")
-
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong, without the usage, and exit."""
-        self.exit(2, f"{self.prog}: {message}\n")
 
     def parse(
         self,

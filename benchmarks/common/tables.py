@@ -6,17 +6,17 @@ So one measurement updates the page, and nobody copies a number by hand.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from benchmarks.common import machine
 from benchmarks.common.rows import Row, interval, shown, target
 from benchmarks.common.runs import METRICS, Run, Table
+from examples.command_line import Parser
 
 _NONE = "–"
 
@@ -120,14 +120,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of the files that the command line names."""
-    parser = _Parser(prog="tables", description=__doc__)
+    parser = Parser("tables", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="results.json")
     for path in parser.parse_args(arguments).files:
         try:
