@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Final, Literal
@@ -151,8 +151,7 @@ def _outcome(finished: Finished, training: Training, begin: float) -> Outcome:
     text = finished.log.read_text(errors="replace")
     said = _STEPS.findall(text)
     steps = int(said[-1]) if said else None
-    failed = finished.exit_code != 0 or steps != training.steps
-    return Outcome(
+    outcome = Outcome(
         name=training.name,
         arrival=training.arrival,
         started=finished.submitted - begin,
@@ -161,8 +160,8 @@ def _outcome(finished: Finished, training: Training, begin: float) -> Outcome:
         steps=steps,
         wanted=training.steps,
         cpu_seconds=finished.cpu_seconds,
-        last_words=text[-_LAST_WORDS:] if failed else "",
     )
+    return replace(outcome, last_words=text[-_LAST_WORDS:]) if outcome.failed else outcome
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 TRAININGS: Final = REPOSITORY / "examples" / "trainings"
 
+# Seconds of one step on one core of about 2025, at these sizes.
+_STEP_SECONDS: Final = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
+_SIZES: Final = {"cnn": 64, "dense": 1024, "rnn": 32}
+
 
 @dataclass(frozen=True)
 class Training:
@@ -55,3 +59,16 @@ class Training:
         from tf_malleable.workload.plan import PlannedJob
 
         return PlannedJob(self.arrival, JobRequest(self.name, self.command))
+
+
+def lasting(number: int, seconds: float, arrival: float) -> Training:
+    """Return one of several trainings, of each program in turn.
+
+    Args:
+        number: Which of them, from 0.
+        seconds: How long it takes on one core, without TensorFlow's start.
+        arrival: Seconds after the first.
+    """
+    program = tuple(_STEP_SECONDS)[number % len(_STEP_SECONDS)]
+    steps = round(seconds / _STEP_SECONDS[program])
+    return Training(program, steps, _SIZES[program], round(arrival, 2))

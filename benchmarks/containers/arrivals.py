@@ -28,7 +28,7 @@ from benchmarks.common.controller import controller
 from benchmarks.common.estimates import estimate, once
 from benchmarks.common.rows import Row, Target
 from benchmarks.common.runs import METRICS, Run, Table, run_trainings
-from benchmarks.common.trainings import Training
+from benchmarks.common.trainings import Training, lasting
 from benchmarks.containers.place import Place
 from tf_malleable.policies import registry
 
@@ -39,8 +39,6 @@ _SEED: Final = 5
 _SMALLEST_SECONDS: Final = 2.0
 _LARGEST: Final = 6.0
 _BETWEEN_SECONDS: Final = 2.0
-_STEP_SECONDS: Final = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
-_SIZES: Final = {"cnn": 64, "dense": 1024, "rnn": 32}
 _MAX_PROP: Final = controlled("fcfs-max-prop")
 _NEW: Final = controlled(registry.DEFAULT)
 _AGAIN: Final = Configuration(f"{registry.DEFAULT}, again", policy=registry.DEFAULT)
@@ -52,10 +50,8 @@ def trainings() -> list[Training]:
     numbers = random.Random(_SEED)
     found, arrival = [], 0.0
     for number in range(_COUNT):
-        program = tuple(_STEP_SECONDS)[number % len(_STEP_SECONDS)]
         seconds = _SMALLEST_SECONDS * math.exp(numbers.uniform(0, math.log(_LARGEST)))
-        steps = round(seconds / _STEP_SECONDS[program])
-        found.append(Training(program, steps, _SIZES[program], round(arrival, 2)))
+        found.append(lasting(number, seconds, arrival))
         arrival += numbers.expovariate(1 / _BETWEEN_SECONDS)
     return found
 

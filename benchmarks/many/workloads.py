@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
-from benchmarks.common.trainings import Training
+from benchmarks.common.trainings import Training, lasting
 
 _SEED: Final = 12
 # On one core: TensorFlow's start, and the smallest training of 1 to 10.
@@ -44,17 +44,13 @@ def _at_random() -> tuple[Training, ...]:
 
     The size is what a user waits for, TensorFlow's start included.
     """
-    # Seconds of one step on one core.
-    step = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
-    sizes = {"cnn": 64, "dense": 1024, "rnn": 32}
     numbers = random.Random(_SEED)
     factors = [1.0, 10.0, *(math.exp(numbers.uniform(0, math.log(10))) for _ in range(10))]
     numbers.shuffle(factors)
     trainings, arrival = [], 0.0
     for number, factor in enumerate(factors):
-        program = tuple(step)[number % len(step)]
-        steps = round((_SMALLEST_SECONDS * factor - _START_SECONDS) / step[program])
-        trainings.append(Training(program, steps, sizes[program], round(arrival, 2)))
+        seconds = _SMALLEST_SECONDS * factor - _START_SECONDS
+        trainings.append(lasting(number, seconds, arrival))
         arrival += numbers.expovariate(1 / 2.0)
     return tuple(trainings)
 
