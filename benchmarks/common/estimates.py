@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +16,14 @@ _RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % confidence interval and the quartiles of its samples.
+    """A value with its 95 % confidence interval.
 
-    What was measured once has neither: `low` and `high` are the value itself.
+    What was measured once has none: `low` and `high` are the value itself.
     """
 
     value: float
     low: float
     high: float
-    quartiles: tuple[float, float]
     samples: int
 
     @property
@@ -31,10 +31,15 @@ class Estimate:
         """True if it was measured more than once."""
         return self.samples > 1
 
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Estimate:
+        """Return an estimate from a file; those of earlier versions have more fields."""
+        return cls(**{name: said[name] for name in cls.__dataclass_fields__})
+
 
 def once(value: float) -> Estimate:
     """Return what was measured once, or counted."""
-    return Estimate(value, value, value, (value, value), samples=1)
+    return Estimate(value, value, value, samples=1)
 
 
 def median(samples: np.ndarray) -> float:
@@ -68,12 +73,10 @@ def estimate(generations: Sequence[Sequence[float]], statistic: Statistic = medi
             statistic(np.concatenate([g[random.integers(g.size, size=g.size)] for g in drawn]))
         )
     low, high = np.percentile(draws, [2.5, 97.5])
-    first, third = np.percentile(pooled, [25, 75])
     return Estimate(
         value=statistic(pooled),
         low=float(low),
         high=float(high),
-        quartiles=(float(first), float(third)),
         samples=int(pooled.size),
     )
 
@@ -88,6 +91,5 @@ def paired_ratio(ours: Sequence[float], others: Sequence[float]) -> Estimate:
     random = np.random.default_rng(0)
     draws = np.median(pairs[:, random.integers(count, size=(_RESAMPLES, count))], axis=2)
     low, high = np.percentile(draws[0] / draws[1], [2.5, 97.5])
-    first, third = np.percentile(pairs[0] / pairs[1], [25, 75])
     ratio = float(np.median(pairs[0]) / np.median(pairs[1]))
-    return Estimate(ratio, float(low), float(high), (float(first), float(third)), count)
+    return Estimate(ratio, float(low), float(high), count)

@@ -77,7 +77,7 @@ class Row:
     def from_json(cls, said: dict[str, Any]) -> Row:
         """Return what as_json() said."""
         fields = {name: said[name] for name in cls.__dataclass_fields__}
-        fields["found"] = Estimate(**said["found"])
+        fields["found"] = Estimate.from_json(said["found"])
         fields["target"] = None if said["target"] is None else Target(**said["target"])
         return cls(**fields)
 
