@@ -171,12 +171,12 @@ class _Live:
 
 def simulate(policy: Policy, works: Sequence[Work], machine: Machine) -> dict[str, Outcome]:
     """Return how each job fared, by id."""
-    return {name: outcome for name, outcome in _events(policy, works, machine) if outcome}
+    return dict(_events(policy, works, machine))
 
 
 def _events(
     policy: Policy, works: Sequence[Work], machine: Machine
-) -> Iterator[tuple[str, Outcome | None]]:
+) -> Iterator[tuple[str, Outcome]]:
     coming = sorted(works, key=lambda work: work.arrival)
     live: list[_Live] = []
     now = 0.0
