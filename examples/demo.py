@@ -21,7 +21,7 @@ from tf_malleable.api.client import Client
 from tf_malleable.api.history import History, Summary
 from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.workload.progress import WorkloadProgress
-from tf_malleable.figures import gantt
+from tf_malleable.figures import gantt, style
 from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, number, percent
@@ -115,7 +115,7 @@ def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
     print()
     compare(controlled.summary, alone.summary)
     both = [("With a controller", controlled), ("Without", alone)]
-    gantt.write(gantt.compare(both, cpus=cpus), out)
+    style.write(gantt.compare(both, cpus=cpus), out)
     print(f"\nSlowdown: turnaround divided by the job's own CPU time. Picture: {out}")
     return controlled.summary.failures + alone.summary.failures
 

@@ -13,7 +13,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 
 from tests.support.histories import history, job, shared
-from tf_malleable.figures import gantt
+from tf_malleable.figures import gantt, style
 
 
 def boxes(axes, *, hatched: bool = False) -> list[tuple[float, float, float, float]]:
@@ -137,7 +137,7 @@ def test_any_number_of_jobs_fits(count, tmp_path):
         assert labels == [f"job-{i}" for i in range(count)]
     else:
         assert 100 < len(labels) < count
-    gantt.write(figure, tmp_path / "picture.png")
+    style.write(figure, tmp_path / "picture.png")
     picture = image.imread(tmp_path / "picture.png")[:, :, :3]
     assert picture.shape[1] == 1260
     blue = np.isclose(picture, to_rgb("#0072B2"), atol=0.01).all(axis=2)
@@ -148,7 +148,7 @@ def test_any_number_of_jobs_fits(count, tmp_path):
 def test_names_cannot_break_the_picture(tmp_path):
     names = ["$x$ $", "a_b^c", "\\frac{", "ü" * 300, "<&>", "%s {0}"]
     jobs = [job(i, name, [(0, 1, "running", [0])]) for i, name in enumerate(names)]
-    gantt.write(gantt.draw(history(*jobs)), tmp_path / "picture.svg")
+    style.write(gantt.draw(history(*jobs)), tmp_path / "picture.svg")
     assert "</svg>" in (tmp_path / "picture.svg").read_text()
 
 
@@ -156,8 +156,8 @@ def test_names_cannot_break_the_picture(tmp_path):
 def test_the_same_history_gives_the_same_file(tmp_path):
     for suffix in ("png", "svg"):
         first, second = tmp_path / f"1.{suffix}", tmp_path / f"2.{suffix}"
-        gantt.write(gantt.draw(shared()), first)
-        gantt.write(gantt.draw(shared()), second)
+        style.write(gantt.draw(shared()), first)
+        style.write(gantt.draw(shared()), second)
         assert first.read_bytes() == second.read_bytes()
     width, height = struct.unpack(">II", (tmp_path / "1.png").read_bytes()[16:24])
     assert width > height > 300

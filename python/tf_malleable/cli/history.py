@@ -134,7 +134,7 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
 def _drawing(path: Path) -> Callable[[History, int], None]:
     """Return a function that draws a history with a number of CPUs to a file."""
     try:
-        from tf_malleable.figures import gantt
+        from tf_malleable.figures import gantt, style
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("matplotlib"):
             raise
@@ -144,7 +144,7 @@ def _drawing(path: Path) -> Callable[[History, int], None]:
         if not found.jobs and not found.spans:
             raise OperationError("there are no jobs to draw")
         try:
-            gantt.write(gantt.draw(found, cpus=cpus or None), path)
+            style.write(gantt.draw(found, cpus=cpus or None), path)
         except OSError as error:
             raise OperationError(f"cannot write {path}: {error.strerror or error}") from None
 

@@ -19,11 +19,8 @@ from matplotlib.patches import Patch
 
 from tf_malleable.api.history import History, Outcome, Summary
 from tf_malleable.figures import style
-from tf_malleable.figures.style import write
 from tf_malleable.figures.timeline import Row, bands, load, rows
 from tf_malleable.model.units import cores, duration, number
-
-__all__ = ["compare", "draw", "write"]
 
 _WAITING = "#9A9A9A"
 _SHADE = "#F6F6F6"
