@@ -124,8 +124,8 @@ def controller(directory: Path, *options: str, **more: Any) -> Iterator[Controll
         running.process.communicate(timeout=DEADLINE)
 
 
-class Job:
-    """A process that is a job, or could be one."""
+class Speaker:
+    """A process that says to a controller what it is told to, and can become a job."""
 
     def __init__(self, path: str | Path) -> None:
         self.process = subprocess.Popen(
@@ -164,9 +164,9 @@ class Job:
 
 
 @contextmanager
-def job(path: str | Path) -> Iterator[Job]:
+def job(path: str | Path) -> Iterator[Speaker]:
     """Run a process that can become a job for the length of a with statement."""
-    running = Job(path)
+    running = Speaker(path)
     try:
         yield running
     finally:
