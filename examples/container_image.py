@@ -24,8 +24,8 @@ class Image:
     """An image; its entry point is `tfm run --`.
 
     Attributes:
-        tag: Its name.
-        volumes: The mounts its containers need, as ``"/path:/path:ro"``.
+        tag: Tag of the image.
+        volumes: Mounts that its containers need, as ``"/path:/path:ro"``.
     """
 
     tag: str
@@ -34,12 +34,12 @@ class Image:
 
 @contextmanager
 def container_image(client: Any, tag: str, also: Sequence[Path]) -> Iterator[Image]:  # noqa: ANN401
-    """Have an image, and remove it afterwards.
+    """Provide an image for the length of the with statement.
 
     Args:
-        client: Of the engine, from Docker's SDK.
-        tag: What to call the image.
-        also: More paths of this machine for its containers.
+        client: Client of the engine, from Docker's SDK.
+        tag: Tag to give the image.
+        also: More paths of this machine that its containers need.
 
     Raises:
         ImageError: It cannot be made.

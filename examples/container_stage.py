@@ -48,9 +48,9 @@ class Training(Track):
         """Begin to read what it prints.
 
         Args:
-            name: The container's.
-            log: Gets all of that.
-            now: Returns the time of the scene.
+            name: Name of the container.
+            log: File for all it prints.
+            now: Function that returns the time of the scene, in seconds.
         """
         super().__init__(name)
         self.log = log
@@ -113,8 +113,8 @@ class Show:
         """Begin.
 
         Args:
-            logs: Where what trainings print is kept.
-            client: Of the controller, if there is one.
+            logs: Folder for what trainings print.
+            client: Client of the controller, if there is one.
         """
         self._begin = time.monotonic()
         self._logs = logs

@@ -30,10 +30,10 @@ class CommandLine(Parser):
         """Prepare.
 
         Args:
-            name: The benchmark's.
-            description: What it measures.
-            out: The folder for results, unless another is given.
-            choices: The names that --only takes, each with what it stands for.
+            name: Name of the benchmark.
+            description: Description of what it measures.
+            out: Folder for results, unless another is given.
+            choices: Names that --only takes, each with what it stands for.
         """
         super().__init__(prog=name, description=description)
         self._choices = choices

@@ -22,8 +22,8 @@ class Slot:
     """A place for one training at a time.
 
     Attributes:
-        prefix: Goes before the training's command.
-        environment: Goes into its environment.
+        prefix: Words before the training's command.
+        environment: Variables added to its environment.
     """
 
     prefix: tuple[str, ...] = ()
@@ -35,9 +35,9 @@ class Configuration:
     """A way to run trainings side by side.
 
     Attributes:
-        name: For people.
-        slots: A training starts when it has arrived and one of them is free; None: at once.
-        policy: Of the controller to start for it; None: stock TensorFlow.
+        name: Name for people.
+        slots: Places; a training starts when it has arrived and one of them is free; None: at once.
+        policy: Policy of the controller to start for it; None: stock TensorFlow.
     """
 
     name: str

@@ -19,10 +19,10 @@ from tf_malleable.workload.private_controller import PrivateController, private_
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many values were at most so large.
+    """A cumulative histogram.
 
     Attributes:
-        buckets: From the upper end of each to the count up to there; the last is inf.
+        buckets: Number of values up to each bucket's upper end, by that end; the last is inf.
     """
 
     buckets: dict[float, float]
@@ -46,8 +46,8 @@ def controller(policy: str, state: Path | None = None) -> Iterator[PrivateContro
     """Run a controller with this policy for a while, in a clean environment.
 
     Args:
-        policy: Its policy.
-        state: Its state file; by default a new one, removed with it.
+        policy: Name and options of its policy.
+        state: Path of its state file; by default a new one, removed with it.
 
     Raises:
         OperationError: It does not start.

@@ -30,8 +30,8 @@ def draw(rows: Sequence[Row], runs: Sequence[Run], titles: Mapping[str, str], pa
     Args:
         rows: All rows.
         runs: All runs of workloads.
-        titles: Of workloads that have one, by name.
-        path: The file.
+        titles: Titles of the workloads that have one, by name.
+        path: File to write.
     """
     panels: dict[tuple[str, str], list[Row]] = {}
     for row in rows:

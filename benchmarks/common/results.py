@@ -30,12 +30,12 @@ class Results:
         """Note the conditions.
 
         Args:
-            benchmark: Its name; `python -m benchmarks.NAME` repeats it.
-            out: The folder for the files.
-            titles: Of workloads, by name.
+            benchmark: Name of the benchmark; `python -m benchmarks.NAME` repeats it.
+            out: Folder for the files.
+            titles: Titles of workloads, by name.
             in_children: All is measured in child processes, and so the kernel can tell
                 their CPU time from that of others.
-            conditions: More of them.
+            conditions: More conditions, by name.
         """
         self._out = out
         self._before, self._start = machine.CpuTimes.now(), time.monotonic()

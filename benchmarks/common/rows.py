@@ -41,10 +41,10 @@ class Row:
         label: What was measured.
         unit: ``"ratio"``, ``"CPUs"``, ``"seconds"``, ``"ms"``, ``"%"``; or ``""``, which
             is of what the label says.
-        found: What came out.
-        target: What is asked; None if it is shown for reference.
-        workload: Of several of one measure.
-        remark: For people.
+        found: Value that was measured.
+        target: Value that is asked for; None if it is shown for reference.
+        workload: Name of the workload, if the measure has several.
+        remark: Remark for people.
     """
 
     measure: str

@@ -33,15 +33,15 @@ class Outcome:
     """What became of a training. Times are seconds after the first arrival.
 
     Attributes:
-        name: The training's.
-        arrival: When it arrived.
-        started: When its process was started.
-        ended: When its process was gone.
-        exit_code: As a shell has it.
-        steps: Training steps it says it has done; None if it says nothing.
-        wanted: Training steps it was to do.
-        cpu_seconds: CPU time of its process.
-        last_words: The end of what it wrote, if it failed.
+        name: Name of the training.
+        arrival: Time when it arrived.
+        started: Time when its process was started.
+        ended: Time when its process was gone.
+        exit_code: Exit code as in a shell.
+        steps: Number of training steps it says it has done; None if it says nothing.
+        wanted: Number of training steps it was to do.
+        cpu_seconds: CPU time of its process, in seconds.
+        last_words: End of what it wrote, if it failed.
     """
 
     name: str

@@ -24,12 +24,12 @@ class Training:
     """One training.
 
     Attributes:
-        program: Its script, without the suffix.
-        steps: How many it is to do, and must have done at its end.
-        size: Of its network; the script says what that means.
-        arrival: Seconds after the first.
+        program: File name of its script, without the suffix.
+        steps: Number of steps it is to do, and must have done at its end.
+        size: Size of its network, in the unit of the script's --size.
+        arrival: Time of arrival, in seconds after the first training's.
         more: Further arguments of the script.
-        joins: It joins the controller by itself.
+        joins: Whether it joins the controller by itself.
     """
 
     program: str
@@ -41,7 +41,7 @@ class Training:
 
     @property
     def name(self) -> str:
-        """What it is called; jobs of one name are as fast as each other."""
+        """Its name. The controller shares measured speeds between jobs of the same name."""
         return f"{self.program}-{self.size}"
 
     @property
@@ -65,9 +65,9 @@ def lasting(number: int, seconds: float, arrival: float) -> Training:
     """Return one of several trainings, of each program in turn.
 
     Args:
-        number: Which of them, from 0.
-        seconds: How long it takes on one core, without TensorFlow's start.
-        arrival: Seconds after the first.
+        number: Number of the training, from 0.
+        seconds: Seconds it takes on one core, without TensorFlow's start.
+        arrival: Time of arrival, in seconds after the first training's.
     """
     program = tuple(_STEP_SECONDS)[number % len(_STEP_SECONDS)]
     steps = round(seconds / _STEP_SECONDS[program])

@@ -106,7 +106,7 @@ def _run(place: Place, number: int, configuration: Configuration, state: Path | 
 
 
 def rows(runs: list[Run]) -> list[Row]:
-    """Return how the default policy is against every other way."""
+    """Return the default policy's times over those of every other way, each with its target."""
     table = Table(tuple(runs))
     found = []
     for ours, metric, other in itertools.product((_NEW, _AGAIN), METRICS, _OTHERS):

@@ -36,10 +36,10 @@ class Sample:
     Attributes:
         by: Who changed the CPUs.
         at_one: Seconds of the training with one CPU.
-        at_two: With two.
-        enlarged: Of the one that was enlarged.
-        steps_before: How many of its steps it had done when this was asked for.
-        seconds_before: How long it had taken by then.
+        at_two: Seconds of the training with two CPUs.
+        enlarged: Seconds of the training that was enlarged.
+        steps_before: Number of its steps that were done when this was asked for.
+        seconds_before: Seconds it had taken by then.
     """
 
     by: str
@@ -130,7 +130,7 @@ def _settle(change: Change, cpus: int) -> None:
 
 
 def rows(samples: list[Sample]) -> list[Row]:
-    """Return how the shares are against the target."""
+    """Return the results as rows, each with its target."""
     found = []
     for by in dict.fromkeys(sample.by for sample in samples):
         shares = [100 * sample.share for sample in samples if sample.by == by]

@@ -26,9 +26,9 @@ class Place:
     """An engine with an image that runs this Python.
 
     Attributes:
-        client: The engine's.
-        image: The image; its entry point is `tfm run --`.
-        volumes: Its mounts.
+        client: Client of the engine, from Docker's SDK.
+        image: Tag of the image; its entry point is `tfm run --`.
+        volumes: Mounts that its containers need, as ``"/path:/path:ro"``.
     """
 
     client: Any
@@ -57,7 +57,7 @@ class Place:
     def job(self, socket: Path, name: str) -> tuple[str, ...]:
         """Return options that make a container a job of the controller at a socket.
 
-        For one with an input, which `tfm container run` does not give.
+        For containers that read stdin, which `tfm container run` does not support.
         """
         inside = Path("/run/tf_malleable")
         return (
@@ -106,7 +106,9 @@ class Place:
 
 @contextmanager
 def place() -> Iterator[Place]:
-    """Have an image for the while, in the engine that DOCKER_HOST names or the usual one.
+    """Provide an image for the length of the with statement.
+
+    It is in the engine that DOCKER_HOST names, or in the usual one.
 
     Raises:
         EngineGoneError, ImageError: There is none.

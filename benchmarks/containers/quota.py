@@ -64,7 +64,7 @@ def measure(place: Place, say: Say) -> list[Sample]:
 
 
 def rows(samples: list[Sample]) -> list[Row]:
-    """Return how the ratios are against the target."""
+    """Return the results as rows, each with its target."""
     found = []
     for workload in WORKLOADS:
         for process, target in ((OURS_64, _TARGET), (STOCK_64, None)):

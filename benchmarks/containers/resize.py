@@ -36,9 +36,9 @@ class Sample:
     """All changes of one kind.
 
     Attributes:
-        kind: Who changed what, and beside what.
-        most_ms: What is allowed, 99 of 100 times.
-        settled_ms: From asking for the change to limits that had settled.
+        kind: Description: who changed what, and beside what.
+        most_ms: Milliseconds allowed, 99 of 100 times.
+        settled_ms: Milliseconds from asking for each change to limits that had settled.
     """
 
     kind: str
@@ -48,18 +48,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came out.
+    """The results.
 
     Attributes:
-        samples: Of changes.
-        cost: Of looking, in percent of a core.
+        samples: Samples of changes, one for each kind.
+        cost: CPU time that looking costs, in percent of a core.
     """
 
     samples: list[Sample]
     cost: float
 
     def rows(self) -> list[Row]:
-        """Return how this is against the targets."""
+        """Return the results as rows, each with its target."""
         found = [
             Row(
                 NAME,

@@ -18,9 +18,9 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
     """Measure, write after each part, and print.
 
     Args:
-        names: What to measure.
-        rounds: Of arrivals.
-        out: The folder for results.
+        names: Names of what is measured.
+        rounds: Number of rounds of arrivals.
+        out: Folder for results.
     """
     say = sayer()
     rows: list[Row] = []

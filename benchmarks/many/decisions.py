@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Measure how long policies take to decide: every one, small and very large.
 
-CPU milliseconds of one decision, of so many jobs on so many CPUs.
+CPU milliseconds per decision, by number of jobs and CPUs.
 """
 
 from __future__ import annotations

@@ -54,11 +54,11 @@ _MOST_SECONDS: Final = 0.02
 
 @dataclass(frozen=True)
 class Latency:
-    """What came out.
+    """The results beside one kind of training.
 
     Attributes:
-        beside: What the other training was.
-        acknowledged: From publishing a grant to its acknowledgement, by the
+        beside: Description of the other training.
+        acknowledged: Seconds from publishing a grant to its acknowledgement, by the
             controller's clock.
     """
 
@@ -66,7 +66,7 @@ class Latency:
     acknowledged: Histogram
 
     def row(self) -> Row:
-        """Return how this is against the target."""
+        """Return the result as a row with its target."""
         label = f"grant to acknowledged beside a training {self.beside}, p99 at most, s"
         value = once(self.acknowledged.percentile(0.99))
         return Row(NAME, label, "", value, Target(_MOST_SECONDS))

@@ -32,14 +32,14 @@ _MOST_LARGE_SECONDS: Final = 0.1
 
 @dataclass(frozen=True)
 class Load:
-    """What came out.
+    """The results.
 
     Attributes:
-        outcomes: Of the jobs.
-        forgotten: Jobs that are missing in the controller's history.
-        seconds: How long it took.
+        outcomes: Outcomes of the jobs.
+        forgotten: Number of jobs that are missing in the controller's history.
+        seconds: Seconds it took.
         controller_cpu: CPUs the controller kept busy meanwhile, on average.
-        decisions: How many it made, by the time they took, in seconds.
+        decisions: Number of decisions it made, by the seconds they took.
         large: Seconds the default policy took for 10,000 jobs, each time.
     """
 
@@ -56,7 +56,7 @@ class Load:
         return sum(outcome.failed for outcome in self.outcomes) + self.forgotten
 
     def rows(self) -> list[Row]:
-        """Return how this is against the targets."""
+        """Return the results as rows, each with its target."""
         failures, p99 = float(self.failures), self.decisions.percentile(0.99)
         found = (
             (f"failures of {len(self.outcomes)} jobs", once(failures), 0.0),

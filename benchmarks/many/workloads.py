@@ -27,10 +27,10 @@ class Workload:
     """Jobs in order of arrival.
 
     Attributes:
-        letter: What it is called.
-        title: What is special about it.
-        trainings: Its trainings.
-        policies: To be measured with it besides the default one.
+        letter: Name of the workload.
+        title: Title that says what is special about it.
+        trainings: Trainings, in order of arrival.
+        policies: Policies to be measured with it besides the default one.
     """
 
     letter: str

@@ -134,7 +134,7 @@ class Worker:
         return found
 
     def follower_seconds(self, seconds: float) -> float:
-        """Return the CPU time of the thread that follows the cgroup, in so many seconds."""
+        """Return the CPU time of the thread that follows the cgroup during `seconds` seconds."""
         from benchmarks.common.worker import following
 
         return following.cpu_seconds(seconds)

@@ -60,9 +60,9 @@ class Worker:
         """Start it.
 
         Args:
-            process: How.
-            workloads: What it is to prepare.
-            prefix: What its command begins with: that runs it in a container, say.
+            process: How it is started.
+            workloads: Names of the workloads it is to prepare.
+            prefix: First words of its command, which run it in a container, say.
         """
         self.name = process.name
         self._expects_ours = process.ours

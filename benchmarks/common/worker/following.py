@@ -51,7 +51,7 @@ class Watch:
 
 
 def cpu_seconds(seconds: float) -> float:
-    """Return the CPU time that the follower used in so many seconds."""
+    """Return the CPU time that the follower used during `seconds` seconds."""
     (follower,) = (thread for thread in threading.enumerate() if thread.name == _FOLLOWER)
     file = Path(f"/proc/self/task/{follower.native_id}/schedstat")
     before = int(file.read_text().split()[0])

@@ -26,8 +26,8 @@ class PrivateController:
     """A running controller.
 
     Attributes:
-        client: Talks to it.
-        pid: Of its process.
+        client: Client that sends it requests.
+        pid: Process id of the controller.
     """
 
     client: Client
@@ -43,8 +43,8 @@ def private_controller(
     Args:
         options: What follows `tfm controller`. Without --state its state file is a new
             one, removed with it.
-        log: Gets what it prints; by default that is kept only until it ends.
-        environment: Its environment; None for this process's.
+        log: File for what it prints; by default that is kept only until it ends.
+        environment: Environment of the controller; None for this process's.
 
     Raises:
         OperationError: It does not start.

@@ -43,7 +43,7 @@ class Event:
 
     Attributes:
         seconds: Time since the workload's start.
-        kind: A job arrived, a job ended, or a second passed.
+        kind: A job arrived, or a job ended; `tick`: nothing happened for up to a second.
         job: The job; None for a tick.
         exit_code: As in a shell, if a job ended.
     """
@@ -128,13 +128,13 @@ def run_jobs(
     """Start each job and wait for all, as :func:`run_workload` does.
 
     Args:
-        jobs: What is to run.
-        out: A folder for their output.
-        controller: Is asked to cancel the jobs if this is interrupted.
-        watch: Is told what happens.
+        jobs: Jobs to run.
+        out: Directory for their output.
+        controller: Controller that is asked to cancel the jobs if this is interrupted.
+        watch: Called for each event.
         launch: Returns how a job is started; by default with `tfm run` if there is a
             controller, else as it is.
-        slots: So many jobs run at a time, and the others wait; None for all.
+        slots: Number of jobs that run at a time while the others wait; None for all.
 
     Returns:
         The jobs in order of their ends.
