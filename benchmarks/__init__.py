@@ -3,5 +3,5 @@
 
 From the repository: `python -m benchmarks.single`, `benchmarks.many`,
 `benchmarks.containers` and `benchmarks.many.decisions`; each has --help and --list.
-`python -m benchmarks.common.tables` prints their results as the page's tables.
+`python -m benchmarks.common.tables` prints their results as Markdown tables.
 """

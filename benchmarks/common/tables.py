@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Print the results of benchmarks as the Markdown tables of docs/benchmarks.md.
+"""Prints results.json as Markdown tables.
 
-So one measurement updates the page, and nobody copies a number by hand.
+The tables of docs/benchmarks.md are written from them.
 """
 
 from __future__ import annotations
