@@ -135,7 +135,7 @@ class Service:
         live = self._new(peer, submission, now)
         self._reactor.react()
         if not submission.queue and live.record.state == "waiting":
-            self._roster.drop(live)
+            self._roster.refuse(live)
             raise Refusal(
                 409,
                 f"too few cores are free: the job needs {submission.min} and must not queue",

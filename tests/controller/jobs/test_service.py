@@ -84,11 +84,17 @@ def test_a_job_waits_until_its_min_is_free(state):
 def test_not_to_queue_is_refused_and_leaves_nothing(state):
     async def scenario():
         async with host(state, "fcfs-strict") as here:
-            await here.job(min=4, preferred=4)
+            running = await here.job(min=4, preferred=4)
             program = here.program()
             with refused(409, "too few cores are free"):
                 here.submit(program, min=1, queue=False)
             assert len(here.engine.jobs()) == 1
+            await here.engine.saved()
+            await here.engine.close()
+            here.engine._store.close()
+            async with host(state) as after:
+                assert [job.id for job in after.engine.jobs()] == [running]
+                assert after.engine.history(10, False).jobs == []
 
     asyncio.run(scenario())
 

@@ -176,7 +176,7 @@ class Roster:
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = accounting.up_to(live.record, now)
         self._record_end(record, now, outcome, code, live.usage.cpu_seconds, live.speed.steps)
-        self.drop(live)
+        self._drop(live)
         self._store.knowledge.learn(record, live.speed.rates, finished=outcome == "finished")
         self._teach(record)
         self._request_decision()
@@ -204,8 +204,12 @@ class Roster:
         self._store.end(record.id, ended)
         self._instruments.ended.labels(outcome).inc()
 
-    def drop(self, live: LiveJob) -> None:
-        """Remove a job, without recording an end."""
+    def refuse(self, live: LiveJob) -> None:
+        """Remove a job as if it had never been added."""
+        self._store.forget(live.record.id)
+        self._drop(live)
+
+    def _drop(self, live: LiveJob) -> None:
         del self.live[live.record.id]
         if live.record.process is not None:
             del self._by_pid[live.record.process.pid]
@@ -219,7 +223,7 @@ class Roster:
             if live.suspended:
                 enforcement.resume(live)
             self._store.save(accounting.up_to(live.record, self._clock.now()))
-            self.drop(live)
+            self._drop(live)
 
     @staticmethod
     def _release(live: LiveJob) -> None:

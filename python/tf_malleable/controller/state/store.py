@@ -144,10 +144,14 @@ class Store:
             self._live[record.id] = record
             self._queued_live[record.id] = record
 
-    def end(self, record_id: str, ended: JobRecord) -> None:
-        """Move a job to the history."""
+    def forget(self, record_id: str) -> None:
+        """Remove a live job."""
         self._live.pop(record_id, None)
         self._queued_live[record_id] = None
+
+    def end(self, record_id: str, ended: JobRecord) -> None:
+        """Move a job to the history."""
+        self.forget(record_id)
         self._queued_ended[ended.id] = ended
 
     def add_span(self, span: Span) -> None:
