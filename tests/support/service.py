@@ -19,6 +19,7 @@ from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Acknowledgement, Submission
+from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import procfs
@@ -128,11 +129,15 @@ class Host:
 
 @contextlib.asynccontextmanager
 async def host(
-    state: Path, policy: str = "equal", cpus: int = CPUS, close: bool = True
+    state: Path,
+    policy: str = "equal",
+    cpus: int = CPUS,
+    close: bool = True,
+    containers: Containers | None = None,
 ) -> AsyncIterator[Host]:
     """Run an engine; `close=False` leaves it as a kill would."""
     store = Store(state)
-    engine = Service(Machine.flat(cpus), policy, store, "0")
+    engine = Service(Machine.flat(cpus), policy, store, "0", containers)
     here = Host(engine)
     try:
         await engine.start()

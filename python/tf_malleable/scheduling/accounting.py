@@ -54,7 +54,7 @@ def granted(record: Record, grant: Grant, now: float) -> Record:
 
 def joined(record: Record, now: float) -> Record:
     """Return the record of a job that is already running, on CPUs that nobody granted."""
-    return replace(record, state="running", started=now, entered=now)
+    return replace(up_to(record, now), state="running", started=now, entered=now)
 
 
 def span(record: Record, now: float) -> Span:

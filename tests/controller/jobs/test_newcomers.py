@@ -40,6 +40,14 @@ def test_a_job_that_computes_already_is_stored_as_running(admission):
     assert (later.waiting_seconds, later.paused_seconds, later.run_seconds) == (0.0, 0.0, 2.0)
 
 
+def test_a_job_that_somebody_else_starts_has_waited_until_then(admission):
+    waiting = admission.record(REQUEST, 1000, 0.0, None, running=False)
+    joined = accounting.joined(waiting, 100.0)
+    assert (joined.state, joined.started, joined.entered) == ("running", 100.0, 100.0)
+    later = accounting.up_to(joined, 110.0)
+    assert (later.waiting_seconds, later.run_seconds) == (100.0, 10.0)
+
+
 def test_its_first_grant_is_no_resize(admission):
     joined = admission.record(REQUEST, 1000, 5.0, PROCESS, running=True)
     granted = accounting.granted(joined, Grant(frozenset({0, 1})), 5.0)

@@ -145,6 +145,8 @@ class ContainerJobs:
             assert pidfd is not None
             if live.record.state == "waiting":
                 # Somebody else started it: it is running, so it does not queue.
-                live.amend(accounting.joined(live.record, self._reactor.now()))
+                now = self._reactor.now()
+                self._admission.store.add_span(accounting.span(live.record, now))
+                live.amend(accounting.joined(live.record, now))
             self._roster.attach_process(live, process, pidfd)
             self._reactor.react_soon()
