@@ -71,6 +71,22 @@ def test_a_clean_stop_lets_paused_jobs_go_on(state):
     asyncio.run(scenario())
 
 
+def test_the_history_has_no_gap_where_the_controller_stopped(state):
+    async def scenario():
+        async with host(state) as before:
+            job = await before.job()
+            await asyncio.sleep(0.05)
+            await before.engine.close()
+            before.engine._store.close()
+            async with host(state) as after:
+                spans = [span for span in after.engine.history(10, True).spans if span.job == job]
+                running = [span for span in spans if span.state == "running"]
+                assert running[0].begin == after.status(job).started
+                assert [span.end for span in spans[:-1]] == [span.begin for span in spans[1:]]
+
+    asyncio.run(scenario())
+
+
 class Raises:
     def allocate(self, jobs, machine, now):
         raise RuntimeError("out of ideas")

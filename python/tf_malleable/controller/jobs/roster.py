@@ -222,7 +222,9 @@ class Roster:
         for live in tuple(self.live.values()):
             if live.suspended:
                 enforcement.resume(live)
-            self._store.save(accounting.up_to(live.record, self._clock.now()))
+            now = self._clock.now()
+            self._store.add_span(accounting.span(live.record, now))
+            self._store.save(accounting.up_to(live.record, now))
             self._drop(live)
 
     @staticmethod
