@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import resource
 import signal
 import socket
 import stat
@@ -12,13 +13,18 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.support.controllers import DEADLINE, TFM, Client, ask, controller, job, raw, wait_for
+from tests.support.records import WAITING
 from tf_malleable.controller.state.store import Store
+from tf_malleable.linux import procfs
 
 ROOT = Path(__file__).parents[2]
 CPUS = sorted(os.sched_getaffinity(0))
@@ -47,6 +53,29 @@ def tfm_controller(directory, *options, **environment):
 
 def is_over(process: subprocess.Popen[str]) -> bool:
     return process.poll() is not None
+
+
+@contextmanager
+def waiting_jobs(state: Path, count: int) -> Iterator[None]:
+    """Have a state file with so many jobs in the queue, each a process that sleeps."""
+    processes = [subprocess.Popen(["sleep", "600"]) for _ in range(count)]
+    try:
+        store = Store(state)
+        for process in processes:
+            identity = procfs.identify(process.pid)
+            store.save(replace(WAITING, id=store.next_id(), process=identity))
+        store.close()
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def open_files(soft: int, hard: int) -> Callable[[], None]:
+    """Return what limits the files that a child may have open."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_one_line_says_that_it_is_ready(tmp_path):
@@ -150,6 +179,35 @@ def test_after_a_kill_the_next_one_knows_what_the_first_knew(tmp_path):
                 assert two.ask("POST", "/v1/jobs", {"name": "two"})[0] == 200
                 assert second.ask("POST", f"/v1/jobs/{min(names)}/resume")[0] == 200
                 wait_for(lambda: one.letter() != "T")
+
+
+def test_it_takes_over_more_jobs_than_files_may_be_open_by_default(tmp_path):
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (
+        waiting_jobs(tmp_path / "controller.db", 80),
+        controller(tmp_path, preexec_fn=open_files(64, most)) as one,
+    ):
+        assert len(one.get("/v1/jobs")["jobs"]) == 80
+
+
+def test_more_jobs_than_files_may_be_open_are_kept(tmp_path):
+    state = tmp_path / "controller.db"
+    with waiting_jobs(state, 80):
+        result = subprocess.run(
+            [TFM, "controller", "--socket", tmp_path / "run" / "controller.sock", "--state", state],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+            preexec_fn=open_files(64, 64),
+        )
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"tfm controller: cannot take over the jobs in {state}: Too many open files\n"
+    )
+    store = Store(state)
+    assert len(store.load()) == 80
+    store.close()
 
 
 def test_metrics_over_tcp_and_nothing_else_there(tmp_path):

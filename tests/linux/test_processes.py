@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -161,3 +162,17 @@ def test_there_is_no_pidfd_of_a_process_that_took_the_number_over(threaded):
     assert process is not None
     earlier = procfs.ProcessId(process.pid, process.start - 1, process.boot)
     assert pidfds.open_pidfd(earlier) is None
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_without_free_descriptors_nobody_seems_to_have_ended(threaded, free):
+    process = procfs.identify(threaded.pid)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open("/dev/null", os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            pidfds.open_pidfd(process)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -58,6 +58,10 @@ class Options:
     verbosity: int = 0
 
 
+class _StartError(Exception):
+    """The controller cannot start; the message is one sentence."""
+
+
 def run(options: Options, containers: Callable[[str], Containers] | None = None) -> int:
     """Run a controller until SIGTERM, SIGINT or SIGHUP.
 
@@ -81,6 +85,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
     with ExitStack() as stack:
         try:
+            _raise_limit_of_open_files()
             listener = UnixListener(options.socket or default_socket())
             stack.callback(listener.close)
             metrics = None if options.metrics is None else _metrics_socket(options.metrics)
@@ -88,11 +93,11 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
                 stack.callback(metrics.close)
             store = Store(options.state or default_state())
             stack.callback(store.close)
-        except (ListenError, StoreError) as error:
+            raise_priority()
+            asyncio.run(_serve(machine, options.policy, store, listener, metrics, containers))
+        except (_StartError, ListenError, StoreError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)
             return 1
-        raise_priority()
-        asyncio.run(_serve(machine, options.policy, store, listener, metrics, containers))
     return 0
 
 
@@ -113,7 +118,12 @@ async def _serve(
         __version__,
         containers and containers(os.path.abspath(listener.path)),
     )
-    await service.start()
+    try:
+        await service.start()
+    except OSError as error:
+        raise _StartError(
+            f"cannot take over the jobs in {store.path}: {error.strerror or error}"
+        ) from None
     servers = []
     try:
         app = application(service)
@@ -167,10 +177,20 @@ def _metrics_socket(port: int) -> socket.socket:
         ) from None
 
 
+def _raise_limit_of_open_files() -> None:
+    """Raise the soft limit to the hard one: each job and connection is an open file."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except (OSError, ValueError) as error:
+        raise _StartError(
+            f"cannot raise the limit of open files (ulimit -n) to {most}: {error}"
+        ) from None
+
+
 def _most_connections() -> int:
     """Return a limit on connections that leaves enough descriptors for jobs and files."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(_MOST_CONNECTIONS, most // 2)
 
 

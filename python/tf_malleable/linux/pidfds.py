@@ -28,6 +28,12 @@ def open_pidfd(process: ProcessId) -> int | None:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return None
+    try:
+        # is_alive() reads a file. If it could not be opened, the process would seem to have ended.
+        os.close(os.dup(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
     if is_alive(process):
         return descriptor
     os.close(descriptor)

@@ -86,7 +86,11 @@ class Reactor:
         return self._clock.now()
 
     async def start(self) -> None:
-        """Adopt jobs of an earlier controller that still run, and start."""
+        """Adopt jobs of an earlier controller that still run, and start.
+
+        Raises:
+            OSError: There are no free descriptors for them.
+        """
         self._store.set_setting(_POLICY, self.policy)
         self._store.set_setting(CPUS, format_cpuset(self.machine.cpuset))
         self.roster.load()

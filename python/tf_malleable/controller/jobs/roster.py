@@ -66,7 +66,11 @@ class Roster:
         self._missed: dict[str, Record] = {}
 
     def load(self) -> None:
-        """Adopt jobs of an earlier controller that still run."""
+        """Adopt jobs of an earlier controller that still run.
+
+        Raises:
+            OSError: There are no free descriptors for them.
+        """
         for record in self._store.load():
             self._adopt(record)
 
