@@ -24,6 +24,12 @@ print("ready", flush=True)
 time.sleep(60)
 """
 FAMILY = "sh -c 'sleep 60 & sleep 60 & echo ready; wait' & wait"
+EXIT_CODE_FOR_NOBODY = """
+import os, sys
+from tf_malleable.linux import pidfds, procfs
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(pidfds.exit_code(procfs.identify(int(sys.argv[1])), os.pidfd_open(int(sys.argv[1]))))
+"""
 
 
 def start(*command: str) -> subprocess.Popen[str]:
@@ -155,6 +161,18 @@ def test_the_exit_code_of_somebody_else_s_child(command, code):
         assert found == code or (found is None and not newer)
     finally:
         end(shell)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_an_exit_code_that_proc_hides_is_not_taken_for_0():
+    zombie = subprocess.Popen(["sh", "-c", "exit 7"])
+    try:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        command = [sys.executable, "-c", EXIT_CODE_FOR_NOBODY, str(zombie.pid)]
+        found = subprocess.run(command, capture_output=True, check=True).stdout
+        assert found in (b"7\n", b"None\n")
+    finally:
+        zombie.wait()
 
 
 def test_there_is_no_pidfd_of_a_process_that_took_the_number_over(threaded):

@@ -45,11 +45,13 @@ def exit_code(process: ProcessId, pidfd: int) -> int | None:
 
     As in a shell: 0 … 255, or 128 + the number of the signal that ended it. It comes from
     /proc until the parent has waited for the process, and then from the pidfd, which needs
-    Linux 6.15.
+    Linux 6.15. /proc tells only those who may trace the process, such as its user and root.
     """
-    stat = read_stat(process.pid)
-    if stat is not None and stat.start == process.start and stat.state == "Z":
-        return _as_shell(stat.exit_status)
+    # First /proc: the parent may wait for the process at any time.
+    if _may_trace(process.pid):
+        stat = read_stat(process.pid)
+        if stat is not None and stat.start == process.start and stat.state == "Z":
+            return _as_shell(stat.exit_status)
     request = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13))
     try:
         fcntl.ioctl(pidfd, _PIDFD_GET_INFO, request)
@@ -57,6 +59,20 @@ def exit_code(process: ProcessId, pidfd: int) -> int | None:
         return None
     mask, *_, status = _PIDFD_INFO.unpack(request)
     return _as_shell(status) if mask & _PIDFD_INFO_EXIT else None
+
+
+def _may_trace(pid: int) -> bool:
+    """Return whether /proc shows us all about a process.
+
+    To others it shows 0 instead of the exit code.
+    """
+    try:
+        os.readlink(f"/proc/{pid}/cwd")  # The kernel makes the same check for this link.
+    except PermissionError:
+        return False
+    except OSError:
+        pass  # A process that has ended has no directory.
+    return True
 
 
 def _as_shell(status: int) -> int:
