@@ -84,6 +84,7 @@ class Driver:
         self._refused = refused
         self._wanted: Wanted | None = None
         self._is_done = True
+        self._problem = ""
         self._files: tuple[int, CgroupFiles] | None = None
         self._in_nano = False
         self._task: asyncio.Task[None] | None = None
@@ -120,7 +121,7 @@ class Driver:
             await asyncio.wait([self._task])
 
     def _want(self, wanted: Wanted) -> None:
-        if wanted == self._wanted and not self._is_done:
+        if wanted == self._wanted and not self._is_done and self.is_busy:
             return
         self._wanted = wanted
         self._is_done = False
@@ -144,11 +145,21 @@ class Driver:
             except NoSuchContainerError:
                 pass  # The engine's events report that elsewhere.
             except EngineRefusedError as error:
-                _log.info("container %s: %s", self._info.name, error)
-                with suppress(EngineGoneError):
+                self._warn(str(error))
+                with suppress(EngineGoneError, EngineRefusedError):
                     await self._in_thread(self._refused)
+            except OSError as error:
+                self._warn(f"cannot change its CPUs: {error.strerror or error}")
+            else:
+                self._problem = ""
             self._is_done = wanted == self._wanted
         self._changed()
+
+    def _warn(self, problem: str) -> None:
+        """Log a problem, once until it is solved: a command may be repeated every second."""
+        if problem != self._problem:
+            _log.warning("container %s: %s", self._info.name, problem)
+        self._problem = problem
 
     def _bring(self, wanted: Wanted) -> None:
         """Make the engine's calls that lead to the wanted state. Runs in a thread."""
@@ -165,14 +176,18 @@ class Driver:
         if created and not wanted.frozen and not state.get("Error"):
             self._engine.start(self._info.id)
             state = self._engine.inspect(self._info.id)["State"]
-        if not is_updated and state["Pid"]:
-            with suppress(FileNotFoundError, ProcessLookupError):  # It has just ended.
-                self._write(state["Pid"], wanted)
-        if created:
-            return
-        if wanted.frozen and not state["Paused"]:
+        try:
+            if not is_updated and state["Pid"]:
+                with suppress(FileNotFoundError, ProcessLookupError):  # It has just ended.
+                    self._write(state["Pid"], wanted)
+        finally:
+            if not created:
+                self._bring_to_freeze(wanted.frozen, state["Paused"])
+
+    def _bring_to_freeze(self, frozen: bool, paused: bool) -> None:
+        if frozen and not paused:
             self._engine.pause(self._info.id)
-        elif not wanted.frozen and state["Paused"]:
+        elif paused and not frozen:
             self._engine.unpause(self._info.id)
 
     def _is_updated(self, wanted: Wanted) -> bool:
