@@ -34,9 +34,6 @@ from tf_malleable.scheduling.record import Record
 
 _PROTOCOL = 1
 
-# Time between SIGTERM and SIGKILL.
-_CANCEL_SECONDS = 10.0
-
 
 class Service:
     """The controller without its socket. Not thread-safe: one asyncio loop.
@@ -267,9 +264,12 @@ class Service:
     def cancel(self, peer: Peer, job: str) -> JobStatus:
         """End a job: SIGTERM to its processes, and SIGKILL after 10 seconds."""
         live = self._find_own(peer, job)
-        if not live.cancelled:
-            live.cancel(kill_at=self._reactor.now() + _CANCEL_SECONDS)
+        if not live.record.cancelled:
+            live.cancel(self._reactor.now())
             enforcement.terminate(live)
+            self._store.save(live.record)
+            # Save at once: a controller that takes over must kill it, if need be.
+            self._reactor.save()
         return job_status(live, self._reactor.now())
 
     def _amended(self, live: LiveJob, record: Record) -> JobStatus:

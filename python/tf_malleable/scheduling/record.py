@@ -31,6 +31,7 @@ class Record:
         serial: Serial number of the grant; acknowledgements name it.
         by_hand: Number of cores set by a person.
         held: Paused by a person.
+        cancelled: Cancelled by a person; it may take a while to end.
         waiting_seconds: Time in state waiting, up to `since`.
         run_seconds: Time in state running, up to `since`.
         paused_seconds: Time in state paused, up to `since`.
@@ -56,6 +57,7 @@ class Record:
     serial: int = 0
     by_hand: int | None = None
     held: bool = False
+    cancelled: bool = False
     waiting_seconds: float = 0.0
     run_seconds: float = 0.0
     paused_seconds: float = 0.0

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +85,41 @@ def test_the_history_has_no_gap_where_the_controller_stopped(state):
                 running = [span for span in spans if span.state == "running"]
                 assert running[0].begin == after.status(job).started
                 assert [span.end for span in spans[:-1]] == [span.begin for span in spans[1:]]
+
+    asyncio.run(scenario())
+
+
+DEAF = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(600)
+"""
+
+
+def ignores(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process ignores a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
+    assert found is not None
+    return bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+def test_a_cancelled_job_is_killed_by_the_next_controller(state, monkeypatch):
+    monkeypatch.setattr("tf_malleable.controller.jobs.live._CANCEL_SECONDS", 0.5)
+
+    async def scenario():
+        async with host(state) as before:
+            program = before.program(DEAF)
+            job = before.submit(program, running=True)
+            await before.until(lambda: ignores(program.pid, signal.SIGTERM))
+            before.engine.cancel(ME, job)
+            await before.engine.close()
+            before.engine._store.close()
+            async with host(state) as after:
+                assert after.status(job).granted == []
+                await after.until(lambda: not after.engine.jobs())
+                assert program.wait() == -signal.SIGKILL
+                assert after.engine.history(1, False).jobs[0].outcome == "cancelled"
 
     asyncio.run(scenario())
 

@@ -37,7 +37,7 @@ def again(store: Store, **options) -> Store:
 
 
 def test_live_jobs_come_back_as_they_were(store):
-    records = [live(2, by_hand=3, held=True), live(1), WAITING]
+    records = [live(2, by_hand=3, held=True, cancelled=True), live(1), WAITING]
     for record in records:
         store.save(record)
     later = live(2, serial=8, by_hand=None)
@@ -214,6 +214,17 @@ def test_a_file_from_before_run_times_were_learned_goes_on(store):
     upgraded.knowledge.learn_run_seconds("train", 10.0)
     reopened = again(upgraded)
     assert reopened.knowledge.run_seconds("train") == 10.0
+    reopened.close()
+
+
+def test_a_file_from_before_cancelled_jobs_were_marked_is_read(store):
+    store.save(live(1))
+    store.close()
+    with closing(sqlite3.connect(store.path)) as file:
+        file.execute("UPDATE live SET record = json_remove(record, '$.cancelled')")
+        file.commit()
+    reopened = Store(store.path)
+    assert reopened.load() == [live(1)]
     reopened.close()
 
 

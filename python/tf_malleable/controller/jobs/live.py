@@ -18,6 +18,8 @@ from tf_malleable.scheduling.usage import Usage
 
 # A submitted program opens its grant stream within this time.
 _CONNECT_SECONDS = 5.0
+# Time between SIGTERM and SIGKILL.
+_CANCEL_SECONDS = 10.0
 _NEVER = -1
 
 
@@ -38,7 +40,6 @@ class LiveJob:
         enforced: The current grant was enforced from outside.
         suspended: We have stopped its processes.
         stopped: Somebody else has stopped them.
-        cancelled: A user has cancelled it.
         kill_at: When to end it by force.
         reporter: Pid of the process whose steps count.
         speed: Its progress and measured speeds.
@@ -61,7 +62,6 @@ class LiveJob:
     enforced: bool = False
     suspended: bool = False
     stopped: bool = False
-    cancelled: bool = False
     kill_at: float | None = None
     reporter: int | None = None
     speed: Speedometer = field(default_factory=Speedometer)
@@ -185,10 +185,10 @@ class LiveJob:
         if self.reporter == pid:
             self.speed = self.speed.report(steps_done, steps_total, now)
 
-    def cancel(self, kill_at: float) -> None:
-        """Note that it was cancelled and will be killed at a given time."""
-        self.cancelled = True
-        self.kill_at = kill_at
+    def cancel(self, now: float) -> None:
+        """Note that it was cancelled, and have it killed if it has not ended in 10 seconds."""
+        self.record = replace(self.record, cancelled=True)
+        self.kill_at = now + _CANCEL_SECONDS
 
     def end(self) -> None:
         """Note that it has ended, and end its streams."""
@@ -215,11 +215,12 @@ class LiveJob:
     @property
     def is_inactive(self) -> bool:
         """Whether its processes are stopped, or were told to end."""
-        return self.suspended or self.stopped or self.cancelled
+        return self.suspended or self.stopped or self.record.cancelled
 
     def is_held(self, now: float) -> bool:
         """Return whether it must not have cores, whatever the policy decides."""
-        return self.record.held or self.stopped or self.cancelled or self.is_absent(now)
+        record = self.record
+        return record.held or record.cancelled or self.stopped or self.is_absent(now)
 
     def is_absent(self, now: float) -> bool:
         """Return whether it waits for cores but nothing is connected that would start it."""

@@ -88,6 +88,9 @@ class Roster:
             self._record_missed(record, None)
             return
         live = self.add(record, pidfd)
+        if record.cancelled:
+            live.cancel(self._clock.now())
+            return
         if record.state != "paused":
             return
         if live.container is not None:
@@ -154,7 +157,8 @@ class Roster:
     def _record_missed(self, record: Record, code: int | None) -> None:
         at = self._clock.now()
         record = accounting.up_to(record, at)
-        self._record_end(record, at, _outcome(code), code, None, None)
+        outcome: Outcome = "cancelled" if record.cancelled else _outcome(code)
+        self._record_end(record, at, outcome, code, None, None)
 
     def _process_ended(self, live: LiveJob) -> None:
         assert live.record.process is not None
@@ -176,7 +180,7 @@ class Roster:
         """Record that a job has ended, with its exit code as in a shell; None if unknown."""
         now = self._clock.now()
         self._store.add_span(accounting.span(live.record, now))
-        was_cancelled = live.cancelled or live.record.started is None
+        was_cancelled = live.record.cancelled or live.record.started is None
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = accounting.up_to(live.record, now)
         self._record_end(record, now, outcome, code, live.usage.cpu_seconds, live.speed.steps)
