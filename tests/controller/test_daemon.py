@@ -25,6 +25,7 @@ from tests.support.controllers import DEADLINE, TFM, Client, ask, controller, jo
 from tests.support.records import WAITING
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import procfs
+from tf_malleable.policies import registry
 
 ROOT = Path(__file__).parents[2]
 CPUS = sorted(os.sched_getaffinity(0))
@@ -267,9 +268,20 @@ def test_a_policy_that_is_there_no_more(tmp_path):
     store = Store(tmp_path / "controller.db")
     store.set_setting("policy", "removed")
     store.close()
-    result = tfm_controller(tmp_path, "--state", tmp_path / "controller.db")
-    assert result.returncode == 2
-    assert result.stderr.startswith("tfm: there is no policy 'removed'; choose from ")
+    path = tmp_path / "run" / "controller.sock"
+    process = subprocess.Popen(
+        [TFM, "controller", "--socket", path, "--state", store.path],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        warning, ready = process.stderr.readline(), process.stderr.readline()
+        assert warning.startswith("tfm controller: the last policy, removed, cannot be used, ")
+        assert f"policy {registry.DEFAULT}, listening at {path}" in ready
+        assert ask(path, "GET", "/v1")[1]["problem"] in warning
+    finally:
+        process.terminate()
+        process.communicate(timeout=DEADLINE)
     with controller(tmp_path, "--policy", "equal") as one:
         assert one.get("/v1")["policy"] == "equal"
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.service import ME, Agent, host
 from tf_malleable.api.requests import Submission
+from tf_malleable.controller.state.store import Store
 from tf_malleable.model import Allocation, Grant
 from tf_malleable.policies import registry
 
@@ -167,6 +168,29 @@ def test_a_policy_that_fails_is_contained(state, monkeypatch, policy, problem):
             assert problem in said
             here.engine.set_policy(ME, "equal")
             assert here.engine.info().problem is None
+
+    asyncio.run(scenario())
+
+
+def test_a_remembered_policy_that_is_gone_is_replaced_by_the_default(state):
+    store = Store(state)
+    store.set_setting("policy", "gone")
+    store.close()
+
+    async def scenario():
+        for _ in range(2):
+            async with host(state, policy=None) as here:
+                await here.job()
+                assert here.granted() == [4]
+                info = here.engine.info()
+                assert info.policy == registry.DEFAULT
+                assert info.problem is not None
+                assert info.problem.startswith("the last policy, gone, cannot be used")
+        async with host(state, policy=None) as here:
+            here.engine.set_policy(ME, "equal")
+            assert here.engine.info().problem is None
+        async with host(state, policy=None) as here:
+            assert (here.engine.info().policy, here.engine.info().problem) == ("equal", None)
 
     asyncio.run(scenario())
 

@@ -43,7 +43,7 @@ class Reactor:
         machine: The CPUs shared out.
         roster: The live jobs.
         policy: Name and options of the policy in force.
-        problem: Why the policy failed at the last decision; None if it did not.
+        problem: Why the default policy decides instead of the chosen one; None if it does not.
     """
 
     def __init__(
@@ -56,9 +56,21 @@ class Reactor:
         self.instruments = Instruments()
         self.machine = machine
         self.policy = policy or store.setting(_POLICY) or registry.DEFAULT
-        self.problem: str | None = None
-        self._chosen = registry.create(self.policy)
         self._fallback = registry.create(registry.DEFAULT)
+        # Why the policy last used cannot be used; until another one is chosen.
+        self._unusable: str | None = None
+        try:
+            self._chosen = registry.create(self.policy)
+        except ValueError as error:
+            if policy:
+                raise
+            self._unusable = (
+                f"the last policy, {self.policy}, cannot be used, {registry.DEFAULT} decides"
+                f" instead: {error}"
+            )
+            _log.warning("%s", self._unusable)
+            self.policy, self._chosen = registry.DEFAULT, self._fallback
+        self.problem: str | None = self._unusable
         self._store = store
         self._clock = Clock()
         self._reaction: asyncio.Handle | None = None
@@ -91,7 +103,8 @@ class Reactor:
         Raises:
             OSError: There are no free descriptors for them.
         """
-        self._store.set_setting(_POLICY, self.policy)
+        if self._unusable is None:
+            self._store.set_setting(_POLICY, self.policy)
         self._store.set_setting(CPUS, format_cpuset(self.machine.cpuset))
         self.roster.load()
         self._watch.survey()
@@ -120,6 +133,7 @@ class Reactor:
         """
         self._chosen = registry.create(policy)
         self.policy = policy
+        self._unusable = None
         self._store.set_setting(_POLICY, policy)
         self.react()
 
@@ -199,7 +213,7 @@ class Reactor:
         begin = time.perf_counter()
         try:
             allocation = decide(self._chosen, candidates, self.machine, now)
-            self.problem = None
+            self.problem = self._unusable
         except Exception as error:
             self.instruments.problems.inc()
             problem = (
