@@ -22,7 +22,8 @@ class Candidate:
 
     Attributes:
         job: The job as a policy sees it.
-        by_hand: Number of cores set by a person; None leaves it to the policy.
+        by_hand: Number of cores set by a person; None leaves it to the policy, as does a
+            number that is more than what is left.
         held: It must not have any cores now.
     """
 
@@ -44,7 +45,7 @@ def decide(
     counts = _by_hand(free, len(machine.cpus))
     placed = place(counts, [c.job for c in free if c.job.id in counts], machine) if counts else {}
     by_hand = {name: Grant(cpus) for name, cpus in placed.items()}
-    jobs = [c.job for c in free if c.by_hand is None]
+    jobs = [c.job for c in free if c.job.id not in counts]
     if not jobs:
         return Allocation(by_hand)
     taken = frozenset[int]().union(*placed.values())
@@ -55,7 +56,11 @@ def decide(
 
 
 def _by_hand(candidates: Sequence[Candidate], cpus: int) -> dict[str, int]:
-    """Return the numbers of cores set by hand, for as many jobs as fit."""
+    """Return the numbers of cores set by hand, for as many jobs as fit.
+
+    A restarted controller may share out fewer CPUs than were set by hand. Jobs that do not
+    fit are left to the policy.
+    """
     counts: dict[str, int] = {}
     for candidate in candidates:
         cores = candidate.by_hand
