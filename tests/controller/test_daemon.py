@@ -317,6 +317,24 @@ def test_systemd_is_told(tmp_path, abstract):
             assert told.recv(100) == b"STOPPING=1"
 
 
+def test_actions_are_logged_if_asked_for(tmp_path):
+    with controller(tmp_path, "-v", "--cpus", str(CPUS[0])) as one, job(one.socket) as working:
+        number = working.submit()
+        assert one.ask("POST", f"/v1/jobs/{number}/pause")[0] == 200
+        assert one.ask("PUT", "/v1/policy", {"policy": "equal"})[0] == 200
+        assert one.ask("POST", f"/v1/jobs/{number}/cancel")[0] == 200
+        wait_for(lambda: one.get("/v1/jobs")["jobs"] == [])
+        code, text = one.stop()
+    assert code == 0
+    said = text.splitlines()
+    assert f"tfm controller: job {number} (test): granted CPUs {CPUS[0]}" in said
+    assert f"tfm controller: job {number} (test): paused" in said
+    assert "tfm controller: the policy is now equal" in said
+    ended = f"tfm controller: job {number} (test): cancelled"  # A new kernel tells the exit code.
+    assert any(line in (ended, f"{ended}, exit code 143") for line in said)
+    assert "POST" not in text
+
+
 def test_requests_are_logged_if_asked_for(tmp_path):
     with controller(tmp_path, "-vv") as one:
         one.get("/v1/jobs")

@@ -47,7 +47,8 @@ class Options:
         socket: Path to listen at; None for the default.
         state: File for jobs and history; None for the default.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
-        verbosity: 0 logs only problems, 1 also actions, 2 also requests.
+        verbosity: 0 logs only problems; 1 also grants, pauses, ends and changes of the policy;
+            2 also requests.
     """
 
     policy: str | None = None

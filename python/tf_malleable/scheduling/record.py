@@ -64,3 +64,8 @@ class Record:
     core_seconds: float = 0.0
     resizes: int = 0
     container: ContainerInfo | None = None
+
+    @property
+    def title(self) -> str:
+        """Its id and name, for the log."""
+        return f"job {self.id} ({self.name})"

@@ -7,6 +7,7 @@ engine, whose view of them would otherwise be wrong.
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,11 +16,13 @@ from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import affinity, procfs, signals
-from tf_malleable.model import Cpuset, ProcessId
+from tf_malleable.model import Cpuset, Grant, ProcessId, format_cpuset
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.decision import Change
 
 _UNCHANGED: Cpuset = frozenset()
+
+_log = logging.getLogger(__name__)
 
 
 class Enforcer:
@@ -49,6 +52,8 @@ class Enforcer:
             before = live.take(change.grant, now)
             if before.since < now:
                 self._store.add_span(accounting.span(before, now))
+            if _log.isEnabledFor(logging.INFO):
+                _log.info("%s: granted %s", live.record.title, _in_words(change.grant))
             if live.record.resizes > before.resizes:
                 self._instruments.resizes.inc()
             if not change.grant:
@@ -89,7 +94,13 @@ class Enforcer:
     def _pause(self, live: LiveJob) -> None:
         if live.record.state == "paused" and not live.is_inactive:
             self._instruments.pauses.inc()
+            _log.info("%s: paused", live.record.title)
             suspend(live)
+
+
+def _in_words(grant: Grant) -> str:
+    cpus = f"CPUs {format_cpuset(grant.cpus)}" if grant.cpus else "no CPUs"
+    return f"{cpus}, lends CPUs {format_cpuset(grant.lent)}" if grant.lent else cpus
 
 
 def enforce(live: LiveJob) -> None:

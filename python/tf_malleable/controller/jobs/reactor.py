@@ -135,6 +135,7 @@ class Reactor:
         self.policy = policy
         self._unusable = None
         self._store.set_setting(_POLICY, policy)
+        _log.info("the policy is now %s", policy)
         self.react()
 
     def amend(self, live: LiveJob, record: Record) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,8 @@ from tf_malleable.scheduling.record import Record
 
 # An engine reports the exit code of a container at most this much later.
 _ENGINE_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
 
 
 class Roster:
@@ -211,6 +214,8 @@ class Roster:
         ended = metrics.ended(record, at, outcome, code, cpu_seconds, steps, user=user)
         self._store.end(record.id, ended)
         self._instruments.ended.labels(outcome).inc()
+        how = "" if code is None else f", exit code {code}"
+        _log.info("%s: %s%s", record.title, outcome, how)
 
     def refuse(self, live: LiveJob) -> None:
         """Remove a job as if it had never been added."""
