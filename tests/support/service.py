@@ -52,6 +52,12 @@ class Program:
         stat = procfs.read_stat(self.pid)
         return "gone" if stat is None else stat.state
 
+    def has(self, mask: str, number: signal.Signals) -> bool:
+        """Return whether a signal is in its mask SigIgn (ignored) or SigCgt (handled)."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        bits = next(line.split()[1] for line in status.splitlines() if line.startswith(mask))
+        return bool(int(bits, 16) >> (number - 1) & 1)
+
     def wait(self) -> int:
         return self._process.wait(10)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 
 from tests.support.service import BUSY, ME, Agent, host, refused
 from tf_malleable.api.requests import Acknowledgement, Progress, Submission
 from tf_malleable.linux.peer import Peer
-from tf_malleable.linux.procfs import read_stat
+from tf_malleable.linux.procfs import read_stat, trees
 
 
 def test_children_are_paused_too(state):
@@ -58,6 +59,33 @@ def test_a_child_that_was_not_known_when_the_grant_changed_is_confined_soon(stat
             (cpu,) = here.status(job).granted
             assert os.sched_getaffinity(child) != {cpu}
             await here.until(lambda: os.sched_getaffinity(child) == {cpu}, seconds=3)
+
+    asyncio.run(scenario())
+
+
+FORKS_WHEN_TOLD_TO_END = """
+import signal, subprocess, time
+signal.signal(signal.SIGTERM, lambda *_: subprocess.Popen(["sleep", "600"]))
+time.sleep(600)
+"""
+
+
+def test_a_child_that_a_waiting_job_forked_after_its_cancel_is_killed_too(state, monkeypatch):
+    monkeypatch.setattr("tf_malleable.controller.jobs.live._CANCEL_SECONDS", 0.5)
+
+    async def scenario():
+        async with host(state, "fcfs-strict") as here:
+            await here.job(min=4, preferred=4)
+            program = here.program(FORKS_WHEN_TOLD_TO_END)
+            job = here.submit(program)
+            assert here.status(job).state == "waiting"
+            await here.until(lambda: program.has("SigCgt", signal.SIGTERM))
+            here.engine.cancel(ME, job)
+            await here.until(lambda: len(trees([program.pid])[program.pid]) == 2)
+            child = trees([program.pid])[program.pid][1]
+            await here.until(lambda: len(here.engine.jobs()) == 1)
+            # Nobody may have waited for it yet.
+            await here.until(lambda: (stat := read_stat(child)) is None or stat.state == "Z")
 
     asyncio.run(scenario())
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,14 +95,6 @@ time.sleep(600)
 """
 
 
-def ignores(pid: int, number: signal.Signals) -> bool:
-    """Return whether a process ignores a signal."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"^SigIgn:\s*(\w+)$", status, re.MULTILINE)
-    assert found is not None
-    return bool(int(found[1], 16) >> (number - 1) & 1)
-
-
 def test_a_cancelled_job_is_killed_by_the_next_controller(state, monkeypatch):
     monkeypatch.setattr("tf_malleable.controller.jobs.live._CANCEL_SECONDS", 0.5)
 
@@ -112,7 +102,7 @@ def test_a_cancelled_job_is_killed_by_the_next_controller(state, monkeypatch):
         async with host(state) as before:
             program = before.program(DEAF)
             job = before.submit(program, running=True)
-            await before.until(lambda: ignores(program.pid, signal.SIGTERM))
+            await before.until(lambda: program.has("SigIgn", signal.SIGTERM))
             before.engine.cancel(ME, job)
             await before.engine.close()
             before.engine._store.close()

@@ -161,8 +161,10 @@ def kill(live: LiveJob) -> None:
     """End a job by force, with SIGKILL."""
     if live.container is not None:
         live.container.end(by_force=True)
-    else:
-        signals.send(live.tree, signal.SIGKILL)
+        return
+    # Not the tree of the last survey: waiting jobs are not surveyed, and pids are reused.
+    live.note_tree(_family(live.record.process))
+    signals.send(live.tree, signal.SIGKILL)
 
 
 def _family(process: ProcessId | None) -> list[int]:
