@@ -7,6 +7,7 @@ import asyncio
 
 from tests.support.fake_containers import FakeContainers, found
 from tests.support.service import host
+from tf_malleable.linux import pidfds
 
 
 def test_one_that_somebody_else_starts_has_waited_until_then(state):
@@ -25,5 +26,30 @@ def test_one_that_somebody_else_starts_has_waited_until_then(state):
             spans = here.engine.history(10, True).spans
             first = next(span for span in spans if span.job == job.id)
             assert (first.state, first.begin, first.end) == ("waiting", job.submitted, job.started)
+
+    asyncio.run(scenario())
+
+
+def test_one_that_is_restarted_before_its_exit_code_is_known_is_a_new_job(state, monkeypatch):
+    # As before Linux 6.15: the controller waits for the engine to tell the code.
+    monkeypatch.setattr(pidfds, "exit_code", lambda process, pidfd: None)
+
+    async def scenario():
+        engine = FakeContainers()
+        async with host(state, containers=engine) as here:
+            first, second = here.program(), here.program()
+            engine.observer.seen(found(first.pid))
+            (before,) = here.engine.jobs()
+            first.end()
+            await asyncio.sleep(0.1)
+            assert [job.id for job in here.engine.jobs()] == [before.id]
+            engine.observer.seen(found(second.pid))
+            await asyncio.sleep(1)
+            # A late report of what it was changes nothing.
+            engine.observer.seen(found(first.pid))
+            (after,) = here.engine.jobs()
+            assert (after.pid, after.state) == (second.pid, "running")
+            ended = here.engine.history(10, False).jobs
+            assert [(job.id, job.outcome) for job in ended] == [(before.id, "unknown")]
 
     asyncio.run(scenario())

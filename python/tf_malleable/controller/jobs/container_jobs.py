@@ -66,6 +66,9 @@ class ContainerJobs:
         """Handle a container's current state; it may have been reported before."""
         self._roster.record_missed_exit(found.info.id, found.exit_code)
         live = self._roster.in_container(found.info.id)
+        if live is not None and _was_restarted(live, found):
+            self._roster.end(live, None)
+            live = None
         if live is not None:
             self._compare(live, found)
         elif found.state != "ended":
@@ -150,3 +153,12 @@ class ContainerJobs:
                 live.amend(accounting.joined(live.record, now))
             self._roster.attach_process(live, process, pidfd)
             self._reactor.react_soon()
+
+
+def _was_restarted(live: LiveJob, found: Found) -> bool:
+    """Return whether a job's process has ended, and its container runs another one now."""
+    process = live.record.process
+    if process is None or found.pid is None or procfs.is_alive(process):
+        return False
+    # The report may be an old one.
+    return procfs.identify(found.pid) not in (None, process)
