@@ -180,8 +180,10 @@ class Service:
                 409,
                 "this controller has no container support: pip install docker, and restart it",
             )
-        live, new = await self._containers.take(container)
-        self._check_owner(peer, live)
+        found = await self._containers.find(container)
+        if peer.uid not in (0, found.uid):
+            raise Refusal(403, f"the container {found.info.name} belongs to another user")
+        live, new = self._containers.take(found)
         return job_status(live, self._reactor.now()), new
 
     def _job_of(self, peer: Peer) -> LiveJob | None:

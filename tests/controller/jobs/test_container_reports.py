@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.fake_containers import FakeContainers, found
-from tests.support.service import host
+from tests.support.service import ME, host, refused
 from tf_malleable.linux import pidfds
+from tf_malleable.linux.peer import Peer
 
 
 def test_one_that_somebody_else_starts_has_waited_until_then(state):
@@ -51,5 +52,21 @@ def test_one_that_is_restarted_before_its_exit_code_is_known_is_a_new_job(state,
             assert (after.pid, after.state) == (second.pid, "running")
             ended = here.engine.history(10, False).jobs
             assert [(job.id, job.outcome) for job in ended] == [(before.id, "unknown")]
+
+    asyncio.run(scenario())
+
+
+def test_somebody_else_s_container_is_not_made_a_job(state):
+    async def scenario():
+        engine = FakeContainers(found(uid=1000))
+        async with host(state, containers=engine) as here:
+            other = Peer(ME.pid, 65534, 65534)
+            with refused(403, "the container training belongs to another user"):
+                await here.engine.take(other, "training")
+            assert here.engine.jobs() == []
+            job, new = await here.engine.take(Peer(ME.pid, 1000, 1000), "training")
+            assert ([each.id for each in here.engine.jobs()], new) == ([job.id], True)
+            with refused(403, "the container training belongs to another user"):
+                await here.engine.take(other, "training")
 
     asyncio.run(scenario())

@@ -45,7 +45,15 @@ class ContainerJobs:
         """Finish pending changes, and accept no more containers."""
         await self._containers.close()
 
-    async def take(self, container: str) -> tuple[LiveJob, bool]:
+    async def find(self, container: str) -> Found:
+        """Return a container that is a job, or may become one.
+
+        Raises:
+            Refusal: There is no such container, or it cannot become a job.
+        """
+        return await self._containers.find(container)
+
+    def take(self, found: Found) -> tuple[LiveJob, bool]:
         """Make a container a job, or find its job.
 
         Returns:
@@ -54,7 +62,6 @@ class ContainerJobs:
         Raises:
             Refusal: The container cannot become a job.
         """
-        found = await self._containers.find(container)
         known = self._roster.in_container(found.info.id)
         if known is not None:
             return known, False
