@@ -30,10 +30,10 @@ _SOCKET: Final = f"{PREFIX}socket"
 _USUAL_SOCKET: Final = "/run/tf_malleable/controller.sock"
 
 
-class _Labels(Asked, frozen=True):
+class _Labels(Asked, frozen=True, kw_only=True):
     """Labels whose values are validated as JSON."""
 
-    user: Annotated[int, Meta(ge=0, le=2**32)] = 0
+    user: Annotated[int, Meta(ge=0, le=2**32)]
     resize: Literal["cpuset", "quota"] = "cpuset"
 
 
@@ -50,7 +50,7 @@ class Labels:
 
     request: JobRequest
     socket: str
-    user: int = 0
+    user: int
     resize: Literal["cpuset", "quota"] = "cpuset"
 
     def write(self) -> dict[str, str]:
@@ -70,7 +70,9 @@ def is_ours(labels: Mapping[str, str], socket: str) -> bool:
 
 
 def read(labels: Mapping[str, str], name: str) -> Labels:
-    """Parse a container's labels.
+    """Parse a container's labels, in its controller.
+
+    Without a user, the job is that of the controller's user.
 
     Args:
         labels: All its labels; those without our prefix are ignored.
@@ -79,7 +81,8 @@ def read(labels: Mapping[str, str], name: str) -> Labels:
     Raises:
         Refusal: 400; one of our labels is invalid.
     """
-    ours = {
+    ours: dict[str, float | str] = {"user": os.getuid()}
+    ours |= {
         label.removeprefix(PREFIX): _number(value)
         for label, value in labels.items()
         if label.startswith(PREFIX) and label not in (JOB, _SOCKET)

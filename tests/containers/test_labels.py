@@ -1,0 +1,28 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a container's labels say of its job; there is no engine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.support.fake_engine import FakeEngine
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.containers.engine import found
+
+
+def test_without_a_user_the_job_is_the_controller_s_user_s(monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    engine = FakeEngine()
+    assert found(engine.inspect("c" * 64)).uid == 1000
+    engine.labels["tf_malleable.user"] = "1234"
+    assert found(engine.inspect("c" * 64)).uid == 1234
+
+
+def test_a_user_that_cannot_be_is_refused():
+    engine = FakeEngine()
+    engine.labels["tf_malleable.user"] = "root"
+    with pytest.raises(Refusal) as caught:
+        found(engine.inspect("c" * 64))
+    assert 'user must be an integer from 0 to 4294967296, not "root"' in caught.value.sentence
