@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Decides the allocation of all live jobs: manual settings first, then the policy.
 
-Policies need not know about cores set by hand or held jobs: they get only the remaining
+Policies need not know about cores set by hand or barred jobs: they get only the remaining
 jobs and CPUs. Pure.
 """
 
@@ -24,12 +24,12 @@ class Candidate:
         job: The job as a policy sees it.
         by_hand: Number of cores set by a person; None leaves it to the policy, as does a
             number that is more than what is left.
-        held: It must not have any cores now.
+        barred: It must not have any cores now, for whatever reason.
     """
 
     job: Job
     by_hand: int | None
-    held: bool
+    barred: bool
 
 
 def decide(
@@ -41,7 +41,7 @@ def decide(
         InvalidAllocationError: The policy's allocation is invalid.
         Exception: Whatever the policy raises.
     """
-    free = [candidate for candidate in candidates if not candidate.held]
+    free = [candidate for candidate in candidates if not candidate.barred]
     counts = _by_hand(free, len(machine.cpus))
     placed = place(counts, [c.job for c in free if c.job.id in counts], machine) if counts else {}
     by_hand = {name: Grant(cpus) for name, cpus in placed.items()}

@@ -217,7 +217,7 @@ class LiveJob:
         """Whether its processes are stopped, or were told to end."""
         return self.suspended or self.stopped or self.record.cancelled
 
-    def is_held(self, now: float) -> bool:
+    def is_barred(self, now: float) -> bool:
         """Return whether it must not have cores, whatever the policy decides."""
         record = self.record
         return record.held or record.cancelled or self.stopped or self.is_absent(now)

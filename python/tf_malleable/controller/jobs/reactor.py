@@ -206,7 +206,7 @@ class Reactor:
 
     def _decide(self, now: float) -> Allocation:
         candidates = [
-            Candidate(live.as_job(now), live.record.by_hand, live.is_held(now))
+            Candidate(live.as_job(now), live.record.by_hand, live.is_barred(now))
             for live in self.roster.live.values()
         ]
         for live in self.roster.live.values():
