@@ -22,6 +22,7 @@ from tf_malleable.containers.engine import (
     EngineRefusedError,
     NoSuchContainerError,
     Update,
+    was_never_started,
 )
 from tf_malleable.controller.ports import Look
 from tf_malleable.linux import cgroup_files
@@ -165,7 +166,7 @@ class Driver:
         """Make the engine's calls that lead to the wanted state. Runs in a thread."""
         attributes = self._engine.inspect(self._info.id)
         state = attributes["State"]
-        created = state["Status"] in ("created", "configured", "initialized")
+        created = was_never_started(state)
         if wanted.ending is not None:
             self._bring_to_end(wanted.ending, created, state["Paused"])
             return

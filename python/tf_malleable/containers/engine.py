@@ -285,9 +285,18 @@ def _state(state: Mapping[str, Any]) -> ContainerState:
     if state["Running"] and state["Pid"]:
         return "running"
     # A container that could not be started stays "created", with an error.
-    if state["Status"] in ("created", "configured", "initialized") and not state.get("Error"):
+    if was_never_started(state) and not state.get("Error"):
         return "created"
     return "ended"
+
+
+def was_never_started(state: Mapping[str, Any]) -> bool:
+    """Return whether a container was never started, or could not be. Podman has words of its own.
+
+    Args:
+        state: The state in the attributes returned by Engine.inspect().
+    """
+    return state["Status"] in ("created", "configured", "initialized")
 
 
 def refusal(container: str) -> Refusal:

@@ -24,6 +24,7 @@ from tf_malleable.containers.engine import (
     EngineGoneError,
     EngineRefusedError,
     NoSuchContainerError,
+    was_never_started,
 )
 from tf_malleable.model import OperationError
 
@@ -119,7 +120,7 @@ class ContainerJob:
         except OperationError:
             # A controller that has just restarted may have found it by its labels.
             state = self._state()
-            if state is None or state["Status"] == "created":
+            if state is None or was_never_started(state):
                 raise
 
     def _wait_for_start(self) -> None:
@@ -148,7 +149,7 @@ class ContainerJob:
         self._started = not state["StartedAt"].startswith(_NEVER)
         if not self._started:
             self._problem = state["Error"]
-        return self._started or bool(self._problem) or state["Status"] != "created"
+        return self._started or bool(self._problem) or not was_never_started(state)
 
     def _state(self) -> dict[str, Any] | None:
         """Return its state according to the engine; None if it no longer exists."""
@@ -182,7 +183,7 @@ class ContainerJob:
             state = self._state()
             if state is None:
                 return self._gone(waiter)
-            if state["Status"] == "created" and state["Error"]:
+            if was_never_started(state) and state["Error"]:
                 self._remove()
                 self._problem = state["Error"]
                 return self._explain(int(state["ExitCode"]) or _ENGINE_FAILED)
