@@ -10,6 +10,8 @@ from typing import Final
 from tf_malleable.model import OperationError
 
 SOCKET: Final = "TF_MALLEABLE_SOCKET"
+# Of root's controller.
+ROOT_SOCKET: Final = "/run/tf_malleable/controller.sock"
 
 # What connecting to a socket raises if nobody listens there.
 _NOBODY: Final = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
@@ -55,5 +57,5 @@ def standard_socket() -> Path:
     if own := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(own, "tf_malleable", "controller.sock")
     if os.getuid() == 0:
-        return Path("/run/tf_malleable/controller.sock")
+        return Path(ROOT_SOCKET)
     return Path(f"/tmp/tf_malleable-{os.getuid()}/controller.sock")

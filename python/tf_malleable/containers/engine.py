@@ -24,6 +24,7 @@ from docker.errors import (
 from requests.exceptions import RequestException
 
 from tf_malleable.api.messages import ContainerInfo
+from tf_malleable.api.naming import shortened_command
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.containers import labels
 from tf_malleable.controller.ports import ContainerState, Found
@@ -32,8 +33,6 @@ from tf_malleable.linux.cgroup_files import PERIOD_US
 _TIMEOUT: Final = 10.0  # Seconds.
 
 _USUAL_HOST: Final = "unix:///var/run/docker.sock"
-_LONGEST_ARGUMENT: Final = 4096
-_MOST_ARGUMENTS: Final = 256
 
 
 class EventStream(Protocol):
@@ -272,7 +271,7 @@ def found(attributes: Mapping[str, Any]) -> Found:
         info=ContainerInfo(attributes["Id"], name, config.get("Image") or "", said.resize),
         request=replace(
             said.request,
-            command=tuple(argument[:_LONGEST_ARGUMENT] for argument in command[:_MOST_ARGUMENTS]),
+            command=shortened_command(command),
         ),
         uid=said.user,
         state=status,

@@ -26,10 +26,10 @@ from tf_malleable.containers.engine import (
     NoSuchContainerError,
     was_never_started,
 )
+from tf_malleable.controller.ports import CANNOT_RUN
 from tf_malleable.model import OperationError
 
-# Exit codes as in docker run: the container, or its program, could not be run.
-_ENGINE_FAILED = 125
+# Exit codes as in docker run: the container's program could not be run.
 _NO_PROGRAM = (126, 127)
 # Start of StartedAt if the container was never started.
 _NEVER = "0001-"
@@ -43,7 +43,7 @@ _REMOVAL_SECONDS = 5.0
 class CannotRunError(OperationError):
     """The engine could not run the container."""
 
-    exit_code = _ENGINE_FAILED
+    exit_code = CANNOT_RUN
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error
@@ -186,7 +186,7 @@ class ContainerJob:
             if was_never_started(state) and state["Error"]:
                 self._remove()
                 self._problem = state["Error"]
-                return self._explain(int(state["ExitCode"]) or _ENGINE_FAILED)
+                return self._explain(int(state["ExitCode"]) or CANNOT_RUN)
             if state["Running"] and not waiter.is_alive():
                 # Its engine was restarted and left it running, or is about to stop again.
                 with suppress(EngineGoneError, EngineRefusedError):

@@ -16,6 +16,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from tf_malleable.api.address import ROOT_SOCKET
 from tf_malleable.api.job_request import ASKED, JobRequest
 from tf_malleable.api.naming import printable_name
 from tf_malleable.api.refusal import Refusal
@@ -25,9 +26,6 @@ from tf_malleable.api.validation import decode_body
 PREFIX: Final = "tf_malleable."
 JOB: Final = f"{PREFIX}job"
 _SOCKET: Final = f"{PREFIX}socket"
-
-# The socket of root's controller, which owns containers without a socket label.
-_USUAL_SOCKET: Final = "/run/tf_malleable/controller.sock"
 
 
 class _Labels(Asked, frozen=True, kw_only=True):
@@ -65,8 +63,11 @@ class Labels:
 
 
 def is_ours(labels: Mapping[str, str], socket: str) -> bool:
-    """Return whether a container with these labels belongs to the controller at `socket`."""
-    return JOB in labels and labels.get(_SOCKET, _USUAL_SOCKET) == os.path.abspath(socket)
+    """Return whether a container with these labels belongs to the controller at `socket`.
+
+    Without a label for that, it belongs to root's.
+    """
+    return JOB in labels and labels.get(_SOCKET, ROOT_SOCKET) == os.path.abspath(socket)
 
 
 def read(labels: Mapping[str, str], name: str) -> Labels:
@@ -100,7 +101,7 @@ def read(labels: Mapping[str, str], name: str) -> Labels:
         request = JobRequest(name=job, **asked)
     except ValueError as error:
         raise Refusal(400, f"the labels of container {name}: {error}") from None
-    return Labels(request, labels.get(_SOCKET, _USUAL_SOCKET), user, resize)
+    return Labels(request, labels.get(_SOCKET, ROOT_SOCKET), user, resize)
 
 
 def _number(text: str) -> float | str:

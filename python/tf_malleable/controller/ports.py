@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.model import Cpuset
+
+CANNOT_RUN: Final = 125
+"""Exit code of a container that could not be run, as of docker run."""
 
 ContainerState = Literal["created", "running", "ended"]
 

@@ -15,13 +15,10 @@ from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.jobs.admission import Admission
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.ports import Containers, Found
+from tf_malleable.controller.ports import CANNOT_RUN, Containers, Found
 from tf_malleable.linux import pidfds, procfs
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling import accounting
-
-# As in docker run: the program could not be started.
-_CANNOT_RUN = 125
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +91,7 @@ class ContainerJobs:
         live = self._roster.in_container(container)
         # A running container cannot vanish; its pidfd tells when its process has ended.
         if live is not None and live.record.process is None:
-            self._roster.end(live, None if live.record.started is None else _CANNOT_RUN)
+            self._roster.end(live, None if live.record.started is None else CANNOT_RUN)
 
     def all_seen(self, containers: Collection[str]) -> None:
         """Handle the full list of containers, after the engine (re)connects."""
