@@ -15,6 +15,7 @@ import pytest
 from tests.support import cgroups
 from tests.support.controllers import TFM
 from tests.support.jobs import ALL, CPUS, DEADLINE, FIRST, Job
+from tf_malleable.agent.following import threads_for
 
 pytestmark = pytest.mark.serial("measures how soon a change of a cgroup takes effect")
 
@@ -341,3 +342,10 @@ def test_a_grant_and_the_cgroup_s_change_end_in_the_same_limit(fake, group):
         fake.wait_for_acknowledgement(fake.grant(FIRST, confined=True))
         assert stays(job, "limits()", [1, 1])
         assert job.is_on(ALL)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "threads"), [(0.01, 1), (0.5, 1), (1, 1), (1.01, 2), (2.5, 3), (64, 64)]
+)
+def test_threads_are_rounded_up(cpus, threads):
+    assert threads_for(cpus) == threads

@@ -295,13 +295,6 @@ def test_any_text_is_some_mounts_and_memberships_or_refused(mounts, memberships)
     cgroup.sources(cgroup.parse_mounts(f"1 2 3 {mounts} - cgroup2 {memberships}"), paths)
 
 
-@pytest.mark.parametrize(
-    ("cpus", "threads"), [(0.01, 1), (0.5, 1), (1, 1), (1.01, 2), (2.5, 3), (64, 64)]
-)
-def test_threads_are_rounded_up(cpus, threads):
-    assert cgroup.threads_for(cpus) == threads
-
-
 @pytest.mark.parametrize("variable", ["container", "KUBERNETES_SERVICE_HOST"])
 def test_a_container_is_known_by_its_files_or_variables(variable, monkeypatch):
     monkeypatch.setattr(os.path, "exists", lambda path: False)

@@ -18,6 +18,7 @@ limit, in whichever order they arrive.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import sys
 import threading
@@ -27,7 +28,6 @@ from typing import Final
 
 from tf_malleable.agent.guest import start_without_signals
 from tf_malleable.api.naming import readable
-from tf_malleable.linux.cgroup import threads_for
 from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
 from tf_malleable.linux.inotify import Writes
 from tf_malleable.runtime import library, limits
@@ -49,6 +49,11 @@ def _say(text: str) -> None:
 
 
 _warnings = Warnings(_say)
+
+
+def threads_for(cpus: float) -> int:
+    """Return the number of threads for this many CPUs: rounded up, at least 1."""
+    return max(1, math.ceil(cpus))
 
 
 class _Follower:

@@ -58,8 +58,8 @@ class Labels:
             "user": self.user,
             "resize": self.resize,
         }
-        numbers = {f"{PREFIX}{name}": str(value) for name, value in said.items()}
-        return {JOB: self.request.name, _SOCKET: self.socket, **numbers}
+        values = {f"{PREFIX}{name}": str(value) for name, value in said.items()}
+        return {JOB: self.request.name, _SOCKET: self.socket, **values}
 
 
 def is_ours(labels: Mapping[str, str], socket: str) -> bool:
@@ -89,12 +89,12 @@ def read(labels: Mapping[str, str], name: str) -> Labels:
         if label.startswith(PREFIX) and label not in (JOB, _SOCKET)
     }
     try:
-        numbers = decode_body(msgspec.json.encode(ours), _Labels)
+        values = decode_body(msgspec.json.encode(ours), _Labels)
     except Refusal as refusal:
         raise Refusal(
             refusal.status, f"the labels of container {name}: {refusal.sentence}"
         ) from None
-    asked = msgspec.structs.asdict(numbers)
+    asked = msgspec.structs.asdict(values)
     user, resize = asked.pop("user"), asked.pop("resize")
     try:
         job = printable_name(labels.get(JOB, "")) or printable_name(name)

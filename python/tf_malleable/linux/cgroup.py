@@ -6,7 +6,6 @@ Containers, Kubernetes pods and systemd units are cgroups.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable
@@ -178,12 +177,7 @@ def parse_size(cpus: str) -> float | None:
     return float(len(parse_cpuset(cpus))) or None
 
 
-def threads_for(cpus: float) -> int:
-    """Return the number of threads for this many CPUs: rounded up, at least 1."""
-    return max(1, math.ceil(cpus))
-
-
-def cgroup_names(pid: int) -> list[str]:
+def container_ids(pid: int) -> list[str]:
     """Return possible container ids from the names of a process's cgroups.
 
     The form depends on engine and driver: `/docker/ID`, `docker-ID.scope`,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tf_malleable.model import Rate
-from tf_malleable.scheduling.lru import Lru
+from tf_malleable.scheduling.recently_set import RecentlySet
 from tf_malleable.scheduling.record import Record
 
 _FADING = 0.7
@@ -116,11 +116,11 @@ class Knowledge:
 
     def __init__(
         self,
-        speeds: Lru[tuple[Learned, ...]] | None = None,
-        run_times: Lru[RunTime] | None = None,
+        speeds: RecentlySet[tuple[Learned, ...]] | None = None,
+        run_times: RecentlySet[RunTime] | None = None,
     ) -> None:
-        self.speeds: Lru[tuple[Learned, ...]] = Lru() if speeds is None else speeds
-        self.run_times: Lru[RunTime] = Lru() if run_times is None else run_times
+        self.speeds: RecentlySet[tuple[Learned, ...]] = RecentlySet() if speeds is None else speeds
+        self.run_times: RecentlySet[RunTime] = RecentlySet() if run_times is None else run_times
 
     def lessons(self, record: Record) -> Lessons:
         """Return what earlier jobs tell about a job."""

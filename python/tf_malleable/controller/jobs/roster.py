@@ -140,8 +140,8 @@ class Roster:
             if live is not None and live.record.process and procfs.is_alive(live.record.process):
                 return live
         # A container's first process just after its start, or one from `docker exec`.
-        for name in cgroup.cgroup_names(pid) if self._by_container else ():
-            if live := self._by_container.get(name):
+        for container in cgroup.container_ids(pid) if self._by_container else ():
+            if live := self._by_container.get(container):
                 return live
         return None
 

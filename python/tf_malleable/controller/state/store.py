@@ -29,8 +29,8 @@ from tf_malleable.controller.state.state_file import (
 )
 from tf_malleable.model import parse_cpuset
 from tf_malleable.scheduling.learning import Knowledge, Learned, RunTime
-from tf_malleable.scheduling.lru import Lru
 from tf_malleable.scheduling.metrics import summary
+from tf_malleable.scheduling.recently_set import RecentlySet
 from tf_malleable.scheduling.record import Record
 
 __all__ = ["CPUS", "Store", "StoreError", "default_state", "read_history"]
@@ -116,10 +116,10 @@ class Store:
         self._live = {record.id: record for record in records}
         names = [row[0] for row in rows("SELECT name FROM speeds ORDER BY rowid")]
         speeds = self._decode("SELECT speeds FROM speeds ORDER BY rowid", (), _SPEEDS)
-        known_speeds = Lru(zip(names, speeds, strict=True), _KEPT_NAMES)
+        known_speeds = RecentlySet(zip(names, speeds, strict=True), _KEPT_NAMES)
         commands = [row[0] for row in rows("SELECT command FROM run_times ORDER BY rowid")]
         times = self._decode("SELECT run_time FROM run_times ORDER BY rowid", (), _RUN_TIMES)
-        known_times = Lru(zip(commands, times, strict=True), _KEPT_COMMANDS)
+        known_times = RecentlySet(zip(commands, times, strict=True), _KEPT_COMMANDS)
         self.knowledge = Knowledge(known_speeds, known_times)
         self._settings = {row[0]: row[1] for row in rows("SELECT key, value FROM settings")}
         self._reserved = int(rows("SELECT next FROM numbers")[0][0])

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 _T = TypeVar("_T")
 
 
-class Lru(Generic[_T]):
+class RecentlySet(Generic[_T]):
     """Keeps the values that were set most recently.
 
     Args:
