@@ -30,7 +30,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         started: When it first had cores; null if it never had.
         ended: When its main process ended.
         outcome: ``"failed"``: it ended by a signal or with an exit code other than 0.
-            ``"unknown"``: the kernel is too old to tell (Linux before 6.15).
+            ``"cancelled"``: a user cancelled it, or it ended before it had cores.
+            ``"unknown"``: the kernel is too old to tell (Linux before 6.15), or it ended while
+            no controller ran.
         exit_code: As in a shell, 128 + signal number after a signal; null if unknown.
         waiting_seconds: Time before its first core.
         service_seconds: Time with cores.

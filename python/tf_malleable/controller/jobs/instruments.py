@@ -23,7 +23,9 @@ class Instruments:
         self._registry = CollectorRegistry()
         self.decisions = self._histogram("decision", "Time a policy took for one decision")
         self.acknowledgements = self._histogram(
-            "acknowledge", "Time from publishing a grant until the job acknowledged it"
+            "acknowledge",
+            "Time from publishing a grant until it was in force: acknowledged, or enforced from"
+            " outside",
         )
         self.jobs = Gauge("tfm_jobs", "Live jobs", ["state"], registry=self._registry)
         self.cpus = Gauge("tfm_cpus", "CPUs shared out", registry=self._registry)
