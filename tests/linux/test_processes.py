@@ -180,6 +180,10 @@ def test_there_is_no_pidfd_of_a_process_that_took_the_number_over(threaded):
     assert process is not None
     earlier = procfs.ProcessId(process.pid, process.start - 1, process.boot)
     assert pidfds.open_pidfd(earlier) is None
+    # A thread may take it over, too.
+    threads = set(map(int, os.listdir(f"/proc/{threaded.pid}/task"))) - {threaded.pid}
+    later = procfs.ProcessId(threads.pop(), process.start, process.boot)
+    assert pidfds.open_pidfd(later) is None
 
 
 @pytest.mark.parametrize("free", [0, 1])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -14,6 +15,8 @@ from tf_malleable.model import ProcessId
 _PIDFD_INFO = struct.Struct("QQ11Ii")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 _PIDFD_INFO_EXIT = 1 << 3
+# There is no such process; or a thread has its number now, for which kernels differ.
+_HAS_ENDED = (errno.ESRCH, errno.EINVAL, errno.ENOENT)
 
 
 def open_pidfd(process: ProcessId) -> int | None:
@@ -26,8 +29,10 @@ def open_pidfd(process: ProcessId) -> int | None:
     """
     try:
         descriptor = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return None
+    except OSError as error:
+        if error.errno in _HAS_ENDED:
+            return None
+        raise
     try:
         # is_alive() reads a file. If it could not be opened, the process would seem to have ended.
         os.close(os.dup(descriptor))
