@@ -70,19 +70,19 @@ class Program:
 class Agent:
     """Watches a job's grants as its agent does; acknowledges them if told to."""
 
-    def __init__(self, engine: Service, program: Program, job: str, obeys: bool = True) -> None:
+    def __init__(self, service: Service, program: Program, job: str, obeys: bool = True) -> None:
         self.lines: list[GrantLine] = []
-        self._engine, self._program, self._job, self._obeys = engine, program, job, obeys
+        self._service, self._program, self._job, self._obeys = service, program, job, obeys
         self._task = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         peer = self._program.peer
-        stream = self._engine.watch(peer, self._job)
+        stream = self._service.watch(peer, self._job)
         async with contextlib.aclosing(stream):
             async for line in stream:
                 self.lines.append(line)
                 if self._obeys and line.state == "running":
-                    self._engine.acknowledge(peer, self._job, Acknowledgement(line.serial))
+                    self._service.acknowledge(peer, self._job, Acknowledgement(line.serial))
 
     async def hang_up(self) -> None:
         self._task.cancel()
@@ -91,10 +91,10 @@ class Agent:
 
 
 class Host:
-    """An engine on a machine of CPUS CPUs, with programs that are ended with it."""
+    """A service on a machine of CPUS CPUs, with programs that are ended with it."""
 
-    def __init__(self, engine: Service) -> None:
-        self.engine = engine
+    def __init__(self, service: Service) -> None:
+        self.service = service
         self.programs: list[Program] = []
         self.agents: list[Agent] = []
 
@@ -103,7 +103,7 @@ class Host:
         return self.programs[-1]
 
     def submit(self, program: Program, name: str = "job", **fields: object) -> str:
-        status, new = self.engine.submit(program.peer, Submission(name=name, **fields))  # type: ignore[arg-type]
+        status, new = self.service.submit(program.peer, Submission(name=name, **fields))  # type: ignore[arg-type]
         assert new
         assert status.is_caller
         return status.id
@@ -112,25 +112,25 @@ class Host:
         """Submit a program that sleeps, with an agent; return the job's id."""
         program = self.program()
         job = self.submit(program, name, **fields)
-        self.agents.append(Agent(self.engine, program, job, obeys))
+        self.agents.append(Agent(self.service, program, job, obeys))
         await asyncio.sleep(0.01)
         return job
 
     async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
         while not condition():
-            assert asyncio.get_running_loop().time() < deadline, self.engine.jobs()
+            assert asyncio.get_running_loop().time() < deadline, self.service.jobs()
             await asyncio.sleep(0.01)
 
     def granted(self) -> list[int]:
         """Return how many cores each live job is granted, in order of arrival."""
-        return [len(job.granted) for job in self.engine.jobs()]
+        return [len(job.granted) for job in self.service.jobs()]
 
     def states(self) -> list[str]:
-        return [job.state for job in self.engine.jobs()]
+        return [job.state for job in self.service.jobs()]
 
     def status(self, job: str) -> JobStatus:
-        return self.engine.status(job)
+        return self.service.status(job)
 
 
 @contextlib.asynccontextmanager
@@ -141,19 +141,19 @@ async def host(
     close: bool = True,
     containers: Containers | None = None,
 ) -> AsyncIterator[Host]:
-    """Run an engine; `close=False` leaves it as a kill would."""
+    """Run a service; `close=False` leaves it as a kill would."""
     store = Store(state)
-    engine = Service(Machine.flat(cpus), policy, store, "0", containers)
-    here = Host(engine)
+    service = Service(Machine.flat(cpus), policy, store, "0", containers)
+    here = Host(service)
     try:
-        await engine.start()
+        await service.start()
         yield here
     finally:
         try:
             for agent in here.agents:
                 await agent.hang_up()
             if close:
-                await engine.close()
+                await service.close()
                 store.close()
         finally:
             for program in here.programs:

@@ -74,7 +74,7 @@ class Callers:
 
 
 class Briefly(Service):
-    """An engine whose streams end after their first line, so that a fuzzer goes on."""
+    """A service whose streams end after their first line, so that a fuzzer goes on."""
 
     async def watch(self, peer, job):
         async for line in super().watch(peer, job):
@@ -83,7 +83,7 @@ class Briefly(Service):
 
 
 class Served:
-    """The real engine behind the real server, on a TCP port of this host."""
+    """The real service behind the real server, on a TCP port of this host."""
 
     def __init__(self, state) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -97,13 +97,13 @@ class Served:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         store = Store(self._state)
-        engine = Briefly(Machine.flat(4), "equal", store, "1.2.3")
-        await engine.start()
-        self.app = application(engine, self.callers)
+        service = Briefly(Machine.flat(4), "equal", store, "1.2.3")
+        await service.start()
+        self.app = application(service, self.callers)
         server = await Server.start(self.app, self.socket, 100)
         self._ready.set()
         await self._stop.wait()
-        await engine.close()
+        await service.close()
         await server.close()
         store.close()
 

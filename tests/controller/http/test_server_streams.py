@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The server around an engine that misbehaves, or of which one must see the inside.
+"""The server around a service that misbehaves, or of which one must see the inside.
 
-What a real engine is not easily brought to do: to fail, to talk without end, and
+What a real service is not easily brought to do: to fail, to talk without end, and
 to say when a stream was let go.
 """
 
@@ -31,7 +31,7 @@ CONNECTIONS = 20
 
 
 class Scripted:
-    """An engine that does what a job's id says."""
+    """A service that does what a job's id says."""
 
     def __init__(self) -> None:
         self.open: list[str] = []
@@ -64,11 +64,11 @@ class Scripted:
 
 
 class Served:
-    """A scripted engine behind the real server on a real socket."""
+    """A scripted service behind the real server on a real socket."""
 
     def __init__(self, path) -> None:
         self.path = path
-        self.engine = Scripted()
+        self.service = Scripted()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
@@ -78,7 +78,7 @@ class Served:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         listener = UnixListener(self.path)
-        server = await Server.start(application(self.engine), listener.socket, CONNECTIONS)
+        server = await Server.start(application(self.service), listener.socket, CONNECTIONS)
         self._ready.set()
         await self._stop.wait()
         await server.close()
@@ -100,7 +100,7 @@ def served(tmp_path):
     running = Served(tmp_path / "run" / "controller.sock")
     yield running
     running.stop()
-    assert running.engine.open == []
+    assert running.service.open == []
 
 
 @pytest.mark.parametrize("read_first", [False, True])
@@ -109,22 +109,22 @@ def test_a_client_that_goes_is_noticed_at_once(served, read_first):
     answer = client.getresponse() if read_first else None
     if answer is not None:
         assert answer.readline()
-    wait_for(lambda: served.engine.open == ["is-silent"])
+    wait_for(lambda: served.service.open == ["is-silent"])
     if answer is not None:
         answer.close()
     client.close()
     begin = time.monotonic()
-    wait_for(lambda: served.engine.open == [])
+    wait_for(lambda: served.service.open == [])
     assert time.monotonic() - begin < 5
 
 
 def test_a_client_that_goes_on_talking_is_still_noticed_when_it_goes(served):
     client = served.watch("is-silent")
-    wait_for(lambda: served.engine.open)
+    wait_for(lambda: served.service.open)
     for _ in range(1000):
         client.sock.sendall(b"GET /v1 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
     client.close()
-    wait_for(lambda: served.engine.open == [])
+    wait_for(lambda: served.service.open == [])
 
 
 def test_a_client_that_does_not_read_holds_nobody_up(served):
@@ -132,7 +132,7 @@ def test_a_client_that_does_not_read_holds_nobody_up(served):
         slow = [served.watch("talks") for _ in range(5)]
         for client in slow:
             stack.callback(client.close)
-        wait_for(lambda: len(served.engine.open) == 5)
+        wait_for(lambda: len(served.service.open) == 5)
         reader = served.watch("talks")
         answer = stack.enter_context(reader.getresponse())
         for _ in range(2000):
@@ -141,15 +141,15 @@ def test_a_client_that_does_not_read_holds_nobody_up(served):
             begin = time.monotonic()
             assert ask(served.path, "GET", "/v1")[0] == 200
             assert time.monotonic() - begin < 5
-    wait_for(lambda: served.engine.open == [])
+    wait_for(lambda: served.service.open == [])
 
 
 def test_streams_end_when_the_server_does_read_or_not(tmp_path):
     served = Served(tmp_path / "run" / "controller.sock")
     clients = [served.watch(job) for job in ("talks", "is-silent", "talks")]
-    wait_for(lambda: len(served.engine.open) == 3)
+    wait_for(lambda: len(served.service.open) == 3)
     served.stop()
-    assert served.engine.open == []
+    assert served.service.open == []
     for client in clients:
         client.close()
 
@@ -203,7 +203,7 @@ def test_more_connections_than_allowed_are_turned_away(served):
 
 def test_the_caller_is_who_the_kernel_says(served):
     served.watch("ends").getresponse().read()
-    assert served.engine.peers == [os.getpid()]
+    assert served.service.peers == [os.getpid()]
 
 
 def test_half_a_request_and_a_hang_up_leave_nothing(served):

@@ -17,14 +17,14 @@ def test_one_that_somebody_else_starts_has_waited_until_then(state):
         async with host(state, "fcfs-strict", containers=engine) as here:
             await here.job(min=4, preferred=4)
             engine.observer.seen(found())
-            _, waiting = here.engine.jobs()
+            _, waiting = here.service.jobs()
             assert waiting.state == "waiting"
             await asyncio.sleep(0.1)
             engine.observer.seen(found(here.program().pid))
             job = here.status(waiting.id)
             assert job.state == "running"
             assert job.waiting_seconds >= 0.1 > job.run_seconds
-            spans = here.engine.history(10, True).spans
+            spans = here.service.history(10, True).spans
             first = next(span for span in spans if span.job == job.id)
             assert (first.state, first.begin, first.end) == ("waiting", job.submitted, job.started)
 
@@ -40,17 +40,17 @@ def test_one_that_is_restarted_before_its_exit_code_is_known_is_a_new_job(state,
         async with host(state, containers=engine) as here:
             first, second = here.program(), here.program()
             engine.observer.seen(found(first.pid))
-            (before,) = here.engine.jobs()
+            (before,) = here.service.jobs()
             first.end()
             await asyncio.sleep(0.1)
-            assert [job.id for job in here.engine.jobs()] == [before.id]
+            assert [job.id for job in here.service.jobs()] == [before.id]
             engine.observer.seen(found(second.pid))
             await asyncio.sleep(1)
             # A late report of what it was changes nothing.
             engine.observer.seen(found(first.pid))
-            (after,) = here.engine.jobs()
+            (after,) = here.service.jobs()
             assert (after.pid, after.state) == (second.pid, "running")
-            ended = here.engine.history(10, False).jobs
+            ended = here.service.history(10, False).jobs
             assert [(job.id, job.outcome) for job in ended] == [(before.id, "unknown")]
 
     asyncio.run(scenario())
@@ -62,11 +62,11 @@ def test_somebody_else_s_container_is_not_made_a_job(state):
         async with host(state, containers=engine) as here:
             other = Peer(ME.pid, 65534, 65534)
             with refused(403, "the container training belongs to another user"):
-                await here.engine.take(other, "training")
-            assert here.engine.jobs() == []
-            job, new = await here.engine.take(Peer(ME.pid, 1000, 1000), "training")
-            assert ([each.id for each in here.engine.jobs()], new) == ([job.id], True)
+                await here.service.take(other, "training")
+            assert here.service.jobs() == []
+            job, new = await here.service.take(Peer(ME.pid, 1000, 1000), "training")
+            assert ([each.id for each in here.service.jobs()], new) == ([job.id], True)
             with refused(403, "the container training belongs to another user"):
-                await here.engine.take(other, "training")
+                await here.service.take(other, "training")
 
     asyncio.run(scenario())

@@ -21,7 +21,7 @@ def test_a_job_gets_all_and_shares_when_another_comes(state):
             assert here.granted() == [4]
             await here.job()
             assert here.granted() == [2, 2]
-            first, second = here.engine.jobs()
+            first, second = here.service.jobs()
             assert not set(first.granted) & set(second.granted)
             assert (first.resizes, second.resizes) == (1, 0)
 
@@ -37,17 +37,17 @@ def test_a_grant_is_actual_only_once_acknowledged(state):
             # Granted before it had an agent, and carried out from outside.
             before = here.status(job).actual
             assert len(before) == 4
-            here.engine.set_cores(ME, job, 1)
+            here.service.set_cores(ME, job, 1)
             await here.until(lambda: len(here.agents[0].lines[-1].cpus) == 1)
             serial = here.agents[0].lines[-1].serial
             assert here.status(job).actual == before
             # An old serial number does not acknowledge a new grant.
-            here.engine.acknowledge(peer, job, Acknowledgement(serial - 1))
+            here.service.acknowledge(peer, job, Acknowledgement(serial - 1))
             assert here.status(job).actual == before
             with refused(409, f"job {job} has had no grant {serial + 1} yet"):
-                here.engine.acknowledge(peer, job, Acknowledgement(serial + 1))
+                here.service.acknowledge(peer, job, Acknowledgement(serial + 1))
             # Confined is enough: what has not settled takes turns on the CPUs it has.
-            here.engine.acknowledge(peer, job, Acknowledgement(serial, settled=False))
+            here.service.acknowledge(peer, job, Acknowledgement(serial, settled=False))
             assert here.status(job).actual == here.status(job).granted
             assert len(here.status(job).actual) == 1
 
@@ -88,13 +88,13 @@ def test_not_to_queue_is_refused_and_leaves_nothing(state):
             program = here.program()
             with refused(409, "too few cores are free"):
                 here.submit(program, min=1, queue=False)
-            assert len(here.engine.jobs()) == 1
-            await here.engine.saved()
-            await here.engine.close()
-            here.engine._store.close()
+            assert len(here.service.jobs()) == 1
+            await here.service.saved()
+            await here.service.close()
+            here.service._store.close()
             async with host(state) as after:
-                assert [job.id for job in after.engine.jobs()] == [running]
-                assert after.engine.history(10, False).jobs == []
+                assert [job.id for job in after.service.jobs()] == [running]
+                assert after.service.history(10, False).jobs == []
 
     asyncio.run(scenario())
 
@@ -105,7 +105,7 @@ def test_a_waiting_program_that_hangs_up_is_not_started(state):
             await here.job(min=4, preferred=4)
             absent = await here.job()
             await here.agents[1].hang_up()
-            here.engine._reactor.roster.live[absent].expected_until = 0.0
+            here.service._reactor.roster.live[absent].expected_until = 0.0
             present = await here.job()
             here.programs[0].end()
             await here.until(lambda: here.status(present).state == "running")
@@ -119,13 +119,13 @@ def test_by_hand_wins_until_auto(state):
         async with host(state) as here:
             first = await here.job()
             second = await here.job()
-            assert here.engine.set_cores(ME, first, 3).by_hand == 3
+            assert here.service.set_cores(ME, first, 3).by_hand == 3
             assert here.granted() == [3, 1]
             sentence = "cannot set 2 cores: only 1 of 4 is left, the others are set by hand"
             with refused(409, f"{sentence} for other jobs"):
-                here.engine.set_cores(ME, second, 2)
+                here.service.set_cores(ME, second, 2)
             assert here.granted() == [3, 1]
-            here.engine.set_cores(ME, first, None)
+            here.service.set_cores(ME, first, None)
             assert here.granted() == [2, 2]
 
     asyncio.run(scenario())
@@ -137,14 +137,14 @@ def test_pause_stops_the_processes_and_resume_continues_them(state):
             program = here.program(BUSY)
             job = here.submit(program, running=True)
             await here.until(lambda: program.state() == "R")
-            assert here.engine.pause(ME, job).state == "paused"
+            assert here.service.pause(ME, job).state == "paused"
             await here.until(lambda: program.state() == "T")
             assert here.status(job).actual == here.status(job).granted == []
             # Whoever continues it behind our back: it is paused all the same.
             program.send(signal.SIGCONT)
             await here.until(lambda: program.state() != "T")
             await here.until(lambda: program.state() == "T")
-            assert here.engine.resume(ME, job).state == "running"
+            assert here.service.resume(ME, job).state == "running"
             await here.until(lambda: program.state() == "R")
             status = here.status(job)
             assert status.paused_seconds > 0
@@ -160,7 +160,7 @@ def test_a_killed_job_gives_its_cores_back_within_a_second(state):
             survivor = await here.job()
             here.programs[0].send(signal.SIGKILL)
             await here.until(lambda: len(here.status(survivor).granted) == 4, seconds=1.0)
-            ended = here.engine.history(10, False).jobs
+            ended = here.service.history(10, False).jobs
             assert [job.outcome for job in ended] == ["failed"]
             assert ended[0].exit_code == 137
 
@@ -187,11 +187,11 @@ def test_cancel_ends_a_paused_job_too(state):
     async def scenario():
         async with host(state) as here:
             job = await here.job()
-            here.engine.pause(ME, job)
-            here.engine.cancel(ME, job)
-            await here.until(lambda: not here.engine.jobs())
+            here.service.pause(ME, job)
+            here.service.cancel(ME, job)
+            await here.until(lambda: not here.service.jobs())
             assert here.programs[0].wait() == -signal.SIGTERM
-            assert here.engine.history(1, False).jobs[0].outcome == "cancelled"
+            assert here.service.history(1, False).jobs[0].outcome == "cancelled"
 
     asyncio.run(scenario())
 
@@ -201,17 +201,17 @@ def test_another_user_may_look_but_not_touch(state):
         async with host(state) as here:
             job = await here.job()
             other = Peer(ME.pid, 65534, 65534)
-            assert here.engine.status(job).id == job
+            assert here.service.status(job).id == job
             for action in (
-                lambda: here.engine.set_cores(other, job, 1),
-                lambda: here.engine.pause(other, job),
-                lambda: here.engine.resume(other, job),
-                lambda: here.engine.cancel(other, job),
+                lambda: here.service.set_cores(other, job, 1),
+                lambda: here.service.pause(other, job),
+                lambda: here.service.resume(other, job),
+                lambda: here.service.cancel(other, job),
             ):
                 with refused(403, f"job {job} belongs to another user"):
                     action()
             with refused(403, "only root or the controller's user"):
-                here.engine.set_policy(other, "equal")
+                here.service.set_policy(other, "equal")
             assert here.granted() == [4]
 
     asyncio.run(scenario())
@@ -231,7 +231,7 @@ def test_an_impossible_shape_is_refused(state, fields, sentence):
         async with host(state) as here:
             with refused(400, sentence):
                 here.submit(here.program(), **fields)
-            assert here.engine.jobs() == []
+            assert here.service.jobs() == []
 
     asyncio.run(scenario())
 
@@ -253,7 +253,7 @@ def test_progress_becomes_speed_by_cores(state):
             job = await here.job()
             peer = here.programs[0].peer
             for step in range(16):
-                here.engine.progress(peer, job, Progress(steps_done=step * 10.0, steps_total=500))
+                here.service.progress(peer, job, Progress(steps_done=step * 10.0, steps_total=500))
                 await asyncio.sleep(0.1)
             status = here.status(job)
             assert (status.steps_done, status.steps_total) == (150, 500)
@@ -281,13 +281,13 @@ def test_the_policy_is_switched_live_and_remembered(state):
             await here.job()
             await here.job()
             assert here.granted() == [2, 2]
-            here.engine.set_policy(ME, "fcfs-strict")
-            assert here.engine.policies().policy == "fcfs-strict"
+            here.service.set_policy(ME, "fcfs-strict")
+            assert here.service.policies().policy == "fcfs-strict"
             with refused(400, "no-such-policy"):
-                here.engine.set_policy(ME, "no-such-policy")
-            assert here.engine.info().policy == "fcfs-strict"
+                here.service.set_policy(ME, "no-such-policy")
+            assert here.service.info().policy == "fcfs-strict"
         async with host(state, policy=None) as here:
-            assert here.engine.info().policy == "fcfs-strict"
+            assert here.service.info().policy == "fcfs-strict"
 
     asyncio.run(scenario())
 
@@ -298,13 +298,13 @@ def test_a_job_is_told_before_the_file_is_written(state, monkeypatch):
             job = await here.job()
             lines = here.agents[0].lines
             await here.until(lambda: lines)
-            await here.engine.saved()
-            store, told = here.engine._store, []
+            await here.service.saved()
+            store, told = here.service._store, []
             write = store.flush
             monkeypatch.setattr(store, "flush", lambda: (told.append(lines[-1].serial), write()))
-            here.engine.set_cores(ME, job, 1)
-            await here.engine.saved()
-            assert told == [here.engine._reactor.roster.live[job].record.serial]
+            here.service.set_cores(ME, job, 1)
+            await here.service.saved()
+            assert told == [here.service._reactor.roster.live[job].record.serial]
             monkeypatch.undo()
 
     asyncio.run(scenario())
@@ -317,7 +317,7 @@ def test_a_job_in_the_queue_profits_from_what_one_of_its_name_has_just_shown(sta
             second = await here.job(name="same")
             other = await here.job(name="other")
             assert here.states() == ["running", "waiting", "waiting"]
-            live = here.engine._reactor.roster.live
+            live = here.service._reactor.roster.live
             shown = Speedometer().change(1, 0.0).report(0, 100, 50.0).report(20, 100, 60.0)
             live[first].speed = shown
             here.programs[0].send(signal.SIGKILL)
@@ -336,7 +336,7 @@ def test_the_same_command_is_expected_to_run_as_long_as_before(state):
                 program = here.program(code)
                 job = here.submit(program, **fields)
                 expected = here.status(job).expected_seconds
-                await here.until(lambda: not here.engine.jobs())
+                await here.until(lambda: not here.service.jobs())
                 program.wait()
                 return expected
 
@@ -348,8 +348,8 @@ def test_the_same_command_is_expected_to_run_as_long_as_before(state):
             first = here.status(waits).expected_seconds
             assert first == pytest.approx(0.3, abs=0.25)
             # Nor does what was cancelled, or has other arguments.
-            here.engine.cancel(here.agents[-1]._program.peer, waits)
-            await here.until(lambda: not here.engine.jobs())
+            here.service.cancel(here.agents[-1]._program.peer, waits)
+            await here.until(lambda: not here.service.jobs())
             assert await ended(nap, command=["train", "2"]) is None
             assert await ended(nap, command=["train", "1"], name="other") is None
             assert await ended(nap, command=["train", "1"]) == first
@@ -364,7 +364,7 @@ def test_a_job_in_the_queue_hears_how_long_one_like_it_has_run(state):
             waits = await here.job(command=["train"])
             assert here.states() == ["running", "waiting"]
             assert here.status(waits).expected_seconds is None
-            await here.until(lambda: len(here.engine.jobs()) == 1)
+            await here.until(lambda: len(here.service.jobs()) == 1)
             assert here.status(waits).expected_seconds == pytest.approx(0.3, abs=0.25)
 
     asyncio.run(scenario())

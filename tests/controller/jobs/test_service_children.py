@@ -19,9 +19,9 @@ def test_children_are_paused_too(state):
             code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
             program = here.program(code)
             job = here.submit(program, running=True)
-            tree = here.engine._reactor.roster.live[job]
+            tree = here.service._reactor.roster.live[job]
             await here.until(lambda: len(tree.tree) == 2)
-            here.engine.pause(ME, job)
+            here.service.pause(ME, job)
             await here.until(lambda: all(read_stat(pid).state == "T" for pid in tree.tree))
             assert len(tree.tree) == 2
 
@@ -32,9 +32,9 @@ async def parent(here):
     """Return a job with an agent and a child without, as the controller and we know it."""
     program = here.program("import subprocess; subprocess.run(['sleep', '600'])")
     job = here.submit(program, running=True)
-    live = here.engine._reactor.roster.live[job]
+    live = here.service._reactor.roster.live[job]
     await here.until(lambda: len(live.tree) == 2)
-    here.agents.append(Agent(here.engine, program, job))
+    here.agents.append(Agent(here.service, program, job))
     await here.until(lambda: live.agents)
     return job, live, program
 
@@ -43,7 +43,7 @@ def test_children_without_an_agent_are_confined_when_the_grant_changes(state):
     async def scenario():
         async with host(state) as here:
             job, live, _ = await parent(here)
-            here.engine.set_cores(ME, job, 1)
+            here.service.set_cores(ME, job, 1)
             child, cpu = live.tree[1], here.status(job).granted[0]
             assert os.sched_getaffinity(child) == {cpu}
 
@@ -55,7 +55,7 @@ def test_a_child_that_was_not_known_when_the_grant_changed_is_confined_soon(stat
         async with host(state) as here:
             job, live, _ = await parent(here)
             child = live.tree.pop()  # As if it were born since the last survey.
-            here.engine.set_cores(ME, job, 1)
+            here.service.set_cores(ME, job, 1)
             (cpu,) = here.status(job).granted
             assert os.sched_getaffinity(child) != {cpu}
             await here.until(lambda: os.sched_getaffinity(child) == {cpu}, seconds=3)
@@ -80,10 +80,10 @@ def test_a_child_that_a_waiting_job_forked_after_its_cancel_is_killed_too(state,
             job = here.submit(program)
             assert here.status(job).state == "waiting"
             await here.until(lambda: program.has("SigCgt", signal.SIGTERM))
-            here.engine.cancel(ME, job)
+            here.service.cancel(ME, job)
             await here.until(lambda: len(trees([program.pid])[program.pid]) == 2)
             child = trees([program.pid])[program.pid][1]
-            await here.until(lambda: len(here.engine.jobs()) == 1)
+            await here.until(lambda: len(here.service.jobs()) == 1)
             # Nobody may have waited for it yet.
             await here.until(lambda: (stat := read_stat(child)) is None or stat.state == "Z")
 
@@ -96,20 +96,20 @@ def test_a_child_s_agent_is_the_same_job_and_a_stranger_is_not(state):
             code = "import subprocess; subprocess.run(['sleep', '600'])"
             program = here.program(code)
             job = here.submit(program, running=True)
-            live = here.engine._reactor.roster.live[job]
+            live = here.service._reactor.roster.live[job]
             await here.until(lambda: len(live.tree) == 2)
             child = Peer(live.tree[1], program.peer.uid, program.peer.gid)
-            status, new = here.engine.submit(child, Submission(name="child"))
+            status, new = here.service.submit(child, Submission(name="child"))
             assert (status.id, new, status.is_caller) == (job, False, False)
             # The main process again, as after a restart of the controller.
-            status, new = here.engine.submit(program.peer, Submission(name="again"))
+            status, new = here.service.submit(program.peer, Submission(name="again"))
             assert (status.id, new, status.is_caller) == (job, False, True)
             assert not here.status(job).is_caller
             stranger = here.program()
             with refused(403, f"process {stranger.pid} is not part of job {job}"):
-                here.engine.acknowledge(stranger.peer, job, Acknowledgement(1))
+                here.service.acknowledge(stranger.peer, job, Acknowledgement(1))
             with refused(403, "is not part of job"):
-                here.engine.progress(stranger.peer, job, Progress(steps_done=1))
+                here.service.progress(stranger.peer, job, Progress(steps_done=1))
 
     asyncio.run(scenario())
 
@@ -118,15 +118,15 @@ def test_two_agents_of_one_job_must_both_acknowledge(state):
     async def scenario():
         async with host(state) as here:
             job, live, program = await parent(here)
-            here.engine.set_cores(ME, job, 1)
+            here.service.set_cores(ME, job, 1)
             await here.until(lambda: len(here.status(job).actual) == 1)
             child = Peer(live.tree[1], program.peer.uid, program.peer.gid)
-            stream = here.engine.watch(child, job)
+            stream = here.service.watch(child, job)
             await anext(stream)
-            here.engine.set_cores(ME, job, 2)
+            here.service.set_cores(ME, job, 2)
             await asyncio.sleep(0.1)
             assert len(here.status(job).actual) == 1
-            here.engine.acknowledge(child, job, Acknowledgement(live.record.serial))
+            here.service.acknowledge(child, job, Acknowledgement(live.record.serial))
             assert len(here.status(job).actual) == 2
             await stream.aclose()
 

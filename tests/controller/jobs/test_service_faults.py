@@ -23,18 +23,18 @@ def test_a_restarted_controller_knows_every_job_and_its_grant(state):
         async with host(state) as before:
             first = await before.job(name="first", min=1)
             second = await before.job(name="second")
-            before.engine.set_cores(ME, first, 3)
-            before.engine.pause(ME, second)
-            grants = {job.id: job.granted for job in before.engine.jobs()}
-            before.engine._reactor._watch.stop()
-            before.engine._store.close()
+            before.service.set_cores(ME, first, 3)
+            before.service.pause(ME, second)
+            grants = {job.id: job.granted for job in before.service.jobs()}
+            before.service._reactor._watch.stop()
+            before.service._store.close()
             async with host(state, policy=None) as after:
-                jobs = {job.id: job for job in after.engine.jobs()}
+                jobs = {job.id: job for job in after.service.jobs()}
                 assert {name: job.granted for name, job in jobs.items()} == grants
                 assert jobs[first].by_hand == 3
                 assert (jobs[second].held, jobs[second].state) == (True, "paused")
                 assert before.programs[1].state() == "T"
-                after.agents.append(Agent(after.engine, before.programs[0], first))
+                after.agents.append(Agent(after.service, before.programs[0], first))
                 await after.until(lambda: after.status(first).actual == grants[first])
                 third = await after.job()
                 assert third not in jobs
@@ -47,13 +47,13 @@ def test_jobs_that_ended_meanwhile_are_history_after_a_restart(state):
     async def scenario():
         async with host(state) as before:
             job = await before.job(name="gone")
-            before.engine._reactor._watch.stop()
-            before.engine._store.close()
-            asyncio.get_running_loop().remove_reader(before.engine._reactor.roster.live[job].pidfd)
+            before.service._reactor._watch.stop()
+            before.service._store.close()
+            asyncio.get_running_loop().remove_reader(before.service._reactor.roster.live[job].pidfd)
             before.programs[0].end()
             async with host(state) as after:
-                assert after.engine.jobs() == []
-                ended = after.engine.history(10, True).jobs
+                assert after.service.jobs() == []
+                ended = after.service.history(10, True).jobs
                 assert [(e.id, e.name, e.outcome) for e in ended] == [(job, "gone", "unknown")]
 
     asyncio.run(scenario())
@@ -64,9 +64,9 @@ def test_a_clean_stop_lets_paused_jobs_go_on(state):
         async with host(state) as here:
             program = here.program("while True: pass")
             job = here.submit(program, running=True)
-            here.engine.pause(ME, job)
+            here.service.pause(ME, job)
             await here.until(lambda: program.state() == "T")
-            await here.engine.close()
+            await here.service.close()
             await here.until(lambda: program.state() == "R")
 
     asyncio.run(scenario())
@@ -77,10 +77,10 @@ def test_the_history_has_no_gap_where_the_controller_stopped(state):
         async with host(state) as before:
             job = await before.job()
             await asyncio.sleep(0.05)
-            await before.engine.close()
-            before.engine._store.close()
+            await before.service.close()
+            before.service._store.close()
             async with host(state) as after:
-                spans = [span for span in after.engine.history(10, True).spans if span.job == job]
+                spans = [span for span in after.service.history(10, True).spans if span.job == job]
                 running = [span for span in spans if span.state == "running"]
                 assert running[0].begin == after.status(job).started
                 assert [span.end for span in spans[:-1]] == [span.begin for span in spans[1:]]
@@ -103,14 +103,14 @@ def test_a_cancelled_job_is_killed_by_the_next_controller(state, monkeypatch):
             program = before.program(DEAF)
             job = before.submit(program, running=True)
             await before.until(lambda: program.has("SigIgn", signal.SIGTERM))
-            before.engine.cancel(ME, job)
-            await before.engine.close()
-            before.engine._store.close()
+            before.service.cancel(ME, job)
+            await before.service.close()
+            before.service._store.close()
             async with host(state) as after:
                 assert after.status(job).granted == []
-                await after.until(lambda: not after.engine.jobs())
+                await after.until(lambda: not after.service.jobs())
                 assert program.wait() == -signal.SIGKILL
-                assert after.engine.history(1, False).jobs[0].outcome == "cancelled"
+                assert after.service.history(1, False).jobs[0].outcome == "cancelled"
 
     asyncio.run(scenario())
 
@@ -149,15 +149,15 @@ def test_a_policy_that_fails_is_contained(state, monkeypatch, policy, problem):
     async def scenario():
         async with host(state) as here:
             await here.job()
-            here.engine._reactor._chosen = policy
+            here.service._reactor._chosen = policy
             await here.job()
             assert here.granted() == [2, 2]
-            said = here.engine.info().problem
+            said = here.service.info().problem
             assert said is not None
             assert said.startswith(f"policy equal failed, {registry.DEFAULT} decides instead")
             assert problem in said
-            here.engine.set_policy(ME, "equal")
-            assert here.engine.info().problem is None
+            here.service.set_policy(ME, "equal")
+            assert here.service.info().problem is None
 
     asyncio.run(scenario())
 
@@ -172,15 +172,15 @@ def test_a_remembered_policy_that_is_gone_is_replaced_by_the_default(state):
             async with host(state, policy=None) as here:
                 await here.job()
                 assert here.granted() == [4]
-                info = here.engine.info()
+                info = here.service.info()
                 assert info.policy == registry.DEFAULT
                 assert info.problem is not None
                 assert info.problem.startswith("the last policy, gone, cannot be used")
         async with host(state, policy=None) as here:
-            here.engine.set_policy(ME, "equal")
-            assert here.engine.info().problem is None
+            here.service.set_policy(ME, "equal")
+            assert here.service.info().problem is None
         async with host(state, policy=None) as here:
-            assert (here.engine.info().policy, here.engine.info().problem) == ("equal", None)
+            assert (here.service.info().policy, here.service.info().problem) == ("equal", None)
 
     asyncio.run(scenario())
 
@@ -190,7 +190,7 @@ def test_an_agent_that_does_not_obey_is_helped_from_outside(state):
         async with host(state) as here:
             job = await here.job(obeys=False)
             await here.until(lambda: here.agents[0].lines)
-            here.engine.set_cores(ME, job, 1)
+            here.service.set_cores(ME, job, 1)
             cpu = here.status(job).granted[0]
             assert os.sched_getaffinity(here.programs[0].pid) != {cpu}
             await here.until(lambda: os.sched_getaffinity(here.programs[0].pid) == {cpu}, seconds=3)
@@ -206,13 +206,13 @@ def test_jobs_come_and_go_and_leave_nothing(state):
             for _ in range(20):
                 programs = [here.program() for _ in range(5)]
                 for program in programs:
-                    here.engine.submit(program.peer, Submission(name="short", running=True))
+                    here.service.submit(program.peer, Submission(name="short", running=True))
                 for program in programs:
                     program.send(signal.SIGKILL)
-                await here.until(lambda: not here.engine.jobs())
+                await here.until(lambda: not here.service.jobs())
                 for program in programs:
                     program.end()
-            assert len(here.engine.history(1000, False).jobs) == 100
+            assert len(here.service.history(1000, False).jobs) == 100
             assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
 
     asyncio.run(scenario())
