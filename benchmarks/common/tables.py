@@ -28,7 +28,7 @@ def conditions(results: dict[str, Any]) -> str:
         versions["docker"] = results["docker"]
     memory = place["memory_bytes"] / 2**30
     changed = ", with uncommitted changes" if results["uncommitted_changes"] else ""
-    rows = (
+    rows = [
         ("command", f"`{results['command']}`"),
         ("commit", f"`{str(results['commit'])[:12]}`{changed}"),
         ("date, length", f"{results['date'][:10]}, {results['seconds'] / 60:.0f} min"),
@@ -36,7 +36,10 @@ def conditions(results: dict[str, Any]) -> str:
         ("versions", ", ".join(f"{name} {said}" for name, said in versions.items())),
         ("kernel", place["kernel"]),
         ("CPU time taken by", machine.noise_text(results["noise"])),
-    )
+    ]
+    if "pace" in results:
+        factors = (f"{program} {factor:g}" for program, factor in results["pace"].items())
+        rows.append(("speed, to which steps are scaled", ", ".join(factors)))
     return _table(("", ""), rows)
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 TRAININGS: Final = REPOSITORY / "examples" / "trainings"
 
 # Seconds of one step on one core of about 2025, at these sizes.
-_STEP_SECONDS: Final = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
-_SIZES: Final = {"cnn": 64, "dense": 1024, "rnn": 32}
+STEP_SECONDS: Final = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
+SIZES: Final = {"cnn": 64, "dense": 1024, "rnn": 32}
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,6 @@ def lasting(number: int, seconds: float, arrival: float) -> Training:
         seconds: Seconds it takes on one core, without TensorFlow's start.
         arrival: Time of arrival, in seconds after the first training's.
     """
-    program = tuple(_STEP_SECONDS)[number % len(_STEP_SECONDS)]
-    steps = round(seconds / _STEP_SECONDS[program])
-    return Training(program, steps, _SIZES[program], round(arrival, 2))
+    program = tuple(STEP_SECONDS)[number % len(STEP_SECONDS)]
+    steps = round(seconds / STEP_SECONDS[program])
+    return Training(program, steps, SIZES[program], round(arrival, 2))

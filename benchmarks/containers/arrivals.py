@@ -12,6 +12,7 @@ import itertools
 import math
 import random
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from benchmarks.common.configurations import (
 )
 from benchmarks.common.controller import controller
 from benchmarks.common.estimates import estimate, once
+from benchmarks.common.pace import Pace
 from benchmarks.common.rows import Row, Target
 from benchmarks.common.runs import METRICS, Run, Table, run_trainings
 from benchmarks.common.trainings import Training, lasting
@@ -69,9 +71,9 @@ def order(number: int) -> tuple[Configuration, ...]:
     return tuple(found)
 
 
-def measure(place: Place, rounds: int, say: Say) -> list[Run]:
+def measure(place: Place, rounds: int, pace: Pace, say: Say) -> list[Run]:
     """Run all trainings in every configuration, in rotated order, so many times."""
-    runs = []
+    runs, jobs = [], pace.of(trainings())
     with tempfile.TemporaryDirectory(prefix="tfm-") as folder:
         state = Path(folder, "0")
         for number in range(rounds):
@@ -79,13 +81,19 @@ def measure(place: Place, rounds: int, say: Say) -> list[Run]:
                 if configuration is _NEW:
                     state = Path(folder, str(number))
                 learns = configuration in (_NEW, _AGAIN)
-                run = _run(place, number, configuration, state if learns else None)
+                run = _run(place, jobs, number, configuration, state if learns else None)
                 runs.append(run)
                 run.tell(say)
     return runs
 
 
-def _run(place: Place, number: int, configuration: Configuration, state: Path | None) -> Run:
+def _run(
+    place: Place,
+    jobs: Sequence[Training],
+    number: int,
+    configuration: Configuration,
+    state: Path | None,
+) -> Run:
     def command(training: Training, slot: Slot, unused: Configuration) -> list[str]:
         if configuration.policy is not None:
             options = ("--name", place.name(), "--job", training.name, "--min", "1", "--max", "2")
@@ -96,10 +104,10 @@ def _run(place: Place, number: int, configuration: Configuration, state: Path | 
 
     try:
         if configuration.policy is None:
-            outcomes = run_trainings(trainings(), configuration, None, command)
+            outcomes = run_trainings(jobs, configuration, None, command)
         else:
             with controller(configuration.policy, state) as started:
-                outcomes = run_trainings(trainings(), configuration, started.client, command)
+                outcomes = run_trainings(jobs, configuration, started.client, command)
     finally:
         place.remove_all()
     return Run(number, NAME, configuration.name, outcomes)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.common import pace
 from benchmarks.common.command_line import sayer
 from benchmarks.common.results import Results
 from benchmarks.common.rows import Row
@@ -41,7 +42,8 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
             rows += enlarge.rows(enlarged)
             results.write(rows, enlarge=enlarge.as_json(enlarged))
         if arrivals.NAME in names:
-            runs = arrivals.measure(there, rounds, say)
+            speed = pace.measure(say)
+            runs = arrivals.measure(there, rounds, speed, say)
             rows += arrivals.rows(runs)
-            results.write(rows, runs)
+            results.write(rows, runs, pace=speed.factors)
     results.tell()

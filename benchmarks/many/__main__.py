@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="in place of those chosen for each workload; none: only the baselines",
     )
     line.add_argument("--no-baselines", action="store_true", help="only the controller")
-    line.add_argument("--rounds", type=positive, default=3, help="runs of each configuration")
+    line.add_argument("--rounds", type=positive, default=2, help="runs of each configuration")
     said = line.parse(arguments)
 
     from benchmarks.many.run import Choice, run  # Heavy, and so only when nothing is refused.

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.common import pace
 from benchmarks.common.command_line import Say, sayer
 from benchmarks.common.configurations import BASELINES, Configuration, controlled
 from benchmarks.common.controller import controller
@@ -57,15 +58,19 @@ def run(choice: Choice, out: Path) -> None:
         once += [each.row() for each in latencies]
         results.write(once, latency=[each.as_json() for each in latencies])
     runs: list[Run] = []
-    for more in _rounds(choice, say):
+    chosen = [workload for letter, workload in WORKLOADS.items() if letter in choice.names]
+    if chosen:
+        speed = pace.measure(say)
+        results.write(once, pace=speed.factors)
+        chosen = [replace(each, trainings=speed.of(each.trainings)) for each in chosen]
+    for more in _rounds(choice, chosen, say):
         runs += more
         results.write(targets.rows(Table(tuple(runs)), registry.DEFAULT) + once, runs)
     results.tell()
 
 
-def _rounds(choice: Choice, say: Say) -> Iterator[list[Run]]:
+def _rounds(choice: Choice, chosen: Sequence[Workload], say: Say) -> Iterator[list[Run]]:
     """Yield the runs of each round: every workload in every configuration, in rotated order."""
-    chosen = [workload for letter, workload in WORKLOADS.items() if letter in choice.names]
     for number in range(choice.rounds if chosen else 0):
         say(f"Round {number + 1} of {choice.rounds}")
         runs = []

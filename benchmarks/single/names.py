@@ -90,13 +90,13 @@ class Effort:
 
 
 FULL: Final = Effort(
-    generations=5,
+    generations=4,
     rounds=2,
     turns=6,
     slice_seconds=0.1,
     changes=1000,
     settles=60,
-    trainings=6,
+    trainings=4,
     training_steps=36,
 )
 QUICK: Final = Effort(

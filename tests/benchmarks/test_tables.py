@@ -51,6 +51,12 @@ def test_a_file_is_printed_as_tables(capsys, tmp_path):
     assert "| a: 5 mixed jobs at once | 12.0 / 12.0 |" in text
 
 
+def test_the_speed_of_the_machine_is_told_where_it_counts(capsys, tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({**results(), "pace": {"cnn": 0.5, "dense": 1.25}}))
+    assert "| speed, to which steps are scaled | cnn 0.5, dense 1.25 |" in printed(capsys, path)
+
+
 def test_a_file_with_quartiles_is_printed_the_same(capsys, tmp_path):
     now, before = tmp_path / "now.json", tmp_path / "before.json"
     content = results()
