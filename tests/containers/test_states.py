@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import gc
+import os
+
 import pytest
 
 from tests.support.fake_engine import FakeEngine
-from tf_malleable.containers.engine import found, was_never_started
+from tf_malleable.containers.engine import Engine, EngineGoneError, found, was_never_started
 
 
 @pytest.mark.parametrize("status", ["created", "configured", "initialized"])
@@ -24,3 +27,17 @@ def test_one_that_was_never_started(status):
 @pytest.mark.parametrize("status", ["running", "paused", "exited", "dead", "removing"])
 def test_one_that_was(status):
     assert not was_never_started({**FakeEngine().state, "Status": status})
+
+
+def test_knocking_at_a_socket_where_no_engine_listens_leaves_no_descriptors(tmp_path):
+    engine = Engine(f"unix://{tmp_path}/docker.sock")
+    # Not even until garbage is collected.
+    gc.disable()
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            with pytest.raises(EngineGoneError, match="no container engine answers at unix:///"):
+                engine.list_ids()
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()

@@ -7,6 +7,7 @@ Docker's SDK also works with Podman. Errors are turned into one sentence.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -101,11 +102,24 @@ class Engine:
         client = getattr(self._local, "client", None)
         if client is None:
             with self._translating_errors():
+                self._knock()
                 client = docker.DockerClient(
                     base_url=self.host, timeout=self.timeout, version="auto"
                 )
             self._local.client = client
         return client
+
+    def _knock(self) -> None:
+        """Raise OSError if nobody listens at the engine's socket.
+
+        The SDK leaves the socket of a connection that fails open until garbage is collected,
+        and a controller tries twice a second.
+        """
+        scheme, _, path = self.host.partition("://")
+        if scheme == "unix":
+            with socket.socket(socket.AF_UNIX) as knocking:
+                knocking.settimeout(self.timeout)
+                knocking.connect(path)
 
     @contextmanager
     def calling(self) -> Iterator[docker.DockerClient]:
