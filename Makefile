@@ -21,8 +21,12 @@ demo-containers: .venv/installed-demo
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python examples/demo_containers.py
 
-test: test-packages lint docs-check cc-test python-test bazel-test \
-  $(if $(filter true,$(CI)),compat)
+# Environments first, as two pips would get in each other's way; then side by side what needs
+# one CPU at a time.
+test: test-packages .venv/installed-docs
+	$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
+	  lint docs-check cc-build-plain cc-build-thread cc-build-address
+	$(MAKE) --no-print-directory cc-test python-test bazel-test $(if $(filter true,$(CI)),compat)
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
 CHECKED = api figures linux model packaging policies scheduling workload
@@ -60,22 +64,23 @@ endef
 
 # The C++ core, plain and under the sanitizers.
 cc-test: cc-test-plain cc-test-thread cc-test-address
-cc-test-%: test-packages .venv/installed-test
+cc-build-%: test-packages .venv/installed-test
 	.venv/bin/cmake -S . -B build/cc-$* -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python \
 	  -DTF_MALLEABLE_BUILD_OVERLAY=OFF -DTF_MALLEABLE_BUILD_TESTS=ON \
 	  -DTF_MALLEABLE_SANITIZER=$(filter-out plain,$*) >build/cc-$*.log 2>&1 \
 	  || { cat build/cc-$*.log; exit 1; }
-	$(MAKE) -C build/cc-$* --no-print-directory -j$(shell nproc)
+	.venv/bin/cmake --build build/cc-$*
+cc-test-%: cc-build-%
 	# ThreadSanitizer cannot place its shadow memory under a fully random layout.
 	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure \
 	  -j$(shell nproc)
 
-# In parallel, but for what measures time. The tests of containers need a Docker engine, and
-# controllers say so if there is none.
+# In parallel, but for what measures time. One worker more than CPUs, as many tests wait. The
+# tests of containers need a Docker engine, and controllers say so if there is none.
 PYTEST = .venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
 python-test: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- sh -c '\
-	  $(PYTEST) -n $(shell nproc) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
+	  $(PYTEST) -n $(shell expr $$(nproc) + 1) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
 
 # The documentation, as a site in build/site. docs-check builds it without writing to
 # tracked files, and runs the example of docs/how-to/own-policy.md.
@@ -108,7 +113,7 @@ dist: build/dist-made
 
 # The wheel with each TensorFlow, in environments of their own and without a compiler.
 compat: build/dist-made .venv/installed-test
-	.venv/bin/python -m pytest tests/compat
+	.venv/bin/python -m pytest tests/compat -n $(shell nproc)
 
 # What the C++ tests need from apt. First in `test`, so that all that is missing is named at
 # once.

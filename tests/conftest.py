@@ -23,12 +23,10 @@ with suppress(ModuleNotFoundError):
     settings.load_profile("parallel")
 
 # Folders whose tests all run alone; single modules and tests have the marker themselves.
-SERIAL = {
-    "containers": "there is one Docker engine",
-    "system": "waits for trainings to be faster with more cores",
-}
-# Folders whose tests run on one worker, since they share what they build.
-TOGETHER = {"patched"}
+SERIAL = {"system": "waits for trainings to be faster with more cores"}
+# Folders whose tests run on one worker: there is one Docker engine, and one stand-in for a
+# patched TensorFlow, which takes long to build.
+TOGETHER = {"containers", "patched"}
 
 
 @pytest.hookimpl(tryfirst=True)

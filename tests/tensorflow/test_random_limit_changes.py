@@ -8,7 +8,8 @@ import pytest
 
 from tests.support import harness
 
-pytestmark = pytest.mark.serial("needs all CPUs for its pools")
+# They share a run of stock TensorFlow.
+pytestmark = pytest.mark.xdist_group("random limit changes")
 
 CHANGES = 10_000
 WORKLOADS = (
