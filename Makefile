@@ -75,12 +75,12 @@ cc-test-%: cc-build-%
 	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure \
 	  -j$(shell nproc)
 
-# In parallel, but for what measures time. One worker more than CPUs, as many tests wait. The
-# tests of containers need a Docker engine, and controllers say so if there is none.
+# In parallel, but for what measures time. The tests of containers need a Docker engine, and
+# controllers say so if there is none.
 PYTEST = .venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
 python-test: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- sh -c '\
-	  $(PYTEST) -n $(shell expr $$(nproc) + 1) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
+	  $(PYTEST) -n $(shell nproc) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
 
 # The documentation, as a site in build/site. docs-check builds it without writing to
 # tracked files, and runs the example of docs/how-to/own-policy.md.
