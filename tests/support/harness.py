@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,24 @@ def start(
     try:
         out, err = process.communicate(timeout=timeout + _GRACE_SECONDS)
     except subprocess.TimeoutExpired:
+        where = _kernel_stacks(process.pid)
         process.kill()
         out, err = process.communicate()
-        err += f"\nkilled: no end after {timeout + _GRACE_SECONDS} s"
+        err += f"\nkilled: no end after {timeout + _GRACE_SECONDS} s\n{where}"
     rows = [json.loads(line) for line in out.splitlines() if line.startswith(("{", "[", '"'))]
     return Finished(rows, process.returncode, err)
+
+
+def _kernel_stacks(pid: int) -> str:
+    """Return what each thread of a process waits for, as far as the kernel tells."""
+    lines = []
+    for thread in sorted(Path(f"/proc/{pid}/task").iterdir()):
+        with suppress(OSError):
+            name, state, wait = (
+                (thread / file).read_text().strip() for file in ("comm", "stat", "wchan")
+            )
+            lines.append(f"{thread.name} {name}: {state.rpartition(')')[2].split()[0]} {wait}")
+    return "\n".join(lines)
 
 
 def call(module: str, function: str, *args: Any, **options: Any) -> Any:
