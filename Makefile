@@ -42,7 +42,7 @@ build/tree:
 	@ln -s $(CURDIR)/.venv/lib/python3*/site-packages/tf_malleable/runtime/*.so \
 	  $@/tf_malleable/runtime
 
-# One process against stock TensorFlow (50 minutes); many processes (5 minutes and 40 a
+# One process against stock TensorFlow (about an hour); many processes (5 minutes and 40 a
 # round); containers (15 minutes and 10 a round).
 bench: .venv/installed-test
 	.venv/bin/python -m benchmarks.single

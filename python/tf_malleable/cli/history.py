@@ -24,10 +24,9 @@ from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.words import summed_up
 from tf_malleable.controller.state.store import StoreError, default_state, read_history
+from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, number
-
-_SUFFIXES = (".png", ".svg")
 
 _COLUMNS = (
     ">id",
@@ -46,7 +45,7 @@ _COLUMNS = (
 
 
 def _picture(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
-    if value is not None and value.suffix.lower() not in _SUFFIXES:
+    if value is not None and not is_picture(value):
         raise click.BadParameter(f"FILE must end in .png or .svg, not {value.name!r}")
     return value
 

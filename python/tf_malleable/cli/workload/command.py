@@ -4,13 +4,9 @@
 from __future__ import annotations
 
 import shlex
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import click
 
@@ -22,6 +18,7 @@ from tf_malleable.cli.words import summed_up
 from tf_malleable.cli.workload.progress import WorkloadProgress
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration
+from tf_malleable.workload.interrupts import end_on_signals
 from tf_malleable.workload.plan import PlannedJob, read_workload
 from tf_malleable.workload.runner import run_workload
 
@@ -58,9 +55,7 @@ def workload(
         _print_plan(jobs, as_json)
         return
     folder = out if out is not None else Path(f"{file.stem}.out")
-    for number_ in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number_) is not signal.SIG_IGN:  # nohup(1)
-            signal.signal(number_, _end)
+    end_on_signals(lambda number: SystemExit(128 + number))
     controller = None if alone else client
     try:
         with WorkloadProgress(jobs, controller) as progress:
@@ -74,10 +69,6 @@ def workload(
     bad = sum(job.outcome != "finished" for job in history.jobs)
     if bad:
         raise OperationError(f"{bad} of {len(jobs)} jobs failed; their output is in {folder}")
-
-
-def _end(number_: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number_)
 
 
 def _print_plan(jobs: Sequence[PlannedJob], as_json: bool) -> None:
