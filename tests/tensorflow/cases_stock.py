@@ -6,7 +6,9 @@ import hashlib
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +78,31 @@ def _busy() -> None:
     list(tf.data.Dataset.range(200).map(lambda n: n + 1, num_parallel_calls=4))
 
 
+def _threads() -> tuple[Counter[str], Counter[str]]:
+    names, cpus = Counter[str](), Counter[str]()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            name, status = ((task / file).read_text() for file in ("comm", "status"))
+            names[name.strip()] += 1
+            cpus[status.split("Cpus_allowed_list:")[1].split()[0]] += 1
+    return names, cpus
+
+
+def _settled_threads() -> tuple[Counter[str], Counter[str]]:
+    """Return names and CPUs once no thread of a dropped iterator is still on its way out."""
+    seen, now = None, _threads()
+    for _ in range(50):
+        if seen == now:
+            break
+        time.sleep(0.2)
+        seen, now = now, _threads()
+    return now
+
+
 def threads_and_trace() -> dict[str, Any]:
     """Return names and CPUs of all threads, and the thread pools' trace events."""
     _busy()
-    names, cpus = Counter(), Counter()
-    for task in Path("/proc/self/task").iterdir():
-        names[(task / "comm").read_text().strip()] += 1
-        status = (task / "status").read_text()
-        cpus[status.split("Cpus_allowed_list:")[1].split()[0]] += 1
+    names, cpus = _settled_threads()
     with tempfile.TemporaryDirectory() as folder:
         tf.profiler.experimental.start(folder)
         _busy()
