@@ -90,7 +90,7 @@ class Effort:
 
 
 FULL: Final = Effort(
-    generations=4,
+    generations=3,
     rounds=2,
     turns=6,
     slice_seconds=0.1,
