@@ -11,10 +11,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
 import msgspec
+import speed
 from command_line import Parser
 
 from tf_malleable.api.client import Client
@@ -33,10 +35,21 @@ from tf_malleable.workload.runner import run_workload
 REPOSITORY = Path(__file__).parent.parent
 TRAININGS = Path(__file__).with_name("trainings.txt")
 BIN = Path(sys.executable).parent
+# Of all trainings, a CNN's share of the work is the largest.
+SPEED_OF = "cnn"
 
 
 class DemoError(Exception):
     """What went wrong, in one sentence; what a program printed may follow."""
+
+
+def scaled(jobs: Sequence[PlannedJob], factor: float) -> list[PlannedJob]:
+    """Return the trainings, scaled so that they take about as long here as elsewhere."""
+    found = []
+    for job in jobs:
+        command = speed.scaled(job.request.command, factor)
+        found.append(replace(job, request=replace(job.request, command=command)))
+    return found
 
 
 def run(jobs: Sequence[PlannedJob], out: Path, client: Client | None) -> History:
@@ -98,13 +111,17 @@ def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
     """Run the trainings twice, print and draw; return how many failed.
 
     Raises:
-        DemoError, OperationError, OSError: It cannot be done.
+        DemoError, TrainingError, OperationError, OSError: It cannot be done.
     """
     logs = out.with_suffix("")
     logs.mkdir(parents=True, exist_ok=True)
     print(f"{len(jobs)} trainings on {len(os.sched_getaffinity(0))} CPUs, {jobs[-1].at:g} s of")
     print("arrivals, first under a controller. TensorFlow is fetched from the disk once before …")
     import_once()
+    print("Measuring this machine's speed, to which their steps are scaled …")
+    factor = speed.measure(SPEED_OF, seconds=1.0)
+    jobs = scaled(jobs, factor)
+    print(f"It is {factor:g} of the usual one.")
     with private_controller(log=logs / "controller.log") as controller:
         controlled = run(jobs, logs / "with", controller.client)
         cpus = len(controller.client.info().cpus)
@@ -136,7 +153,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ndemo: interrupted", file=sys.stderr)
         return 130
-    except (DemoError, OperationError, OSError) as error:
+    except (DemoError, speed.TrainingError, OperationError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
 

@@ -1,26 +1,18 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How fast this machine trains, so that a workload takes about as long on any machine.
-
-Otherwise waiting, arrivals and TensorFlow's start would weigh more on a fast machine than on
-a slow one.
-"""
+"""Scales trainings to this machine's speed."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from benchmarks.common.children import REPOSITORY, clean_environment
+from benchmarks.common.children import clean_environment
 from benchmarks.common.command_line import BenchmarkError, Say
-from benchmarks.common.trainings import SIZES, STEP_SECONDS, Training
+from benchmarks.common.trainings import Training
+from examples import speed
 
-# The difference of both is the time of their steps alone.
-_SHORT_STEPS: Final = 20
-_LONG_SECONDS: Final = 4.0
+_SECONDS: Final = 4.0
 # These differ from a program that is measured by their input only.
 _LIKE: Final = {"reader": "dense"}
 
@@ -52,25 +44,13 @@ def measure(say: Say) -> Pace:
     Raises:
         BenchmarkError: A training failed.
     """
-    factors = {}
-    for program, usual in STEP_SECONDS.items():
-        steps = round(_LONG_SECONDS / usual)
-        taken = _seconds(program, _SHORT_STEPS + steps) - _seconds(program, _SHORT_STEPS)
-        # Two digits: it is not more certain than that.
-        factors[program] = float(f"{usual * steps / max(taken, usual):.2g}")
+    environment = clean_environment({})
+    try:
+        factors = {
+            program: speed.measure(program, _SECONDS, environment) for program in speed.STEP_SECONDS
+        }
+    except speed.TrainingError as error:
+        raise BenchmarkError(str(error)) from None
     said = ", ".join(f"{program} {factor:g}" for program, factor in factors.items())
     say(f"Speed of this machine, to which steps are scaled: {said}")
     return Pace(factors)
-
-
-def _seconds(program: str, steps: int) -> float:
-    cpu = min(os.sched_getaffinity(0))
-    command = ("taskset", "--cpu-list", str(cpu), *Training(program, steps, SIZES[program]).command)
-    start = time.monotonic()
-    done = subprocess.run(
-        command, cwd=REPOSITORY, env=clean_environment({}), capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise BenchmarkError(f"the training {program} failed: {last[0]}")
-    return time.monotonic() - start

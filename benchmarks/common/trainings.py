@@ -7,15 +7,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.common.children import REPOSITORY
+from examples.speed import STEP_SECONDS, TRAININGS
 
 if TYPE_CHECKING:
     from tf_malleable.workload.plan import PlannedJob
 
-TRAININGS: Final = REPOSITORY / "examples" / "trainings"
-
-# Seconds of one step on one core of about 2025, at these sizes.
-STEP_SECONDS: Final = {"cnn": 0.0094, "dense": 0.0082, "rnn": 0.0068}
+# Those of STEP_SECONDS.
 SIZES: Final = {"cnn": 64, "dense": 1024, "rnn": 32}
 
 

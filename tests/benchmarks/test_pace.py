@@ -8,7 +8,9 @@ import pytest
 from benchmarks.common import pace
 from benchmarks.common.command_line import BenchmarkError
 from benchmarks.common.pace import Pace
-from benchmarks.common.trainings import STEP_SECONDS, Training
+from benchmarks.common.trainings import Training
+from examples import speed
+from examples.speed import STEP_SECONDS
 
 HALF = Pace({"cnn": 0.5, "dense": 0.25, "rnn": 1.0})
 
@@ -29,13 +31,13 @@ def test_a_training_has_a_step_at_least():
 
 def test_start_and_end_of_a_training_do_not_count(monkeypatch):
     # Twice as slow as usual, and 7 s for TensorFlow's start.
-    monkeypatch.setattr(pace, "_seconds", lambda program, n: 7 + 2 * STEP_SECONDS[program] * n)
+    monkeypatch.setattr(speed, "_seconds", lambda name, n, _: 7 + 2 * STEP_SECONDS[name] * n)
     said = []
     assert pace.measure(said.append).factors == dict.fromkeys(STEP_SECONDS, 0.5)
     assert said == ["Speed of this machine, to which steps are scaled: cnn 0.5, dense 0.5, rnn 0.5"]
 
 
 def test_a_training_that_fails_is_no_measurement(monkeypatch, tmp_path):
-    monkeypatch.setattr("benchmarks.common.trainings.TRAININGS", tmp_path)
+    monkeypatch.setattr(speed, "TRAININGS", tmp_path)
     with pytest.raises(BenchmarkError, match=r"the training cnn failed: .*cnn\.py"):
         pace.measure(lambda text: None)
