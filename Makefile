@@ -42,8 +42,8 @@ build/tree:
 	@ln -s $(CURDIR)/.venv/lib/python3*/site-packages/tf_malleable/runtime/*.so \
 	  $@/tf_malleable/runtime
 
-# One process against stock TensorFlow (about an hour); many processes (5 minutes and 40 a
-# round); containers (15 minutes and 10 a round).
+# One process against stock TensorFlow (40 minutes); many processes (5 minutes and 35 a
+# round); containers (40 minutes and 15 a round).
 bench: .venv/installed-test
 	.venv/bin/python -m benchmarks.single
 bench-many: .venv/installed-test

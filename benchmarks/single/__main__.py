@@ -14,7 +14,7 @@ from benchmarks.single.names import FULL, QUICK, choices, select
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says."""
     line = CommandLine("single", str(__doc__), "out/bench", choices())
-    line.add_argument("--quick", action="store_true", help="minutes instead of an hour")
+    line.add_argument("--quick", action="store_true", help="measure less, for a quick look")
     line.add_argument("--generations", type=positive, help="how often to start all processes")
     line.add_argument("--rounds", type=positive, help="rounds for each generation of processes")
     said = line.parse(arguments, select)
