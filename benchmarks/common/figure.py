@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ _PANEL_INCHES: Final = 0.7
 _TIMES_INCHES: Final = 2.6
 _GREYS: Final = ("#707070", "#9E9E9E", "#C6C6C6")
 _GAP: Final = 1.2
+_TICK_CHARACTERS: Final = 18
+_LEGEND_COLUMNS: Final = 4
 
 
 def draw(rows: Sequence[Row], runs: Sequence[Run], titles: Mapping[str, str], path: Path) -> None:
@@ -93,16 +96,21 @@ def _draw_times(axes: Sequence[Axes], table: Table, titles: Mapping[str, str]) -
         ticks = _draw_metric(axis, table, metric, order, colours)
         axis.set_xticks(
             [at for at, _ in ticks],
-            [": ".join(filter(None, (name, titles.get(name)))) for _, name in ticks],
+            [_tick(name, titles) for _, name in ticks],
             fontsize=style.SMALL,
         )
     axes[0].legend(
-        ncols=len(order),
+        ncols=min(len(order), _LEGEND_COLUMNS),
         fontsize=style.SMALL,
         loc="lower center",
         bbox_to_anchor=(0.5, 1.0),
         frameon=False,
     )
+
+
+def _tick(name: str, titles: Mapping[str, str]) -> str:
+    # Beside each other, longer lines would overlap.
+    return textwrap.fill(": ".join(filter(None, (name, titles.get(name)))), _TICK_CHARACTERS)
 
 
 def _draw_metric(
