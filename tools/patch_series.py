@@ -20,7 +20,7 @@ VERSION_FILE = Path("tensorflow/tf_version.bzl")
 STAMP = PACKAGE / "SERIES"
 
 EIGEN_THREAD_POOL = "Eigen/src/ThreadPool"
-EIGEN_HEADERS = ("active_limit.h", "limited_workers.h")
+EIGEN_HEADERS = tuple(sorted((ROOT / "cc" / "limits" / "eigen").glob("*.h")))
 
 
 class SourcesError(Exception):
@@ -109,14 +109,13 @@ def added_files(series: Series) -> dict[Path, str]:
     sources = [
         path
         for folder in ("limits", "capi")
-        for path in sorted((ROOT / "cc" / folder).iterdir())
+        for path in sorted((ROOT / "cc" / folder).rglob("*.*"))
         if path.suffix in (".h", ".cc")
     ]
     files = {PACKAGE / path.relative_to(ROOT): path.read_text() for path in sources}
     files[PACKAGE / "BUILD.bazel"] = series.build_file.read_text()
     files[EIGEN_PATCH] = series.eigen_patch.read_text() + "".join(
-        _new_file(f"{EIGEN_THREAD_POOL}/{name}", (ROOT / "cc/limits" / name).read_text())
-        for name in EIGEN_HEADERS
+        _new_file(f"{EIGEN_THREAD_POOL}/{path.name}", path.read_text()) for path in EIGEN_HEADERS
     )
     return files
 

@@ -55,7 +55,7 @@ typedef struct tfm_pool {
   int32_t kind;     /* TFM_INTRA_OP, TFM_INTER_OP or TFM_OTHER. */
   uint64_t id;      /* Never reused in a process. */
   char name[64];    /* Name of its threads; truncated if longer. */
-  int32_t capacity; /* Worker threads it was built with. */
+  int32_t capacity; /* Worker threads it can have. */
   int32_t limit;    /* How many of them may run tasks; 1 … capacity. */
   int32_t active;   /* Workers running a task. */
   int32_t reserved;

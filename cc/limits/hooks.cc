@@ -5,38 +5,64 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "cc/limits/op_width.h"
 #include "cc/limits/pool_registry.h"
 
 namespace tf_malleable {
+namespace {
 
-LimitedPool* LimitedPoolOf(Eigen::ThreadPoolInterface* pool) {
-  // Called for every oneDNN primitive, so the cheap check comes first.
-  if (typeid(*pool) == typeid(PlannedPoolView)) {
-    pool = static_cast<PlannedPoolView*>(pool)->pool();
-  }
-  return dynamic_cast<LimitedPool*>(pool);
+// The limit under which this thread's op began, for an intra-op pool, which
+// belongs to ops; that of other pools follows no op.
+int WidthIn(const RegisteredPool& pool) {
+  return pool.kind() == PoolKind::kIntraOp ? OpWidth::Latch(pool.limit())
+                                           : pool.limit();
 }
 
-// Among the callers, only oneDNN asks the intra-op pool.
+}  // namespace
+
+RegisteredPool* RegisteredPoolOf(Eigen::ThreadPoolInterface* pool) {
+  // Called for every oneDNN primitive, so the cheap check comes first.
+  if (typeid(*pool) == typeid(WidthView)) {
+    return static_cast<WidthView*>(pool)->registered();
+  }
+  return dynamic_cast<RegisteredPool*>(pool);
+}
+
+// Among the callers, only oneDNN asks the intra-op pool. It divides its work by
+// NumThreads(), some of it in plans that it keeps; see PlanKey.
 Eigen::ThreadPoolInterface* HandedOut(Eigen::ThreadPoolInterface* pool) {
-  LimitedPool* const ours = LimitedPoolOf(pool);
+  RegisteredPool* const ours = RegisteredPoolOf(pool);
   return ours != nullptr && ours->kind() == PoolKind::kIntraOp
-             ? ours->PlannedView()
+             ? ours->View(PlanWidth(WidthIn(*ours)))
              : pool;
+}
+
+// Callers use it to size buffers, which they index by the ids of
+// ParallelForWithWorkerId, and to choose in how many parts they do something.
+int ReportedThreads(const RegisteredPool& pool) {
+  return pool.kind() == PoolKind::kIntraOp ? WidthIn(pool) : pool.requested();
+}
+
+// TensorFlow keeps oneDNN's plans by a key in which the number of threads is
+// missing, as it never changes in stock TensorFlow.
+int PlanKey() {
+  return PlanWidth(OpWidth::Latch(PoolRegistry::Get().intra_in_force()));
 }
 
 // Callers use the id as an index into buffers. Some have NumThreads() + 1 of
 // them, others one more than the number of threads TensorFlow was started with.
-// So ids stay below the latter, and no more threads take part.
+// So ids stay below both, and no more threads take part. If the caller's
+// ThreadPool wraps a view, its NumThreads() is the width of that view.
 void ParallelForWithWorkerId(
     Eigen::ThreadPoolInterface* pool, int64_t total,
     std::optional<int64_t> block_size, std::optional<int64_t> cost_per_unit,
     const std::function<void(int64_t, int64_t, int)>& fn) {
   if (total <= 0) return;
-  const LimitedPool* const ours = LimitedPoolOf(pool);
-  const int threads = ours == nullptr
-                          ? pool->NumThreads()
-                          : std::min(ours->limit(), ours->requested());
+  const RegisteredPool* const ours = RegisteredPoolOf(pool);
+  const int threads =
+      ours == nullptr
+          ? pool->NumThreads()
+          : std::min({WidthIn(*ours), ours->requested(), pool->NumThreads()});
   ParallelForWithThreadNumber(
       pool, threads, total,
       block_size ? *block_size
@@ -49,22 +75,22 @@ void ParallelForWithWorkerId(
 // ParallelFor, which follows the limit; for fewer, it counts shards itself.
 int ShardParallelism(int max_parallelism, Eigen::ThreadPoolInterface* workers,
                      bool deterministic) {
-  const LimitedPool* const pool = LimitedPoolOf(workers);
+  const RegisteredPool* const pool = RegisteredPoolOf(workers);
   if (pool == nullptr) return max_parallelism;
   const int limit = pool->limit();
   // On a device started with one thread, 1 also means all, unless ops have to
   // be deterministic: then a kernel passes 1 to run on a single thread.
   if (limit == 1 || (max_parallelism == 1 && deterministic)) return 1;
   return max_parallelism >= std::min(limit, pool->requested())
-             ? pool->capacity()
+             ? std::max(pool->capacity(), ReportedThreads(*pool))
              : max_parallelism;
 }
 
 // YNNPACK, which runs XLA's matrix products, calls this once per program to
 // decide which loops are parallel. A program first run at limit 1 would never
 // have a parallel loop. So the answer is the highest number of threads that can
-// ever be useful, as for oneDNN (PlannedPoolView). How many threads a loop uses
-// is decided for each run, by other members, from the pool's view at that time.
+// ever be useful. How many threads a loop uses is decided for each run, by
+// other members, from the pool's view at that time.
 int PlannedThreadCount(int now) {
   // 0 threads: there is no pool, and there never will be.
   if (now == 0) return 0;
@@ -75,7 +101,7 @@ int PlannedThreadCount(int now) {
 // planned for several threads counts as blocking. At limit 1 it never blocks,
 // as its loops run in the caller.
 bool MayBlock(bool planned) {
-  return planned && PoolRegistry::Get().GetLimits().intra != 1;
+  return planned && PoolRegistry::Get().intra_in_force() != 1;
 }
 
 }  // namespace tf_malleable

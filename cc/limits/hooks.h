@@ -13,23 +13,24 @@
 #ifndef TF_MALLEABLE_CC_LIMITS_HOOKS_H_
 #define TF_MALLEABLE_CC_LIMITS_HOOKS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <typeinfo>
 
-#include "cc/limits/limited_pool.h"
-#include "cc/limits/limited_pool_view.h"
 #include "cc/limits/malleable_pool.h"
 #include "cc/limits/parallel_for.h"
+#include "cc/limits/registered_pool.h"
+#include "cc/limits/width_view.h"
 #include "unsupported/Eigen/CXX11/ThreadPool"
 
 namespace tf_malleable {
 
-// The LimitedPool behind `pool`, which may be a view of it; null for a pool of
+// The pool of ours behind `pool`, which may be a view of it; null for a pool of
 // the user's.
-LimitedPool* LimitedPoolOf(Eigen::ThreadPoolInterface* pool);
+RegisteredPool* RegisteredPoolOf(Eigen::ThreadPoolInterface* pool);
 
 // All members of tsl::thread::ThreadPool that split work: the number of
 // threads to split it for.
@@ -42,6 +43,19 @@ int LimitOf(const Eigen::ThreadPoolTempl<Environment>* own,
 
 // ThreadPool::AsEigenThreadPool: the pool to return instead of `pool`.
 Eigen::ThreadPoolInterface* HandedOut(Eigen::ThreadPoolInterface* pool);
+
+// ThreadPool::NumThreads: the result.
+int ReportedThreads(const RegisteredPool& pool);
+template <typename Environment>
+int ReportedThreads(const Eigen::ThreadPoolTempl<Environment>* own,
+                    const Eigen::ThreadPoolInterface* pool) {
+  if (own == nullptr) return pool->NumThreads();
+  return ReportedThreads(*static_cast<const MalleablePool<Environment>*>(own));
+}
+
+// tensorflow::FactoryKeyCreator::Append: what belongs into the key of a plan
+// besides what the kernel puts there.
+int PlanKey();
 
 // ThreadPool::ParallelForWithWorkerId: exactly one of `block_size` and
 // `cost_per_unit` has a value.
@@ -65,7 +79,7 @@ bool MayBlock(bool planned);
 // number of threads; that at index i has i + 1. The caller's list owns them.
 template <typename Device, typename Devices>
 void AddDevices(const Device& device, Devices* devices) {
-  LimitedPool* const pool = LimitedPoolOf(device.getPool());
+  RegisteredPool* const pool = RegisteredPoolOf(device.getPool());
   const int most = pool == nullptr ? device.numThreads() : pool->capacity();
   for (int n = 1; n <= most; ++n) {
     Eigen::ThreadPoolInterface* const threads =
@@ -79,11 +93,11 @@ void AddDevices(const Device& device, Devices* devices) {
 // AddDevices() may be used now.
 template <typename Devices>
 int DevicesInUse(const Devices& devices) {
+  const int all = static_cast<int>(devices.size());
   const Eigen::ThreadPoolInterface& pool = *devices[0]->getPool();
-  if (typeid(pool) != typeid(LimitedPoolView)) {
-    return static_cast<int>(devices.size());
-  }
-  return static_cast<const PoolView&>(pool).limits().limit();
+  if (typeid(pool) != typeid(WidthView)) return all;
+  return std::min(static_cast<const WidthView&>(pool).registered()->limit(),
+                  all);
 }
 
 }  // namespace tf_malleable

@@ -6,16 +6,16 @@
 #define TF_MALLEABLE_CC_LIMITS_MALLEABLE_POOL_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cc/limits/limited_pool.h"
-#include "cc/limits/limited_pool_view.h"
 #include "cc/limits/pool_registry.h"
+#include "cc/limits/registered_pool.h"
 #include "cc/limits/tick_rate.h"
+#include "cc/limits/width_view.h"
 #include "unsupported/Eigen/CXX11/ThreadPool"
 
 namespace tf_malleable {
@@ -23,81 +23,76 @@ namespace tf_malleable {
 // Environment is the parameter of Eigen's ThreadPoolTempl.
 //
 // The destructor runs all queued tasks, under the limit then in force, and
-// joins the workers. Thread-safety: that of LimitedPool and Eigen's pool.
+// joins the workers. Thread-safety: that of RegisteredPool and Eigen's pool.
 template <typename Environment>
 class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
-                            public LimitedPool {
+                            public RegisteredPool {
  public:
   // Builds a pool for which TensorFlow asks for `requested` threads. `registry`
   // decides its capacity and first limit. REQUIRES: requested >= 1
   MalleablePool(const std::string& name, int requested, bool allow_spinning,
                 Environment env, PoolRegistry* registry = &PoolRegistry::Get())
-      : MalleablePool(name, requested,
-                      registry->CapacityFor(name, KindOf(name), requested),
-                      allow_spinning, std::move(env), registry) {}
+      : MalleablePool(name, TraitsOf(name), requested, allow_spinning,
+                      std::move(env), registry) {}
 
   ~MalleablePool() override {
     registry_->Unregister(this);
     // Here rather than in Eigen's destructor, as tasks may use the pool and its
     // views until they end.
-    Workers::Drain(this);
+    Hooks::Drain(this);
   }
 
   const std::string& name() const override { return name_; }
-  PoolKind kind() const override { return kind_; }
-  int capacity() const override { return this->NumThreads(); }
+  const PoolTraits& traits() const override { return traits_; }
+  int capacity() const override { return Hooks::Capacity(*this); }
   int requested() const override { return requested_; }
-  int limit() const override { return Workers::Limit(*this).limit(); }
-  void SetLimit(int limit) override { Workers::SetLimit(this, limit); }
-  LimitedPoolView* View(int limit) const override {
-    return views_[limit - 1].get();
+  int limit() const override { return Hooks::AdmissionOf(*this).limit(); }
+  void SetLimit(int limit) override { Hooks::SetLimit(this, limit); }
+  WidthView* View(int width) const override {
+    return views_[std::min<std::size_t>(width, views_.size()) - 1].get();
   }
-  PlannedPoolView* PlannedView() override { return &*planned_view_; }
-  bool Settled() const override { return Workers::Limit(*this).Settled(); }
+  bool Settled() const override { return Hooks::AdmissionOf(*this).Settled(); }
 
   PoolStats Stats() const override {
-    const ActiveLimit& workers = Workers::Limit(*this);
-    const ActiveLimit::Totals totals = workers.ReadTotals();
+    const Admission& admission = Hooks::AdmissionOf(*this);
+    const WorkerRecords::Totals totals = admission.records().Read();
     PoolStats stats;
     stats.name = "tf_" + name_;  // The name of its threads.
-    stats.kind = kind_;
+    stats.kind = traits_.kind;
     stats.capacity = capacity();
     stats.limit = limit();
-    stats.active = workers.Active();
-    stats.queued = Workers::NumQueued(*this);
+    stats.active = admission.records().Active();
+    stats.queued = Hooks::NumQueued(*this);
     stats.tasks = totals.tasks;
-    stats.stand_ins = totals.stand_ins;
+    stats.stand_ins = admission.stand_ins();
     stats.busy_seconds = TicksToSeconds(totals.busy_ticks);
     return stats;
   }
 
  private:
   using EigenPool = Eigen::ThreadPoolTempl<Environment>;
-  using Workers = LimitedWorkers<EigenPool>;
+  using Hooks = typename EigenPool::WorkerHooks;
 
-  MalleablePool(const std::string& name, int requested, int capacity,
-                bool allow_spinning, Environment env, PoolRegistry* registry)
-      : EigenPool(capacity, allow_spinning, std::move(env),
-                  registry->FirstLimitFor(KindOf(name), requested, capacity)),
+  MalleablePool(const std::string& name, const PoolTraits& traits,
+                int requested, bool allow_spinning, Environment env,
+                PoolRegistry* registry)
+      : EigenPool(registry->CapacityFor(traits, requested), allow_spinning,
+                  std::move(env), registry->FirstLimitFor(traits, requested)),
         registry_(registry),
         name_(name),
-        kind_(KindOf(name)),
+        traits_(traits),
         requested_(requested) {
-    for (int limit = 1; limit <= capacity; ++limit) {
-      views_.push_back(std::make_unique<LimitedPoolView>(this, this, limit));
+    for (int width = 1; width <= this->NumThreads(); ++width) {
+      views_.push_back(std::make_unique<WidthView>(this, this, width));
     }
-    // More threads than the host has CPUs are of no use to a plan.
-    planned_view_.emplace(this, this,
-                          std::min(capacity, std::max(requested, HostCpus())));
     registry_->Register(this);
   }
 
   PoolRegistry* const registry_;
   const std::string name_;
-  const PoolKind kind_;
+  const PoolTraits traits_;
   const int requested_;
-  std::vector<std::unique_ptr<LimitedPoolView>> views_;  // One per limit.
-  std::optional<PlannedPoolView> planned_view_;
+  std::vector<std::unique_ptr<WidthView>> views_;  // One for each width.
 };
 
 }  // namespace tf_malleable

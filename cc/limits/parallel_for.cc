@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cc/limits/eigen/worker_records.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
 namespace tf_malleable {
@@ -17,49 +18,74 @@ namespace {
 
 // The blocks of one loop. Shared with helper tasks: those that start after the
 // loop has returned find no block left, and must not use `fn`, which is gone.
-class BlockLoop {
+class BlockLoop : public std::enable_shared_from_this<BlockLoop> {
  public:
-  BlockLoop(int64_t total, int64_t block_size, int64_t blocks,
+  BlockLoop(Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
+            int64_t block_size, int64_t blocks,
             const std::function<void(int64_t, int64_t, int)>* fn)
-      : total_(total), block_size_(block_size), blocks_(blocks), fn_(fn) {}
+      : pool_(pool),
+        threads_(threads),
+        total_(total),
+        block_size_(block_size),
+        blocks_(blocks),
+        fn_(fn) {}
 
-  void RunBlocks() {
-    const int thread = threads_.fetch_add(1, std::memory_order_relaxed);
+  // What thread `index` of the loop does. Each starts two more, so that no one
+  // thread has to start them all.
+  void Run(int index) {
+    for (int child = 2 * index + 1; child <= 2 * index + 2; ++child) {
+      if (child >= threads_ || next_.load(std::memory_order_relaxed) >= blocks_)
+        break;
+      pool_->Schedule([loop = shared_from_this(), child] { loop->Run(child); });
+    }
     int64_t done = 0;
     for (;;) {
       const int64_t block = next_.fetch_add(1, std::memory_order_relaxed);
       if (block >= blocks_) break;
       const int64_t begin = block * block_size_;
-      (*fn_)(begin, std::min(begin + block_size_, total_), thread);
+      (*fn_)(begin, std::min(begin + block_size_, total_), index);
       ++done;
     }
     if (done == 0) return;
-    std::lock_guard<std::mutex> lock(mu_);
+    std::lock_guard<std::mutex> lock(done_mu_);
     done_ += done;
     if (done_ == blocks_) all_done_.notify_all();
   }
 
   void Wait() {
-    std::unique_lock<std::mutex> lock(mu_);
+    std::unique_lock<std::mutex> lock(done_mu_);
     all_done_.wait(lock, [this] { return done_ == blocks_; });
   }
 
  private:
+  Eigen::ThreadPoolInterface* const pool_;
+  const int threads_;
   const int64_t total_;
   const int64_t block_size_;
   const int64_t blocks_;
   const std::function<void(int64_t, int64_t, int)>* const fn_;
-  std::atomic<int> threads_{0};
-  std::atomic<int64_t> next_{0};
-  std::mutex mu_;  // Guards done_.
+  // Written for each block by all threads, so apart from what they only read.
+  alignas(kCacheLine) std::atomic<int64_t> next_{0};
+  alignas(kCacheLine) std::mutex done_mu_;  // Guards done_.
   std::condition_variable all_done_;
   int64_t done_ = 0;
 };
 
+// REQUIRES: blocks >= 2
+void RunBlocks(Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
+               int64_t block_size, int64_t blocks,
+               const std::function<void(int64_t, int64_t, int)>& fn) {
+  const auto loop = std::make_shared<BlockLoop>(
+      pool, static_cast<int>(std::min<int64_t>(threads, blocks)), total,
+      block_size, blocks, &fn);
+  loop->Run(0);
+  loop->Wait();
+}
+
 }  // namespace
 
-int64_t NumFixedBlocks(int64_t total, int64_t block_size, int limit) {
-  if (block_size <= 0 || total <= 1 || total <= block_size || limit == 1) {
+int64_t NumFixedBlocks(int64_t total, int64_t block_size, int threads) {
+  if (block_size <= 0 || total <= 1 || total <= block_size || threads == 1) {
     return 1;
   }
   return (total + block_size - 1) / block_size;
@@ -71,23 +97,21 @@ void ParallelForWithThreadNumber(
   const int64_t blocks = NumFixedBlocks(total, block_size, threads);
   if (blocks == 1) {
     fn(0, total, 0);
-    return;
+  } else {
+    RunBlocks(pool, threads, total, block_size, blocks, fn);
   }
-  const auto loop = std::make_shared<BlockLoop>(total, block_size, blocks, &fn);
-  const int64_t helpers = std::min<int64_t>(threads, blocks) - 1;
-  for (int64_t i = 0; i < helpers; ++i) {
-    pool->Schedule([loop] { loop->RunBlocks(); });
-  }
-  loop->RunBlocks();
-  loop->Wait();
 }
 
 void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
                             int64_t total, int64_t block_size,
                             const std::function<void(int64_t, int64_t)>& fn) {
-  ParallelForWithThreadNumber(
-      pool, limit, total, block_size,
-      [&fn](int64_t begin, int64_t end, int) { fn(begin, end); });
+  const int64_t blocks = NumFixedBlocks(total, block_size, pool->NumThreads());
+  if (blocks == 1) {
+    fn(0, total);
+  } else {
+    RunBlocks(pool, limit, total, block_size, blocks,
+              [&fn](int64_t begin, int64_t end, int) { fn(begin, end); });
+  }
 }
 
 int64_t BlockSizeByCost(int64_t total, int64_t cost_per_unit, int threads) {

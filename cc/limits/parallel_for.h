@@ -12,13 +12,15 @@
 
 namespace tf_malleable {
 
-// The number of blocks of `block_size` into which [0, total) is split for
-// `limit` threads.
-int64_t NumFixedBlocks(int64_t total, int64_t block_size, int limit);
+// The number of blocks of `block_size` into which [0, total) is split on a pool
+// of `threads`. Callers may size buffers by it before the loop runs, so it must
+// not depend on the limit, which may change meanwhile.
+int64_t NumFixedBlocks(int64_t total, int64_t block_size, int threads);
 
 // Calls fn(begin, end) for each block of `block_size` of [0, total), of which
 // the last may be smaller, on at most `limit` threads including the caller's.
-// With one block or limit 1, calls fn(0, total) instead. Blocks until done.
+// There are NumFixedBlocks() for pool->NumThreads(); if that is one, calls
+// fn(0, total). Blocks until done.
 //
 // It waits only for blocks that have begun, never for a queued task. So it also
 // completes when called by a worker, and whatever the limit becomes.
@@ -28,7 +30,8 @@ void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
 
 // Like ParallelForFixedBlocks, but also passes to each call the number of its
 // thread among those that take part: 0 … threads - 1. Calls with the same
-// number never overlap. REQUIRES: at limit 1, threads == 1
+// number never overlap. There are NumFixedBlocks() for `threads`.
+// REQUIRES: at limit 1, threads == 1
 void ParallelForWithThreadNumber(
     Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
     int64_t block_size, const std::function<void(int64_t, int64_t, int)>& fn);

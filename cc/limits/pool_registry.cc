@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <thread>
 
 namespace tf_malleable {
@@ -26,30 +28,12 @@ int MaxThreadsFromEnvironment() {
   return valid ? static_cast<int>(value) : fallback;
 }
 
-bool StartsWith(const std::string& text, const char* prefix) {
-  return text.rfind(prefix, 0) == 0;
-}
-
-bool EndsWith(const std::string& text, const std::string& suffix) {
-  return text.size() >= suffix.size() &&
-         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
-
 }  // namespace
 
 int HostCpus() {
   static const int cpus =
       static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
   return cpus;
-}
-
-PoolKind KindOf(const std::string& name) {
-  if (name == "Compute") return PoolKind::kInterOp;
-  // "numa_-1_Eigen", "numa_0_Eigen", …
-  if (StartsWith(name, "numa_") && EndsWith(name, "_Eigen")) {
-    return PoolKind::kIntraOp;
-  }
-  return PoolKind::kOther;
 }
 
 PoolRegistry& PoolRegistry::Get() {
@@ -62,32 +46,34 @@ PoolRegistry& PoolRegistry::Get() {
   return *registry;
 }
 
-int PoolRegistry::CapacityFor(const std::string& name, PoolKind kind,
-                              int requested) const {
-  const bool sized_by_cpus = kind != PoolKind::kOther ||
-                             StartsWith(name, "XLA") || StartsWith(name, "xla");
-  return sized_by_cpus ? std::max(requested, max_threads_) : requested;
+int PoolRegistry::CapacityFor(const PoolTraits& traits, int requested) const {
+  return traits.may_grow ? std::max(requested, max_threads_) : requested;
 }
 
-int PoolRegistry::FirstLimitFor(PoolKind kind, int requested,
-                                int capacity) const {
+int PoolRegistry::FirstLimitFor(const PoolTraits& traits, int requested) const {
   std::lock_guard<std::mutex> lock(mu_);
-  return LimitFor(kind, requested, capacity);
+  const int set = traits.kind == PoolKind::kInterOp ? inter_set_ : intra_set_;
+  return set == kUnset ? requested
+                       : std::min(set, CapacityFor(traits, requested));
 }
 
-void PoolRegistry::Register(LimitedPool* pool) {
+void PoolRegistry::Register(RegisteredPool* pool) {
   std::lock_guard<std::mutex> lock(mu_);
   pools_.emplace(next_id_++, pool);
   // A limit may have been set or unset since FirstLimitFor().
   UpdateLimit(pool);
+  if (pool->traits().numa_node >= 0) Rebalance();
+  UpdateInForce();
 }
 
-void PoolRegistry::Unregister(LimitedPool* pool) {
+void PoolRegistry::Unregister(RegisteredPool* pool) {
   std::lock_guard<std::mutex> lock(mu_);
   const auto found =
       std::find_if(pools_.begin(), pools_.end(),
                    [pool](const auto& entry) { return entry.second == pool; });
   if (found != pools_.end()) pools_.erase(found);
+  if (pool->traits().numa_node >= 0) Rebalance();
+  UpdateInForce();
 }
 
 Outcome PoolRegistry::SetLimits(int intra, int inter) {
@@ -105,6 +91,7 @@ Outcome PoolRegistry::SetLimits(int intra, int inter) {
     if ((is_inter ? inter : intra) == kKeep) continue;
     changed |= UpdateLimit(pool);
   }
+  UpdateInForce();
   return changed ? Outcome::kDone : Outcome::kNoChange;
 }
 
@@ -112,10 +99,11 @@ Outcome PoolRegistry::SetPoolLimit(uint64_t id, int limit) {
   std::lock_guard<std::mutex> lock(mu_);
   const auto found = pools_.find(id);
   if (found == pools_.end()) return Outcome::kNoSuchPool;
-  LimitedPool* const pool = found->second;
+  RegisteredPool* const pool = found->second;
   if (limit < 1 || limit > pool->capacity()) return Outcome::kOutOfRange;
   if (limit == pool->limit()) return Outcome::kNoChange;
   pool->SetLimit(limit);
+  UpdateInForce();
   return Outcome::kDone;
 }
 
@@ -158,6 +146,7 @@ Outcome PoolRegistry::WaitSettled(std::chrono::duration<double> timeout) const {
 
 void PoolRegistry::ResetInChild() {
   pools_.clear();
+  UpdateInForce();
   mu_.unlock();
 }
 
@@ -170,22 +159,55 @@ int PoolRegistry::MaxFor(PoolKind kind) const {
 }
 
 int PoolRegistry::InForce(PoolKind kind, int set) const {
+  int all_nodes = 0;
+  std::set<int> counted;
   for (const auto& [id, pool] : pools_) {
-    if (pool->kind() == kind) return pool->limit();
+    if (pool->kind() != kind) continue;
+    const int node = pool->traits().numa_node;
+    if (node < 0) return pool->limit();
+    // Another session's pools for the same nodes have the same limits.
+    if (counted.insert(node).second) all_nodes += pool->limit();
   }
-  return set;
+  return all_nodes > 0 ? all_nodes : set;
 }
 
-int PoolRegistry::LimitFor(PoolKind kind, int requested, int capacity) const {
-  const int set = kind == PoolKind::kInterOp ? inter_set_ : intra_set_;
-  return set == kUnset ? requested : std::min(set, capacity);
+int PoolRegistry::LimitFor(const RegisteredPool& pool) const {
+  int limit = pool.kind() == PoolKind::kInterOp ? inter_set_ : intra_set_;
+  if (limit == kUnset) return std::min(pool.requested(), pool.capacity());
+  const int node = pool.traits().numa_node;
+  if (node >= 0) {
+    // TensorFlow builds one pool for each node; two sessions may have their
+    // own.
+    std::set<int> nodes;
+    for (const auto& [id, other] : pools_) {
+      if (other->traits().numa_node >= 0)
+        nodes.insert(other->traits().numa_node);
+    }
+    const int rank =
+        static_cast<int>(std::distance(nodes.begin(), nodes.find(node)));
+    const int count = static_cast<int>(nodes.size());
+    // Each node needs a worker, even if there are more nodes than threads.
+    limit = std::max(1, limit / count + (rank < limit % count ? 1 : 0));
+  }
+  return std::min(limit, pool.capacity());
 }
 
-bool PoolRegistry::UpdateLimit(LimitedPool* pool) {
-  const int limit = LimitFor(pool->kind(), pool->requested(), pool->capacity());
+bool PoolRegistry::UpdateLimit(RegisteredPool* pool) {
+  const int limit = LimitFor(*pool);
   if (limit == pool->limit()) return false;
   pool->SetLimit(limit);
   return true;
+}
+
+void PoolRegistry::Rebalance() {
+  for (const auto& [id, pool] : pools_) {
+    if (pool->traits().numa_node >= 0) UpdateLimit(pool);
+  }
+}
+
+void PoolRegistry::UpdateInForce() {
+  intra_in_force_.store(InForce(PoolKind::kIntraOp, intra_set_),
+                        std::memory_order_relaxed);
 }
 
 bool PoolRegistry::Settled() const {

@@ -5,6 +5,7 @@
 #ifndef TF_MALLEABLE_CC_LIMITS_POOL_REGISTRY_H_
 #define TF_MALLEABLE_CC_LIMITS_POOL_REGISTRY_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -12,7 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "cc/limits/limited_pool.h"
+#include "cc/limits/pool_kind.h"
+#include "cc/limits/registered_pool.h"
 
 namespace tf_malleable {
 
@@ -48,16 +50,14 @@ class PoolRegistry {
   int max_threads() const { return max_threads_; }
 
   // Capacity and first limit of a pool for which TensorFlow requests
-  // `requested` threads. Only pools that TensorFlow sizes by the number of CPUs
-  // may grow. Others may depend on their size: with one thread, tasks run in
-  // order.
-  int CapacityFor(const std::string& name, PoolKind kind, int requested) const;
-  int FirstLimitFor(PoolKind kind, int requested, int capacity) const;
+  // `requested` threads.
+  int CapacityFor(const PoolTraits& traits, int requested) const;
+  int FirstLimitFor(const PoolTraits& traits, int requested) const;
 
   // A pool registers itself once it is built, and unregisters before it is
   // destroyed. Its methods are called with the registry locked.
-  void Register(LimitedPool* pool);
-  void Unregister(LimitedPool* pool);
+  void Register(RegisteredPool* pool);
+  void Unregister(RegisteredPool* pool);
 
   // Sets the limits of all pools, present and future, each up to the pool's
   // capacity. Each argument is kKeep, kUnset or a limit.
@@ -69,6 +69,12 @@ class PoolRegistry {
   Limits GetLimits() const;
   std::vector<PoolStats> Stats() const;
 
+  // The intra-op limit in force; 0 if there is no pool and none is set. Takes
+  // no lock.
+  int intra_in_force() const {
+    return intra_in_force_.load(std::memory_order_relaxed);
+  }
+
   // Returns kDone as soon as no pool runs more workers than its limit, or
   // kTimedOut after `timeout`.
   Outcome WaitSettled(std::chrono::duration<double> timeout) const;
@@ -79,32 +85,36 @@ class PoolRegistry {
   void ResetInChild();
 
  private:
-  int MaxFor(PoolKind kind) const;            // REQUIRES: mu_ held.
-  int InForce(PoolKind kind, int set) const;  // REQUIRES: mu_ held.
+  // All of these: REQUIRES mu_ held.
+  int MaxFor(PoolKind kind) const;
+  int InForce(PoolKind kind, int set) const;
 
-  // The limit that is set, up to the capacity; if none is set, what TensorFlow
-  // requested. REQUIRES: mu_ held.
-  int LimitFor(PoolKind kind, int requested, int capacity) const;
+  // The limit of a pool, from what is set for its kind: that, up to its
+  // capacity; if nothing is set, what TensorFlow requested. Pools that work for
+  // one NUMA node each share it.
+  int LimitFor(const RegisteredPool& pool) const;
 
   // Gives a pool the limit of its kind; false if it had that already.
-  // REQUIRES: mu_ held.
-  bool UpdateLimit(LimitedPool* pool);
-  bool Settled() const;
+  bool UpdateLimit(RegisteredPool* pool);
+
+  // After a pool has come or gone, or a limit has changed.
+  void Rebalance();
+  void UpdateInForce();
+
+  bool Settled() const;  // Takes mu_.
 
   const int max_threads_;
 
   mutable std::mutex mu_;  // Guards all that follows, and the pools' lifetime.
   uint64_t next_id_ = 1;
-  std::map<uint64_t, LimitedPool*> pools_;
+  std::map<uint64_t, RegisteredPool*> pools_;
   int intra_set_ = kUnset;
   int inter_set_ = kUnset;
+  std::atomic<int> intra_in_force_{0};  // Written with mu_ held.
 };
 
 // The number of the host's CPUs, whether or not this process may use them.
 int HostCpus();
-
-// The kind of a pool, from the name that TensorFlow gives it, e.g. "Compute".
-PoolKind KindOf(const std::string& name);
 
 }  // namespace tf_malleable
 

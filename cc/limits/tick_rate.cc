@@ -5,13 +5,13 @@
 #include <chrono>
 #include <thread>
 
-#include "cc/limits/active_limit.h"
+#include "cc/limits/eigen/worker_records.h"
 
 namespace tf_malleable {
 namespace {
 
 struct Instant {
-  uint64_t ticks = ActiveLimit::Ticks();
+  uint64_t ticks = Ticks();
   std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
 };
 

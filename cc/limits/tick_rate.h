@@ -7,7 +7,7 @@
 
 namespace tf_malleable {
 
-// Converts a difference of ActiveLimit::Ticks() to seconds. The counter's rate
+// Converts a difference of Ticks() to seconds. The counter's rate
 // is measured against the steady clock since the library was loaded.
 // Thread-safe.
 double TicksToSeconds(uint64_t ticks);

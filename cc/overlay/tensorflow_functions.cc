@@ -29,6 +29,10 @@ TensorFlowFunctions Load() {
   Find(lib, "_ZN10tensorflow26GetPerThreadMaxParallelismEv",
        &tf.per_thread_max_parallelism);
   Find(lib, "_ZN3tsl21OpDeterminismRequiredEv", &tf.op_determinism_required);
+  Find(lib, "_ZN10tensorflow15OpKernelContextC2EPNS0_6ParamsE",
+       &tf.make_op_context);
+  Find(lib, "_ZN10tensorflow15OpKernelContextC2EPNS0_6ParamsEi",
+       &tf.make_op_context_with);
   Find(lib, "_ZN3tsl4port25NUMASetThreadNodeAffinityEi", &tf.set_numa_affinity);
   Find(lib, "_ZN3tsl8profiler19threadpool_listener9IsEnabledEv",
        &tf.tracing_enabled);
@@ -40,14 +44,18 @@ TensorFlowFunctions Load() {
   return tf;
 }
 
-XlaFunctions LoadXla() {
+KernelFunctions LoadKernels() {
   void* const lib = dlopen("libtensorflow_cc.so.2", RTLD_LAZY | RTLD_NOLOAD);
-  XlaFunctions xla;
+  KernelFunctions kernels;
+  Find(lib,
+       "_ZN10tensorflow17FactoryKeyCreator6AppendESt17basic_string_viewIcSt11"
+       "char_traitsIcEE",
+       &kernels.append_to_key);
   Find(lib, "_ZNK3xla3cpu16SlinkyThreadPool12thread_countEv",
-       &xla.slinky_thread_count);
+       &kernels.slinky_thread_count);
   Find(lib, "_ZNK3xla3cpu14YnnFusionThunk15ExecuteMayBlockEv",
-       &xla.ynn_may_block);
-  return xla;
+       &kernels.ynn_may_block);
+  return kernels;
 }
 
 }  // namespace
@@ -57,8 +65,8 @@ const TensorFlowFunctions& TensorFlowFunctions::Get() {
   return functions;
 }
 
-const XlaFunctions& XlaFunctions::Get() {
-  static const XlaFunctions functions = LoadXla();
+const KernelFunctions& KernelFunctions::Get() {
+  static const KernelFunctions functions = LoadKernels();
   return functions;
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 #include "tsl/platform/tracing.h"
 #include "xla/tsl/platform/threadpool.h"
@@ -29,6 +30,9 @@ struct TensorFlowFunctions {
   int (*per_thread_max_parallelism)();
   // tsl::OpDeterminismRequired. Null: determinism is never required.
   bool (*op_determinism_required)();
+  // tensorflow::OpKernelContext's constructors. Never null.
+  void (*make_op_context)(void* self, void* params);
+  void (*make_op_context_with)(void* self, void* params, int outputs);
   // tsl::port::NUMASetThreadNodeAffinity. Null: threads keep their affinity.
   void (*set_numa_affinity)(int node);
   // tsl::profiler::threadpool_listener::IsEnabled. Null: never enabled.
@@ -46,9 +50,12 @@ struct TensorFlowFunctions {
   }
 };
 
-// The same for libtensorflow_cc, which is loaded when XLA calls us.
-struct XlaFunctions {
-  static const XlaFunctions& Get();
+// The same for libtensorflow_cc, which is loaded when kernels or XLA call us.
+struct KernelFunctions {
+  static const KernelFunctions& Get();
+
+  // tensorflow::FactoryKeyCreator::Append. Never null.
+  void (*append_to_key)(void* self, std::string_view text);
 
   // xla::cpu::SlinkyThreadPool::thread_count. Null: there are no threads.
   int (*slinky_thread_count)(const void* self);

@@ -51,8 +51,7 @@ ThreadPool::~ThreadPool() = default;
 int ThreadPool::NumShardsUsedByFixedBlockSizeScheduling(int64_t total,
                                                         int64_t block_size) {
   return static_cast<int>(tf_malleable::NumFixedBlocks(
-      total, block_size,
-      tf_malleable::LimitOf(eigen_threadpool_.get(), underlying_threadpool_)));
+      total, block_size, underlying_threadpool_->NumThreads()));
 }
 
 void ThreadPool::ParallelForFixedBlockSizeScheduling(
@@ -70,6 +69,11 @@ void ThreadPool::ParallelFor(int64_t total, int64_t cost_per_unit,
       underlying_threadpool_,
       tf_malleable::LimitOf(eigen_threadpool_.get(), underlying_threadpool_),
       total, cost_per_unit, fn);
+}
+
+int ThreadPool::NumThreads() const {
+  return tf_malleable::ReportedThreads(eigen_threadpool_.get(),
+                                       underlying_threadpool_);
 }
 
 Eigen::ThreadPoolInterface* ThreadPool::AsEigenThreadPool() const {

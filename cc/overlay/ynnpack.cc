@@ -18,12 +18,12 @@ extern "C" __attribute__((visibility("default"))) bool YnnMayBlock(
     const void* self) asm("_ZNK3xla3cpu14YnnFusionThunk15ExecuteMayBlockEv");
 
 extern "C" int SlinkyThreadCount(const void* self) {
-  const auto thread_count = XlaFunctions::Get().slinky_thread_count;
+  const auto thread_count = KernelFunctions::Get().slinky_thread_count;
   return PlannedThreadCount(thread_count == nullptr ? 0 : thread_count(self));
 }
 
 extern "C" bool YnnMayBlock(const void* self) {
-  const auto may_block = XlaFunctions::Get().ynn_may_block;
+  const auto may_block = KernelFunctions::Get().ynn_may_block;
   return MayBlock(may_block != nullptr && may_block(self));
 }
 

@@ -72,12 +72,12 @@ TEST_F(DestructionTest, TasksMayUseThePoolWhileItDrains) {
   {
     TestPool pool(kIntraName, kCapacity, true, {}, &registry);
     pool.SetLimit(2);
-    const PoolView* view = pool.View(2);
+    const WidthView* view = pool.View(2);
     pool.Schedule([&, view] {
       gate.Wait();
-      limits = view->limits().limit();
+      limits = view->registered()->limit();
       threads = view->NumThreads();
-      EXPECT_EQ(view->limits().name(), kIntraName);
+      EXPECT_EQ(view->registered()->name(), kIntraName);
     });
     opener = std::thread([&] {
       EXPECT_TRUE(Eventually([&] { return registry.Stats().empty(); }));

@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cc/tests/test_util.h"
@@ -71,25 +75,35 @@ TEST_F(ParallelForTest, FixedBlocksCoverEachIndexOnceAsBlocks) {
             &pool_, limit, total, block, [&](int64_t begin, int64_t end) {
               coverage.Visit(begin, end);
               ++calls;
-              const bool whole = begin == 0 && end == total;
-              const bool one_block =
-                  begin % block == 0 && end == std::min(begin + block, total);
-              if (!whole && !one_block) misplaced = true;
+              if (begin % block != 0 || end != std::min(begin + block, total))
+                misplaced = true;
             });
         coverage.ExpectEachOnce();
         EXPECT_FALSE(misplaced);
-        EXPECT_EQ(calls, NumFixedBlocks(total, block, limit))
+        // Also at limits other than that at which the caller has asked.
+        EXPECT_EQ(calls, NumFixedBlocks(total, block, kCapacity))
             << total << " " << block << " " << limit;
       }
     }
   }
 }
 
-TEST_F(ParallelForTest, AtLimit1TheCallerDoesAllInOneCall) {
+TEST_F(ParallelForTest, AtLimit1TheCallerDoesAllInOrder) {
   std::vector<std::pair<int64_t, int64_t>> calls;
   const auto caller = std::this_thread::get_id();
-  ParallelForFixedBlocks(&pool_, 1, 100, 10, [&](int64_t begin, int64_t end) {
+  ParallelForFixedBlocks(&pool_, 1, 25, 10, [&](int64_t begin, int64_t end) {
     EXPECT_EQ(std::this_thread::get_id(), caller);
+    calls.emplace_back(begin, end);
+  });
+  const std::vector<std::pair<int64_t, int64_t>> blocks = {
+      {0, 10}, {10, 20}, {20, 25}};
+  EXPECT_EQ(calls, blocks);
+}
+
+TEST_F(ParallelForTest, APoolThatNeverHasMoreThanOneThreadDoesAllInOneCall) {
+  TestPool alone("data", 1, true, {}, &registry_);
+  std::vector<std::pair<int64_t, int64_t>> calls;
+  ParallelForFixedBlocks(&alone, 1, 100, 10, [&](int64_t begin, int64_t end) {
     calls.emplace_back(begin, end);
   });
   ASSERT_EQ(calls.size(), 1u);
@@ -110,6 +124,62 @@ TEST_F(ParallelForTest, UsesAsManyThreadsAsTheLimitAndNoMore) {
     });
     EXPECT_EQ(most, limit);
   }
+}
+
+// Runs tasks on threads of their own and counts what each thread schedules.
+class CountingPool : public Eigen::ThreadPoolInterface {
+ public:
+  ~CountingPool() override {
+    for (;;) {
+      std::thread next;
+      {
+        std::lock_guard<std::mutex> lock(mu_);
+        if (threads_.empty()) return;
+        next = std::move(threads_.back());
+        threads_.pop_back();
+      }
+      next.join();
+    }
+  }
+  void Schedule(std::function<void()> fn) override {
+    std::lock_guard<std::mutex> lock(mu_);
+    most_ = std::max(most_, ++scheduled_[std::this_thread::get_id()]);
+    threads_.emplace_back(std::move(fn));
+  }
+  int NumThreads() const override { return kThreads; }
+  int CurrentThreadId() const override { return -1; }
+  int most() {
+    std::lock_guard<std::mutex> lock(mu_);
+    return most_;
+  }
+  int tasks() {
+    std::lock_guard<std::mutex> lock(mu_);
+    int tasks = 0;
+    for (const auto& [thread, count] : scheduled_) tasks += count;
+    return tasks;
+  }
+
+  static constexpr int kThreads = 32;
+
+ private:
+  std::mutex mu_;  // Guards all that follows.
+  std::map<std::thread::id, int> scheduled_;
+  int most_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+TEST_F(ParallelForTest, NoThreadStartsMoreThanTwoOthers) {
+  CountingPool pool;
+  std::atomic<int> begun{0};
+  ParallelForFixedBlocks(
+      &pool, CountingPool::kThreads, CountingPool::kThreads, 1,
+      [&begun](int64_t, int64_t) {
+        ++begun;
+        Eventually([&begun] { return begun == CountingPool::kThreads; });
+      });
+  EXPECT_EQ(begun, CountingPool::kThreads);
+  EXPECT_EQ(pool.tasks(), CountingPool::kThreads - 1);
+  EXPECT_LE(pool.most(), 2);
 }
 
 // Only the caller can run the blocks.
@@ -159,9 +229,10 @@ TEST_F(ParallelForTest, HelpersThatComeLateFindNothingToDo) {
     visited = *owned;
   }
   EXPECT_EQ(visited, 100);
-  EXPECT_EQ(pool_.Stats().queued, 3u);
+  // The third helper would have been started by one of these.
+  EXPECT_EQ(pool_.Stats().queued, 2u);
   gate.Open();
-  EXPECT_TRUE(Eventually([&] { return pool_.Stats().tasks == 4; }));
+  EXPECT_TRUE(Eventually([&] { return pool_.Stats().tasks == 3; }));
 }
 
 TEST_F(ParallelForTest, FixedBlocksCompleteWhileTheLimitChanges) {

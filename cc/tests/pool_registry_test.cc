@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "cc/tests/test_util.h"
@@ -27,21 +29,11 @@ class PoolRegistryTest : public TimedTest {
   PoolRegistry registry_{kMax};
 };
 
-TEST_F(PoolRegistryTest, KnowsKindsByName) {
-  EXPECT_EQ(KindOf("Compute"), PoolKind::kInterOp);
-  EXPECT_EQ(KindOf("numa_-1_Eigen"), PoolKind::kIntraOp);
-  EXPECT_EQ(KindOf("numa_0_Eigen"), PoolKind::kIntraOp);
-  for (const char* name : {"", "compute", "Compute2", "numa_0", "Eigen",
-                           "_Eigen", "XLAEigen", "data_private_threadpool"}) {
-    EXPECT_EQ(KindOf(name), PoolKind::kOther) << name;
-  }
-}
-
 TEST_F(PoolRegistryTest, OnlyPoolsSizedByTheCpusMayGrow) {
   EXPECT_EQ(NewPool(kIntraName, 2)->capacity(), kMax);
   EXPECT_EQ(NewPool(kInterName, 2)->capacity(), kMax);
   EXPECT_EQ(NewPool("XLAEigen", 2)->capacity(), kMax);
-  EXPECT_EQ(NewPool("xla_cpu", 2)->capacity(), kMax);
+  EXPECT_EQ(NewPool("xla-cpu-codegen", 2)->capacity(), 2);
   EXPECT_EQ(NewPool("data", 2)->capacity(), 2);
   EXPECT_EQ(NewPool("data", 1)->capacity(), 1);
   EXPECT_EQ(NewPool(kIntraName, 2 * kMax)->capacity(), 2 * kMax);
@@ -143,10 +135,13 @@ TEST_F(PoolRegistryTest, LimitsSetBeforeAPoolIsBuiltHold) {
   EXPECT_EQ(NewPool("data", 6)->limit(), 5);
 }
 
-// Calls a function while a pool is being built.
+// Calls a function once, when a pool that is being built starts a thread.
 struct CallingEnvironment : Eigen::StlThreadEnvironment {
   EnvThread* CreateThread(std::function<void()> loop) {
-    during_construction();
+    // On a thread of its own, as in life: this one holds locks of the pool.
+    if (during_construction) {
+      std::thread(std::exchange(during_construction, nullptr)).join();
+    }
     return StlThreadEnvironment::CreateThread(std::move(loop));
   }
   std::function<void()> during_construction;
@@ -231,6 +226,50 @@ TEST_F(PoolRegistryTest, ReportsLimitsInForceAndSet) {
   limits = registry_.GetLimits();
   EXPECT_EQ(limits.inter, 4);
   EXPECT_EQ(limits.inter_set, 0);
+}
+
+// Together, the pools of a machine's NUMA nodes have the limit.
+TEST_F(PoolRegistryTest, PoolsOfNumaNodesShareTheLimit) {
+  const auto first = NewPool("numa_0_Eigen", 4);
+  registry_.SetLimits(5, kKeep);
+  EXPECT_EQ(first->limit(), 5);
+  auto second = NewPool("numa_1_Eigen", 4);
+  EXPECT_EQ(first->limit(), 3);
+  EXPECT_EQ(second->limit(), 2);
+  EXPECT_EQ(registry_.GetLimits().intra, 5);
+  registry_.SetLimits(1, kKeep);
+  EXPECT_EQ(first->limit(), 1);
+  EXPECT_EQ(second->limit(), 1);  // Each node needs one.
+  registry_.SetLimits(6, kKeep);
+  // Another session has a pool of its own for a node.
+  const auto again = NewPool("numa_1_Eigen", 4);
+  EXPECT_EQ(first->limit(), 3);
+  EXPECT_EQ(again->limit(), 3);
+  registry_.SetLimits(kUnset, kKeep);
+  EXPECT_EQ(first->limit(), 4);
+}
+
+TEST_F(PoolRegistryTest, ANumaNodesShareReturnsWithItsPool) {
+  const auto first = NewPool("numa_0_Eigen", 4);
+  auto second = NewPool("numa_1_Eigen", 4);
+  registry_.SetLimits(6, kKeep);
+  EXPECT_EQ(first->limit(), 3);
+  second.reset();
+  EXPECT_EQ(first->limit(), 6);
+}
+
+TEST_F(PoolRegistryTest, TellsTheLimitInForceWithoutALock) {
+  EXPECT_EQ(registry_.intra_in_force(), 0);
+  registry_.SetLimits(3, kKeep);
+  EXPECT_EQ(registry_.intra_in_force(), 3);
+  auto pool = NewPool(kIntraName, 2);
+  EXPECT_EQ(registry_.intra_in_force(), 3);
+  registry_.SetPoolLimit(registry_.Stats()[0].id, 4);
+  EXPECT_EQ(registry_.intra_in_force(), 4);
+  registry_.SetLimits(kUnset, kKeep);
+  EXPECT_EQ(registry_.intra_in_force(), 2);
+  pool.reset();
+  EXPECT_EQ(registry_.intra_in_force(), 0);
 }
 
 TEST_F(PoolRegistryTest, WaitSettledCoversEveryPool) {

@@ -97,7 +97,7 @@ class Random {
 // Calls pool->SetLimit with random limits from several threads while it lives.
 class LimitChanger {
  public:
-  LimitChanger(LimitedPool* pool, int num_threads) {
+  LimitChanger(RegisteredPool* pool, int num_threads) {
     for (int i = 0; i < num_threads; ++i) {
       threads_.emplace_back([this, pool, i] {
         Random random(i + 1);

@@ -1,12 +1,10 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include <algorithm>
 #include <atomic>
 #include <functional>
-#include <initializer_list>
 #include <utility>
 
-#include "cc/limits/limited_pool_view.h"
+#include "cc/limits/width_view.h"
 #include "cc/tests/test_util.h"
 
 namespace tf_malleable {
@@ -26,23 +24,26 @@ class ViewsTest : public TimedTest {
   TestPool pool_{kIntraName, 3, true, {}, &registry_};
 };
 
-TEST_F(ViewsTest, AViewReportsItsLimitWhateverThePoolsIs) {
-  for (int limit = 1; limit <= pool_.capacity(); ++limit) {
-    LimitedPoolView* const view = pool_.View(limit);
-    EXPECT_EQ(view->NumThreads(), limit);
-    EXPECT_EQ(view->pool(), &pool_);
-    EXPECT_EQ(&view->limits(), &pool_);
-    EXPECT_EQ(pool_.View(limit), view);
+TEST_F(ViewsTest, AViewReportsItsWidthWhateverTheLimitIs) {
+  for (int width = 1; width <= pool_.capacity(); ++width) {
+    WidthView* const view = pool_.View(width);
+    EXPECT_EQ(view->NumThreads(), width);
+    EXPECT_EQ(view->registered(), &pool_);
+    EXPECT_EQ(pool_.View(width), view);
   }
-  LimitedPoolView* const view = pool_.View(5);
+  WidthView* const view = pool_.View(5);
   pool_.SetLimit(2);
   EXPECT_EQ(view->NumThreads(), 5);
-  EXPECT_EQ(view->limits().limit(), 2);
+  EXPECT_EQ(view->registered()->limit(), 2);
   EXPECT_EQ(pool_.NumThreads(), 8);
 }
 
+TEST_F(ViewsTest, NoViewIsWiderThanThePool) {
+  EXPECT_EQ(pool_.View(9), pool_.View(8));
+}
+
 TEST_F(ViewsTest, AViewTellsWorkersFromOthers) {
-  LimitedPoolView* const view = pool_.View(3);
+  WidthView* const view = pool_.View(3);
   EXPECT_EQ(view->CurrentThreadId(), -1);
   const int id = IdOnWorker(&pool_, view);
   EXPECT_GE(id, 0);
@@ -70,77 +71,22 @@ class FakeThreadPool : public Eigen::ThreadPoolInterface {
 
 TEST_F(ViewsTest, AViewPassesOnAllButTheNumberOfThreads) {
   FakeThreadPool fake;
-  LimitedPoolView limited(&pool_, &fake, 4);
-  PlannedPoolView planned(&pool_, &fake, 6);
-  for (Eigen::ThreadPoolInterface* view :
-       std::initializer_list<Eigen::ThreadPoolInterface*>{&limited, &planned}) {
-    int ran = 0;
-    view->Schedule([&ran] { ++ran; });
-    EXPECT_EQ(ran, 1);
-    fake.hint = {};
-    view->ScheduleWithHint([&ran] { ++ran; }, 1, 3);
-    EXPECT_EQ(ran, 2);
-    EXPECT_EQ(fake.hint, std::make_pair(1, 3));
-    EXPECT_EQ(view->CurrentThreadId(), 42);
-    fake.cancelled = false;
-    view->Cancel();
-    EXPECT_TRUE(fake.cancelled);
-  }
-  EXPECT_EQ(limited.NumThreads(), 4);
-  EXPECT_EQ(planned.NumThreads(), 6);
-}
-
-// Plans are made for the highest number of threads that can ever be useful.
-TEST_F(ViewsTest, ThePlannedViewIsAsWideAsTheHostOrTheRequest) {
-  const auto expected = [](int requested, int capacity) {
-    return std::min(capacity, std::max(requested, HostCpus()));
-  };
-  EXPECT_EQ(pool_.PlannedView()->NumThreads(), expected(3, 8));
-  pool_.SetLimit(1);
-  EXPECT_EQ(pool_.PlannedView()->NumThreads(), expected(3, 8));
-  pool_.SetLimit(8);
-  EXPECT_EQ(pool_.PlannedView()->NumThreads(), expected(3, 8));
-
-  TestPool wide(kIntraName, HostCpus() + 20, true, {}, &registry_);
-  EXPECT_EQ(wide.PlannedView()->NumThreads(), HostCpus() + 20);
-  TestPool small("data", 1, true, {}, &registry_);
-  EXPECT_EQ(small.PlannedView()->NumThreads(), 1);
-}
-
-TEST_F(ViewsTest, AtLimit1ThePlannedViewTakesEveryCallerForAWorker) {
-  PlannedPoolView* const view = pool_.PlannedView();
-  EXPECT_EQ(view->CurrentThreadId(), -1);
-  pool_.SetLimit(1);
-  EXPECT_EQ(view->CurrentThreadId(), 0);
-  pool_.SetLimit(2);
-  EXPECT_EQ(view->CurrentThreadId(), -1);
-}
-
-TEST_F(ViewsTest, OnAWorkerThePlannedViewTellsTheWorker) {
-  PlannedPoolView* const view = pool_.PlannedView();
-  pool_.SetLimit(8);
-  Gate gate;
-  std::atomic<int> right{0};
-  for (int i = 0; i < 8; ++i) {
-    pool_.Schedule([&] {
-      if (view->CurrentThreadId() == pool_.CurrentThreadId()) ++right;
-      gate.Wait();
-      // Most of them are above the limit by now.
-      if (view->CurrentThreadId() == pool_.CurrentThreadId()) ++right;
-    });
-  }
-  EXPECT_TRUE(Eventually([&] { return right == 8; }));
-  pool_.SetLimit(1);
-  gate.Open();
-  EXPECT_TRUE(Eventually([&] { return right == 16; }));
+  WidthView view(&pool_, &fake, 4);
+  int ran = 0;
+  view.Schedule([&ran] { ++ran; });
+  EXPECT_EQ(ran, 1);
+  view.ScheduleWithHint([&ran] { ++ran; }, 1, 3);
+  EXPECT_EQ(ran, 2);
+  EXPECT_EQ(fake.hint, std::make_pair(1, 3));
+  EXPECT_EQ(view.CurrentThreadId(), 42);
+  view.Cancel();
+  EXPECT_TRUE(fake.cancelled);
+  EXPECT_EQ(view.NumThreads(), 4);
 }
 
 TEST_F(ViewsTest, WorkersOfAnotherPoolAreStrangers) {
   TestPool other(kInterName, 2, true, {}, &registry_);
   EXPECT_EQ(IdOnWorker(&other, pool_.View(2)), -1);
-  EXPECT_EQ(IdOnWorker(&other, pool_.PlannedView()), -1);
-  pool_.SetLimit(1);
-  EXPECT_EQ(IdOnWorker(&other, pool_.PlannedView()), 0);
 }
 
 }  // namespace

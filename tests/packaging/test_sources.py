@@ -49,7 +49,7 @@ def test_the_eigen_patch_applies_without_fuzz_and_reverses(eigen, tensorflow):
     apply = ["patch", "-p1", "--fuzz=0", "-i", eigen_patch(tensorflow.version)]
     run(*apply, "--dry-run", cwd=eigen)
     run(*apply, cwd=eigen)
-    assert "LimitedWorkers::Park" in header.read_text()
+    assert "WorkerHooks::Park" in header.read_text()
     run(*apply, "-R", cwd=eigen)
     assert header.read_text() == before
 

@@ -64,7 +64,8 @@ def patched_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library.rename(library.with_name(STOCK))
     shutil.copy2(build(), library)
     (patched,) = BUILD.glob("eigen-*/Eigen/src/ThreadPool")
-    for header in ("NonBlockingThreadPool.h", "active_limit.h", "limited_workers.h"):
+    ours = [path.name for path in (ROOT / "cc" / "limits" / "eigen").glob("*.h")]
+    for header in ("NonBlockingThreadPool.h", *ours):
         (pool / header).unlink(missing_ok=True)
         shutil.copy2(patched / header, pool)
     return folder

@@ -50,7 +50,7 @@ def test_everything_is_put_in(tree):
     assert done.stdout == f"{tree}: patched\n"
     assert "tf_malleable::MalleablePool<EigenEnvironment>" in (tree / THREAD_POOL).read_text()
     assert "tf_malleable::AddDevices" in (tree / DEVICE_BASE).read_text()
-    for source in (*(ROOT / "cc/limits").glob("*.*"), *(ROOT / "cc/capi").glob("tfm.*")):
+    for source in (*(ROOT / "cc/limits").rglob("*.*"), *(ROOT / "cc/capi").glob("tfm.*")):
         if source.suffix in (".h", ".cc"):
             there = tree / PACKAGE / source.relative_to(ROOT)
             assert there.read_bytes() == source.read_bytes()
@@ -72,9 +72,11 @@ def test_the_eigen_patch_it_writes_applies_to_the_wheels_eigen(tree, tmp_path):
     subprocess.run(
         ["patch", "-p1", "--fuzz=0", "-i", str(patch)], cwd=tmp_path, check=True, timeout=60
     )
-    assert "active_limit_" in (tmp_path / folder / header).read_text()
-    for name in ("active_limit.h", "limited_workers.h"):
-        assert (tmp_path / folder / name).read_bytes() == (ROOT / "cc/limits" / name).read_bytes()
+    assert "admission_" in (tmp_path / folder / header).read_text()
+    ours = list((ROOT / "cc/limits/eigen").glob("*.h"))
+    assert len(ours) > 1
+    for path in ours:
+        assert (tmp_path / folder / path.name).read_bytes() == path.read_bytes()
 
 
 def test_a_second_time_nothing_is_left_to_do(tree):

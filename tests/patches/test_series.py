@@ -7,11 +7,15 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.trees import ROOT, SERIES, VERSION, patches
 
 EIGEN = ROOT / "patches" / "eigen"
 MOST_CHANGED_LINES = 150
 XLA_HEADER = "third_party/xla/xla/backends/cpu/runtime/ynnpack/ynn_fusion_thunk.h"
+# In each, only the body of a function changes.
+HEADERS = {XLA_HEADER: "tf_malleable::MayBlock(", "tensorflow/core/util/mkl_util.h": "PlanKey()"}
 
 
 def changed_lines(patch: Path, sign: str = "+-") -> list[str]:
@@ -47,33 +51,34 @@ def test_little_is_changed():
 
 
 def test_no_layout_that_others_were_compiled_with_is_changed():
-    """No header, but Eigen's pool, which nobody else derives from, and a function's body."""
+    """No header, but Eigen's pool, which nobody else derives from, and functions' bodies."""
     changed = {
         name
         for patch in patches()
         for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
     }
     assert changed
-    assert {name for name in changed if name.endswith(".h")} == {XLA_HEADER}
+    assert {name for name in changed if name.endswith(".h")} == set(HEADERS)
     for patch in patches():
         assert not [line for line in changed_lines(patch, "+") if "virtual" in line]
 
 
-def test_the_patch_of_xlas_header_fits_that_of_the_wheel(tmp_path):
+@pytest.mark.parametrize("name", HEADERS)
+def test_the_patch_of_a_header_fits_that_of_the_wheel(tmp_path, name):
     from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
     found = find_tensorflow()
     assert found is not None
-    header = tmp_path / XLA_HEADER
+    header = tmp_path / name
     header.parent.mkdir(parents=True)
     include = found.directory / "include"
-    header.write_bytes((include / XLA_HEADER.removeprefix("third_party/xla/")).read_bytes())
-    [patch] = [patch for patch in patches() if f"+++ b/{XLA_HEADER}" in patch.read_text()]
+    header.write_bytes((include / name.removeprefix("third_party/xla/")).read_bytes())
+    [patch] = [patch for patch in patches() if f"+++ b/{name}" in patch.read_text()]
     command = ["patch", "-p1", "--fuzz=0", "-i", str(patch)]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stderr) == (0, "")
     assert "offset" not in said.stdout
-    assert "tf_malleable::MayBlock(" in header.read_text()
+    assert HEADERS[name] in header.read_text()
 
 
 def test_the_hooks_have_the_bodies_of_the_overlays():
@@ -85,9 +90,13 @@ def test_the_hooks_have_the_bodies_of_the_overlays():
         "tf_malleable::ShardParallelism(max_parallelism,workers->AsEigenThreadPool(),deterministic)",
     }
     by_name = {call.partition("(")[0] for call in overlay}
-    assert {call.partition("(")[0] for call in patched} - {"tf_malleable::LimitedPoolOf"} == {
+    assert {call.partition("(")[0] for call in patched} - {"tf_malleable::RegisteredPoolOf"} == {
         name for name in by_name if "TensorFlowFunctions" not in name
-    } | {"tf_malleable::PlannedThreadCount", "tf_malleable::MayBlock"}
+    } | {
+        "tf_malleable::PlannedThreadCount",
+        "tf_malleable::MayBlock",
+        "tf_malleable::PlanKey",
+    }
     assert overlay - patched <= different
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,11 +59,18 @@ def environment(*, stock: bool = False, **changes: Any) -> dict[str, str]:
 
 
 def start(
-    module: str, function: str, *args: Any, stock: bool = False, timeout: float = 120, **env: Any
+    module: str,
+    function: str,
+    *args: Any,
+    stock: bool = False,
+    timeout: float = 120,
+    preexec: Callable[[], None] | None = None,
+    **env: Any,
 ) -> Finished:
     """Run module.function(*args) in a child and return what became of it.
 
-    A function that yields gives several rows; those from before a hang count.
+    A function that yields gives several rows; those from before a hang count. `preexec` is
+    called in the child before Python starts.
     """
     request = {
         "module": module,
@@ -78,6 +86,7 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
         env=environment(stock=stock, **env),
+        preexec_fn=preexec,
     )
     try:
         out, err = process.communicate(timeout=timeout + _GRACE_SECONDS)

@@ -24,8 +24,8 @@ def _tensorflow_wheel_impl(ctx):
     # Before the work: a label that is resolved later starts the rule anew.
     find = ctx.path(Label("//python/tf_malleable:runtime/tensorflow_install.py"))
     headers = [
-        ctx.path(Label("//cc/limits:active_limit.h")),
-        ctx.path(Label("//cc/limits:limited_workers.h")),
+        ctx.path(Label("//cc/limits/eigen:%s.h" % name))
+        for name in ["admission", "stall_watch", "worker_hooks", "worker_records", "worker_starter"]
     ]
     patches = {
         release: ctx.path(Label("//patches:eigen/tensorflow-%s.patch" % patch))
@@ -47,7 +47,7 @@ def _tensorflow_wheel_impl(ctx):
     pool = "eigen/Eigen/src/ThreadPool"
 
     # A TensorFlow built with the patches has them in its headers, too.
-    if "limited_workers.h" not in ctx.read(pool + "/NonBlockingThreadPool.h"):
+    if "worker_hooks.h" not in ctx.read(pool + "/NonBlockingThreadPool.h"):
         _run(ctx, ["patch", "-p1", "--fuzz=0", "--quiet", "-d", "eigen", "-i", patches[release]])
     _run(ctx, ["cp"] + headers + [pool])
     for entry in ctx.path(include).readdir():

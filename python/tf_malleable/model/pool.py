@@ -18,7 +18,8 @@ class Pool:
         name: Name of its threads, for example ``"tf_Compute"``.
         kind: ``"intra_op"`` (threads inside one op), ``"inter_op"`` (ops run
             side by side) or ``"other"``, which follows the intra-op limit.
-        capacity: Worker threads the pool was built with; never changes.
+        capacity: Worker threads the pool can have. Becomes lower only if the system refuses
+            to start one.
         limit: How many of these may run tasks; 1 … capacity.
         active: Workers running a task at that instant.
         queued: Tasks waiting, approximately.

@@ -1,24 +1,20 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The interface of a thread pool with a limit, as the registry uses it.
+// A thread pool with a limit, as the registry knows it.
 
-#ifndef TF_MALLEABLE_CC_LIMITS_LIMITED_POOL_H_
-#define TF_MALLEABLE_CC_LIMITS_LIMITED_POOL_H_
+#ifndef TF_MALLEABLE_CC_LIMITS_REGISTERED_POOL_H_
+#define TF_MALLEABLE_CC_LIMITS_REGISTERED_POOL_H_
 
 #include <cstdint>
 #include <string>
+
+#include "cc/limits/pool_kind.h"
 
 namespace Eigen {
 class ThreadPoolInterface;
 }
 
 namespace tf_malleable {
-
-enum class PoolKind {
-  kIntraOp = 0,  // Threads inside one op.
-  kInterOp = 1,  // Ops run side by side.
-  kOther = 2,    // Everything else; follows the intra-op limit.
-};
 
 // One pool at one instant.
 struct PoolStats {
@@ -37,13 +33,16 @@ struct PoolStats {
 // A pool whose number of active workers can be limited.
 //
 // Thread-safety: all methods may be called from any thread.
-class LimitedPool {
+class RegisteredPool {
  public:
-  virtual ~LimitedPool() = default;
+  virtual ~RegisteredPool() = default;
+
+  PoolKind kind() const { return traits().kind; }
 
   virtual const std::string& name() const = 0;
-  virtual PoolKind kind() const = 0;
-  // The number of workers the pool was built with.
+  virtual const PoolTraits& traits() const = 0;
+  // How many workers the pool can have. Becomes lower, for good, if the system
+  // refuses to start one; the limit then follows.
   virtual int capacity() const = 0;
   // The number of threads TensorFlow asked for: the limit until one is set.
   virtual int requested() const = 0;
@@ -52,14 +51,12 @@ class LimitedPool {
   virtual void SetLimit(int limit) = 0;
   // True if no worker above the limit is running a task.
   virtual bool Settled() const = 0;
-  // A view of the pool with this limit. REQUIRES: 1 <= limit <= capacity()
-  virtual Eigen::ThreadPoolInterface* View(int limit) const = 0;
-  // A view for libraries that plan ahead; see PlannedPoolView.
-  virtual Eigen::ThreadPoolInterface* PlannedView() = 0;
+  // The pool for work of this width. REQUIRES: 1 <= width
+  virtual Eigen::ThreadPoolInterface* View(int width) const = 0;
   // Returns all of PoolStats except the id.
   virtual PoolStats Stats() const = 0;
 };
 
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_LIMITS_LIMITED_POOL_H_
+#endif  // TF_MALLEABLE_CC_LIMITS_REGISTERED_POOL_H_

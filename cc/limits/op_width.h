@@ -1,0 +1,39 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// The width of an op: into how many pieces its work is divided.
+
+#ifndef TF_MALLEABLE_CC_LIMITS_OP_WIDTH_H_
+#define TF_MALLEABLE_CC_LIMITS_OP_WIDTH_H_
+
+namespace tf_malleable {
+
+// An op asks for its width several times: to size buffers, to look up a plan,
+// to make one and to run it. A plan must not run on more threads than it was
+// made for, nor a loop on more than there are buffers. So the first question
+// decides, and the answer stays the same until the thread begins its next op,
+// whatever the limit becomes meanwhile.
+//
+// An op may run others on its own thread: a function call, an iterator of
+// tf.data. Then the inner one begins, and nothing is left of the outer one's
+// answer. No op of TensorFlow is known to run others and to ask as well.
+//
+// Thread-safety: all may be called from any thread; each has an op of its own.
+class OpWidth {
+ public:
+  // This thread begins an op.
+  static void Begin();
+
+  // The limit under which this thread's op began: `now` if it is the first to
+  // ask. REQUIRES: now >= 0; if it is 0, nothing is decided.
+  static int Latch(int now);
+};
+
+// The width of a plan for `limit` threads. A library keeps a plan for each
+// width, and users may set many limits, so from 17 on there are eight widths
+// for each power of two. Rounded down, as a piece too many takes a second turn.
+// REQUIRES: limit >= 0
+int PlanWidth(int limit);
+
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_LIMITS_OP_WIDTH_H_

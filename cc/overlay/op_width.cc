@@ -1,0 +1,62 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Where an op begins, and where the key of a oneDNN plan begins. These members
+// of TensorFlow's classes are defined by symbol name, and call TensorFlow's
+// own: a constructor cannot be defined again without all that it initializes,
+// and the other class is in a header that needs oneDNN's, which are not in the
+// wheel.
+
+#include "cc/limits/op_width.h"
+
+#include <string>
+#include <string_view>
+
+#include "cc/limits/hooks.h"
+#include "cc/overlay/tensorflow_functions.h"
+
+namespace tf_malleable {
+
+#define TF_MALLEABLE_EXPORT extern "C" __attribute__((visibility("default")))
+
+// tensorflow::OpKernelContext's constructors, each under its two names.
+TF_MALLEABLE_EXPORT void BeginOp(void* self, void* params) asm(
+    "_ZN10tensorflow15OpKernelContextC1EPNS0_6ParamsE");
+TF_MALLEABLE_EXPORT void BeginOpToo(void* self, void* params) asm(
+    "_ZN10tensorflow15OpKernelContextC2EPNS0_6ParamsE");
+TF_MALLEABLE_EXPORT void BeginOpWith(void* self, void* params, int outputs) asm(
+    "_ZN10tensorflow15OpKernelContextC1EPNS0_6ParamsEi");
+TF_MALLEABLE_EXPORT void BeginOpWithToo(
+    void* self, void* params,
+    int outputs) asm("_ZN10tensorflow15OpKernelContextC2EPNS0_6ParamsEi");
+
+// tensorflow::FactoryKeyCreator::Append.
+TF_MALLEABLE_EXPORT void AppendToKey(void* self, std::string_view text) asm(
+    "_ZN10tensorflow17FactoryKeyCreator6AppendESt17basic_string_viewIcSt11char_"
+    "traitsIcEE");
+
+extern "C" void BeginOp(void* self, void* params) {
+  OpWidth::Begin();
+  TensorFlowFunctions::Get().make_op_context(self, params);
+}
+extern "C" void BeginOpToo(void* self, void* params) { BeginOp(self, params); }
+
+extern "C" void BeginOpWith(void* self, void* params, int outputs) {
+  OpWidth::Begin();
+  TensorFlowFunctions::Get().make_op_context_with(self, params, outputs);
+}
+extern "C" void BeginOpWithToo(void* self, void* params, int outputs) {
+  BeginOpWith(self, params, outputs);
+}
+
+extern "C" void AppendToKey(void* self, std::string_view text) {
+  const auto append = KernelFunctions::Get().append_to_key;
+  // The key is the first member.
+  if (static_cast<const std::string*>(self)->empty()) {
+    const int width = PlanKey();
+    append(self, std::string_view(reinterpret_cast<const char*>(&width),
+                                  sizeof(width)));
+  }
+  append(self, text);
+}
+
+}  // namespace tf_malleable
