@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import random
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tf_malleable.runtime import library
+from tf_malleable.runtime import elf, library
 from tf_malleable.runtime.elf import exported, exports
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
@@ -49,6 +50,26 @@ def test_stock_tensorflow_has_no_hook():
     framework = found.directory / library.FRAMEWORK
     assert exports(framework, "SSL_CTX_new")
     assert not exports(framework, "tfm_abi_version")
+
+
+def test_the_slots_of_a_symbol_are_those_that_readelf_shows():
+    found = find_tensorflow()
+    assert found is not None
+    framework = found.directory / library.FRAMEWORK
+    symbol = "_ZN3tsl6thread10ThreadPoolD1Ev"
+    command = ["readelf", "--relocs", "--syms", "--wide", str(framework)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    mine = [
+        line.split() for line in lines if line.split()[-1:] == [symbol] or f" {symbol} + " in line
+    ]
+    slots = {int(fields[0], 16) for fields in mine if not fields[0].endswith(":")}
+    own = {int(fields[1], 16) for fields in mine if fields[0].endswith(":")}
+    binding = elf.binding(framework, symbol)
+    assert binding is not None
+    assert slots
+    assert (own, set(binding.slots)) == ({binding.own}, slots)
+    assert elf.binding(framework, "no_such_function") is None
+    assert elf.binding(Path("/nowhere"), symbol) is None
 
 
 def test_what_is_no_whole_library_exports_nothing_or_is_as_good(tmp_path):

@@ -114,6 +114,68 @@ def test_a_patch_release_without_a_replaced_function_is_refused(tmp_path):
     assert len(said.splitlines()) == 1
 
 
+def test_a_tensorflow_that_does_not_tell_its_version_is_refused(tmp_path, capsys):
+    folder = stand_in(tmp_path, "2.21.0")
+    (folder / "tensorflow_cpu-2.21.0.dist-info").rmdir()
+    said = imported(folder)
+    assert said == (
+        f"cannot tell which TensorFlow {folder}/tensorflow is: beside it there are no metadata"
+        " (tensorflow….dist-info); install it with pip\n"
+    )
+    assert main([str(folder)]) == 1
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_nightly_build_is_known_by_its_metadata(tmp_path):
+    folder = stand_in(tmp_path, "2.99.0.dev20261101")
+    (folder / "tensorflow_cpu-2.99.0.dev20261101.dist-info").rename(
+        folder / "tf_nightly-2.99.0.dev20261101.dist-info"
+    )
+    assert imported(folder).startswith("TensorFlow 2.99.0.dev20261101 is installed, but")
+
+
+def test_another_build_of_a_supported_version_is_refused(tmp_path):
+    """Its functions have the same names, but its pools may have another layout."""
+    found = find_tensorflow()
+    assert found is not None
+    folder = tmp_path / "tensorflow"
+    folder.mkdir()
+    for entry in found.directory.iterdir():
+        if entry.name != "include":
+            (folder / entry.name).symlink_to(entry)
+    name = "Eigen/src/ThreadPool/NonBlockingThreadPool.h"
+    header = folder / "include" / name
+    header.parent.mkdir(parents=True)
+    header.write_bytes((found.directory / "include" / name).read_bytes())
+    (tmp_path / f"tensorflow_cpu-{found.version}.dist-info").mkdir()
+    assert imported(tmp_path) == ""
+    header.write_text("// Another pool.\n")
+    said = imported(tmp_path)
+    assert said == (
+        f"TensorFlow {found.version} is installed, but not the build that"
+        f" libtf_malleable_overlay-{found.minor}.so is for: {header} differs; {library.REBUILD}\n"
+    )
+
+
+def test_a_tensorflow_that_calls_its_own_functions_first_is_noticed():
+    script = """
+import os
+import sys
+import tf_malleable as tfm
+tfm.set_threads(1)
+sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
+import tensorflow
+try:
+    tfm.set_threads(1)
+except tfm.NotMalleableError as error:
+    print(error)
+"""
+    result = python("-c", script)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("TensorFlow does not use tf_malleable's thread pools: ")
+    assert len(result.stdout.splitlines()) == 1
+
+
 def test_the_build_is_told_each_tensorflow_it_asks_for(tmp_path, capsys):
     folders = [str(stand_in(tmp_path / version, version)) for version in ("2.19.1", "2.20.0")]
     assert main(folders) == 0

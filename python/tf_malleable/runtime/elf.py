@@ -10,13 +10,18 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 _PT_LOAD: Final = 1
 _PT_DYNAMIC: Final = 2
+_DT_PLTRELSZ: Final = 2
 _DT_STRTAB: Final = 5
 _DT_SYMTAB: Final = 6
+_DT_RELA: Final = 7
+_DT_RELASZ: Final = 8
+_DT_JMPREL: Final = 23
 _DT_GNU_HASH: Final = 0x6FFFFEF5
 _SYMBOL_SIZE: Final = 24
 
@@ -45,8 +50,32 @@ def exported(library: Path) -> frozenset[str]:
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
         try:
             return frozenset(name.decode() for name in _Image(image).defined())
-        except (KeyError, struct.error) as error:
+        except (KeyError, ArithmeticError, struct.error) as error:
             raise ValueError(f"{library} is not a complete shared library") from error
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Where a shared library keeps to which function its calls of a symbol go.
+
+    All addresses are relative to where the library is loaded.
+
+    Attributes:
+        own: The address of its own definition.
+        slots: The addresses of the pointers that the dynamic loader fills in.
+    """
+
+    own: int
+    slots: tuple[int, ...]
+
+
+def binding(library: Path, symbol: str) -> Binding | None:
+    """Return how a shared library binds a symbol that it defines; None if it cannot be told."""
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
+            return _Image(image).binding(symbol.encode())
+    except (OSError, ValueError, KeyError, ArithmeticError, struct.error):
+        return None
 
 
 class _Image:
@@ -82,24 +111,44 @@ class _Image:
         raise ValueError("a table is outside the file")
 
     def defines(self, symbol: bytes) -> bool:
-        wanted = 5381
-        for byte in symbol:
-            wanted = (wanted * 33 + byte) & 0xFFFFFFFF
-        buckets, *_ = self._read("<I", self._table(_DT_GNU_HASH))
-        return any(
-            found | 1 == wanted | 1
-            and self._image[start : start + len(symbol) + 1] == symbol + b"\0"
-            for found, start in self._chain(wanted % buckets)
-        )
+        return self._find(symbol) is not None
 
     def defined(self) -> Iterator[bytes]:
         buckets, *_ = self._read("<I", self._table(_DT_GNU_HASH))
         for bucket in range(buckets):
-            for _, start in self._chain(bucket):
+            for _, start, _ in self._chain(bucket):
                 yield self._image[start : self._image.find(b"\0", start)]
 
-    def _chain(self, bucket: int) -> Iterator[tuple[int, int]]:
-        """Yield the hash and the offset of the name of each symbol in a bucket."""
+    def binding(self, symbol: bytes) -> Binding | None:
+        index = self._find(symbol)
+        if index is None:
+            return None
+        (own,) = self._read("<8xQ", self._table(_DT_SYMTAB) + _SYMBOL_SIZE * index)
+        slots = []
+        for table, size in ((_DT_JMPREL, _DT_PLTRELSZ), (_DT_RELA, _DT_RELASZ)):
+            if table not in self._tables:
+                continue
+            start = self._table(table)
+            relocations = self._image[start : start + self._tables[size]]
+            for slot, of in struct.iter_unpack("<QQ8x", relocations):
+                if of >> 32 == index:
+                    slots.append(slot)
+        return Binding(own, tuple(slots))
+
+    def _find(self, symbol: bytes) -> int | None:
+        """Return the index of a symbol that is defined here."""
+        wanted = 5381
+        for byte in symbol:
+            wanted = (wanted * 33 + byte) & 0xFFFFFFFF
+        buckets, *_ = self._read("<I", self._table(_DT_GNU_HASH))
+        for found, start, index in self._chain(wanted % buckets):
+            name = self._image[start : start + len(symbol) + 1]
+            if found | 1 == wanted | 1 and name == symbol + b"\0":
+                return index
+        return None
+
+    def _chain(self, bucket: int) -> Iterator[tuple[int, int, int]]:
+        """Yield hash, offset of the name, and index of each symbol in a bucket."""
         table = self._table(_DT_GNU_HASH)
         names, symbols = self._table(_DT_STRTAB), self._table(_DT_SYMTAB)
         buckets, first, bloom_words, _ = self._read("<IIII", table)
@@ -109,7 +158,7 @@ class _Image:
         while index >= first:
             (found,) = self._read("<I", chains + 4 * (index - first))
             (name,) = self._read("<I", symbols + _SYMBOL_SIZE * index)
-            yield found, names + name
+            yield found, names + name, index
             if found & 1:
                 break
             index += 1

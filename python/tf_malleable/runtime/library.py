@@ -8,7 +8,9 @@ tf_malleable is imported, and is too late if a stock TensorFlow is already loade
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ctypes
+import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,14 +35,29 @@ _TOO_LATE: Final = (
     " import tf_malleable first, or start the program with 'tfm run -- python …'"
 )
 
+_BYPASSED: Final = (
+    "TensorFlow does not use tf_malleable's thread pools: it was loaded so that it calls its own"
+    " functions first (RTLD_DEEPBIND), or another library comes before tf_malleable's; load it"
+    " as Python does by default"
+)
+# The constructor has two names; which of them a call uses is up to the compiler.
+_CONSTRUCTORS: Final = tuple(
+    f"_ZN3tsl6thread10ThreadPoolC{variant}EPNS_3EnvERKNS_13ThreadOptionsERKNSt7__cxx1112basic_"
+    "stringIcSt11char_traitsIcESaIcEEEibPN5Eigen9AllocatorE"
+    for variant in (1, 2)
+)
+
 _backend: Backend | None = None
+# Whether TensorFlow calls its own functions instead of ours; None until it is loaded.
+_bypassed: bool | None = None
 
 
 def load() -> None:
     """Make the C ABI available; do nothing if it is, or if TensorFlow was loaded first.
 
     Raises:
-        ImportError: There is no overlay for the installed TensorFlow.
+        ImportError: There is no overlay for the installed TensorFlow, or it cannot be told
+            which one that is.
         ValueError: One of our environment variables is invalid.
     """
     global _backend
@@ -83,8 +100,8 @@ def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
 
     Patch releases share an overlay. It depends on the layout of a few classes and on
     the functions it replaces. TensorFlow's patch releases fix bugs: the headers of
-    2.19.0 and 2.19.1 differ in TF_PATCH_VERSION only. Whether the functions exist is
-    checked before the overlay is loaded.
+    2.19.0 and 2.19.1 differ in TF_PATCH_VERSION only. Whether the functions exist, and
+    whether the headers are the same, is checked before the overlay is loaded.
 
     Args:
         found: The installed TensorFlow; None if there is none.
@@ -106,7 +123,7 @@ def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
 
 
 def _check_fits(overlay: Path, found: TensorFlow) -> None:
-    """Raise ImportError if TensorFlow lacks a function that the overlay replaces."""
+    """Raise ImportError if TensorFlow lacks a function, or has another layout of a class."""
     libraries = [found.directory / name for name in _TENSORFLOW_LIBRARIES]
     for name in sorted(elf.exported(overlay)):
         if not name.startswith("tfm_") and not any(elf.exports(path, name) for path in libraries):
@@ -114,6 +131,24 @@ def _check_fits(overlay: Path, found: TensorFlow) -> None:
                 f"TensorFlow {found.version} is installed, but has no function {name}, which"
                 f" {overlay.name} replaces; {REBUILD}"
             )
+    for line in _digests(overlay):
+        digest, name = line.split(maxsplit=1)
+        header = found.directory / "include" / name
+        # Some images have no headers, to be smaller.
+        if header.is_file() and hashlib.sha256(header.read_bytes()).hexdigest() != digest:
+            raise ImportError(
+                f"TensorFlow {found.version} is installed, but not the build that {overlay.name}"
+                f" is for: {header} differs; {REBUILD}"
+            )
+
+
+def _digests(overlay: Path) -> list[str]:
+    """Return SHA-256 and path of each header on which an overlay's layout depends.
+
+    None if the overlay was built by Bazel, which builds for one TensorFlow that is there.
+    """
+    file = overlay.with_suffix(".sha256")
+    return file.read_text().splitlines() if file.is_file() else []
 
 
 def backend() -> Backend | None:
@@ -127,6 +162,37 @@ def backend() -> Backend | None:
 
 
 def require() -> None:
-    """Raise NotMalleableError unless the C ABI is available."""
+    """Raise NotMalleableError unless limits take effect in this process."""
     if _backend is None:
         raise NotMalleableError(_TOO_LATE)
+    if _backend == "overlay" and _is_bypassed():
+        raise NotMalleableError(_BYPASSED)
+
+
+def _is_bypassed() -> bool:
+    """Return whether TensorFlow is loaded and yet does not call the overlay."""
+    global _bypassed
+    if _bypassed is None and _native.is_loaded(FRAMEWORK):
+        _bypassed = _calls_itself()
+    return bool(_bypassed)
+
+
+def _calls_itself() -> bool:
+    """Return whether the dynamic loader bound TensorFlow to its own thread pools."""
+    for start, path in _loaded(FRAMEWORK):
+        for symbol in _CONSTRUCTORS:
+            found = elf.binding(path, symbol)
+            if found is None:
+                continue
+            pointers = (ctypes.c_uint64.from_address(start + slot).value for slot in found.slots)
+            if start + found.own in pointers:
+                return True
+    return False
+
+
+def _loaded(name: str) -> Iterator[tuple[int, Path]]:
+    """Yield where in this process shared libraries of a name are loaded."""
+    for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
+        where, _, offset, _, _, *path = line.split(maxsplit=5)
+        if path and int(offset, 16) == 0 and Path(path[0]).name == name:
+            yield int(where.partition("-")[0], 16), Path(path[0])

@@ -22,6 +22,13 @@ _NONE_INSTALLED: Final = (
     " first, then tf_malleable: pip install . in a clone of its repository"
 )
 
+# The distributions that contain the package; not tensorflow_io, say, which only uses it.
+_DISTRIBUTION: Final = re.compile(
+    r"(?:intel_tensorflow(?:_avx512)?"
+    r"|(?:tensorflow|tf_nightly)(?:_(?:aarch64|cpu|cpu_aws|cuda\d+|gpu|intel|rocm|tpu))?)"
+    r"-(.+)\.dist-info"
+)
+
 
 @dataclass(frozen=True)
 class TensorFlow:
@@ -39,11 +46,13 @@ class TensorFlow:
 def find_tensorflow(folders: Sequence[str] | None = None) -> TensorFlow | None:
     """Return the TensorFlow that ``import tensorflow`` would load; None if there is none.
 
-    The version comes from the distribution's metadata beside the package. A TensorFlow
-    without metadata is ignored.
+    The version comes from the distribution's metadata beside the package.
 
     Args:
         folders: Where to look; by default sys.path and the environment's packages.
+
+    Raises:
+        ImportError: There is a TensorFlow, but no metadata that tell its version.
     """
     if folders is None:
         # pip hides the environment's packages from an isolated build.
@@ -52,14 +61,14 @@ def find_tensorflow(folders: Sequence[str] | None = None) -> TensorFlow | None:
     if spec is None or spec.origin is None:
         return None
     directory = Path(spec.origin).parent
-    for metadata in sorted(directory.parent.glob("tensorflow*.dist-info")):
-        # For example tensorflow_cpu and tensorflow_rocm, but not tensorflow_io.
-        match = re.fullmatch(
-            r"tensorflow(?:_(?:cpu|gpu|rocm|intel))?-(.+)\.dist-info", metadata.name
-        )
+    for metadata in sorted(directory.parent.glob("*.dist-info")):
+        match = _DISTRIBUTION.fullmatch(metadata.name)
         if match:
             return TensorFlow(match.group(1), directory)
-    return None
+    raise ImportError(
+        f"cannot tell which TensorFlow {directory} is: beside it there are no metadata"
+        " (tensorflow….dist-info); install it with pip"
+    )
 
 
 def main(folders: Sequence[str]) -> int:
@@ -71,7 +80,11 @@ def main(folders: Sequence[str]) -> int:
     places: list[list[str] | None] = [[folder] for folder in folders]
     lines = []
     for where in places or [None]:
-        found = find_tensorflow(where)
+        try:
+            found = find_tensorflow(where)
+        except ImportError as error:
+            print(error, file=sys.stderr)
+            return 1
         if found is None:
             missing = f"{where[0]} has no TensorFlow" if where else _NONE_INSTALLED
             print(missing, file=sys.stderr)
