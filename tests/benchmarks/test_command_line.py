@@ -19,6 +19,7 @@ from benchmarks.single.names import MEASURES, Selection, select
 ROOT = Path(__file__).parents[2]
 NAMES = {
     "single": ("overhead", "fidelity", "capacity", "growth", "calls", "enlarge", "matmul"),
+    "cores": ("capacity-64", "capacity-256", "changes", "enlarge", "tasks", "mlp"),
     "many": ("a", "b", "c", "d", "e", "load", "latency"),
     "containers": ("quota", "resize", "enlarge", "arrivals"),
     "many.decisions": ("equal", "weighted", "srpt", "lend+efficient"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -42,6 +43,7 @@ class Worker:
         self.warm_up()
         self._trainer: Any = None
         self._watch: Any = None
+        self._workers: list[int] = []
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -89,6 +91,36 @@ class Worker:
             step()
             steps += 1
         return {"steps": steps, "wall": wall, "cpu": time.process_time() - cpu_start}
+
+    def changing(self, workload: str, seconds: float) -> dict[str, float]:
+        """Repeat a step while limits change; return how many were done, and ideally would be."""
+        from benchmarks.common.worker import changing
+
+        return changing.measure(self._steps[workload], seconds)
+
+    def durations(self, workload: str, steps: int, first: int, then: int) -> list[float]:
+        """Return the seconds of each step, with another limit after a third of them."""
+        from benchmarks.common.worker import changing
+
+        return changing.durations(self._steps[workload], steps, first, then)
+
+    def pin(self, apart: bool) -> None:
+        """Give each worker of the intra-op pool a CPU of its own, or all of them."""
+        from benchmarks.common.worker import placement
+
+        if not self._workers:
+            self._workers = placement.intra_op_threads(2)
+        placement.pin(self._workers, apart)
+
+    def idle(self, seconds: float) -> float:
+        """Return the CPU time that the process takes while it does nothing, in seconds."""
+        start = time.process_time()
+        time.sleep(seconds)
+        return time.process_time() - start
+
+    def memory(self) -> int:
+        """Return how many bytes of memory the process has had at most."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def collect(self) -> int:
         """Collect the garbage that measuring left, since nobody else does."""

@@ -27,13 +27,17 @@ class Process:
     """How one process under measurement is started.
 
     ``threads`` is what TensorFlow is told in TF_NUM_INTRAOP_THREADS and
-    TF_NUM_INTEROP_THREADS, None for nothing; ``most`` is TF_MALLEABLE_MAX_THREADS.
+    TF_NUM_INTEROP_THREADS, None for nothing; ``most`` is TF_MALLEABLE_MAX_THREADS, and
+    ``first`` the limit from the beginning, TF_MALLEABLE_THREADS. With ``onednn``, ops that
+    oneDNN has are its own on any CPU.
     """
 
     name: str
     ours: bool
     threads: int | None = None
     most: int | None = None
+    first: int | None = None
+    onednn: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -44,6 +48,10 @@ class Process:
             variables["TF_NUM_INTEROP_THREADS"] = str(self.threads)
         if self.most is not None:
             variables["TF_MALLEABLE_MAX_THREADS"] = str(self.most)
+        if self.first is not None:
+            variables["TF_MALLEABLE_THREADS"] = str(self.first)
+        if self.onednn:
+            variables["TF_ENABLE_ONEDNN_OPTS"] = "1"
         return variables
 
 
