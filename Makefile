@@ -10,8 +10,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers check test bench bench-many bench-containers compat lint cc-test \
-  python-test bazel-test conformance tensorflow-wheel dist clean
+.PHONY: demo demo-containers check test bench bench-cores bench-many bench-containers compat \
+  coexistence lint cc-test python-test bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
 	@.venv/bin/python examples/demo.py
@@ -26,7 +26,8 @@ demo-containers: .venv/installed-demo
 test: test-packages .venv/installed-docs
 	$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
 	  lint docs-check cc-build-plain cc-build-thread cc-build-address
-	$(MAKE) --no-print-directory cc-test python-test bazel-test $(if $(filter true,$(CI)),compat)
+	$(MAKE) --no-print-directory cc-test python-test bazel-test \
+	  $(if $(filter true,$(CI)),compat coexistence)
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
 CHECKED = api figures linux model packaging policies scheduling workload
@@ -42,10 +43,12 @@ build/tree:
 	@ln -s $(CURDIR)/.venv/lib/python3*/site-packages/tf_malleable/runtime/*.so \
 	  $@/tf_malleable/runtime
 
-# One process against stock TensorFlow (40 minutes); many processes (5 minutes and 35 a
-# round); containers (40 minutes and 15 a round).
+# One process against stock TensorFlow (40 minutes); one with few threads of many (15 minutes
+# a round); many processes (5 minutes and 35 a round); containers (40 minutes and 15 a round).
 bench: .venv/installed-test
 	.venv/bin/python -m benchmarks.single
+bench-cores: .venv/installed-test
+	.venv/bin/python -m benchmarks.cores
 bench-many: .venv/installed-test
 	.venv/bin/python -m benchmarks.many
 bench-containers: .venv/installed-test
@@ -77,7 +80,8 @@ cc-test-%: cc-build-%
 
 # In parallel, but for what measures time. The tests of containers need a Docker engine, and
 # controllers say so if there is none.
-PYTEST = .venv/bin/python -m pytest --ignore=tests/compat --ignore=tests/bazel
+PYTEST = .venv/bin/python -m pytest --ignore=tests/bazel --ignore=tests/coexistence \
+  --ignore=tests/compat
 python-test: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- sh -c '\
 	  $(PYTEST) -n $(shell nproc) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
@@ -115,6 +119,10 @@ dist: build/dist-made
 compat: build/dist-made .venv/installed-test
 	.venv/bin/python -m pytest tests/compat -n $(shell nproc)
 
+# The wheel beside PyTorch, JAX, gevent and uvloop, of which nothing else needs any.
+coexistence: build/coexistence/installed
+	build/coexistence/bin/python -m pytest tests/coexistence -n $(shell nproc)
+
 # What the C++ tests need from apt. First in `test`, so that all that is missing is named at
 # once.
 .PHONY: test-packages
@@ -143,6 +151,16 @@ build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py
 	@tools/step.sh dist "Building the sdist and the wheel" \
 	  .venv/bin/python tools/make_dist.py --out dist
 	@ls -sh dist/tf_malleable-*
+	@touch $@
+
+# With --no-compile, as most of their modules are never imported.
+COEXISTENCE_PIP = .venv/bin/pip --python build/coexistence/bin/python
+build/coexistence/installed: build/dist-made
+	@tools/step.sh coexistence-venv "Creating a Python environment in build/coexistence" \
+	  .venv/bin/python -m venv --without-pip build/coexistence
+	@tools/step.sh coexistence "Installing PyTorch, JAX, gevent and uvloop beside the wheel" sh -c "\
+	  $(COEXISTENCE_PIP) uninstall -q -y tf_malleable && $(COEXISTENCE_PIP) install -q \
+	  --no-compile --only-binary=:all: --group coexistence dist/tf_malleable-*.whl"
 	@touch $@
 
 .venv/installed-docs: .venv/installed-test
