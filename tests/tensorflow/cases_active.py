@@ -12,6 +12,8 @@ import tensorflow as tf
 
 import tf_malleable as tfm
 
+_PATIENCE_SECONDS = 5.0
+
 
 def _sleep(x: np.ndarray) -> np.ndarray:
     time.sleep(0.002)
@@ -66,8 +68,12 @@ def _loads(capacity: int) -> list[Callable[[], Any]]:
     ]
 
 
-def sample_every_limit(capacity: int, seconds_each: float) -> dict[str, Any]:
-    """Return for each pool and limit the highest number of active workers seen."""
+def sample_every_limit(capacity: int, seconds_each: float, full: list[str]) -> dict[str, Any]:
+    """Return for each pool and limit the highest number of active workers seen.
+
+    Looks longer while one of the pools `full` has not been seen with as many as the limit:
+    what feeds them may have to wait for a CPU.
+    """
     stop = threading.Event()
     failed: list[str] = []
 
@@ -89,8 +95,10 @@ def sample_every_limit(capacity: int, seconds_each: float) -> dict[str, Any]:
     for limit in limits:
         tfm.set_threads(limit)
         unsettled += not tfm.wait_settled(10)
-        end = time.monotonic() + seconds_each
-        while time.monotonic() < end:
+        start = time.monotonic()
+        while (spent := time.monotonic() - start) < seconds_each or (
+            spent < _PATIENCE_SECONDS and any(highest[pool].get(limit, 0) < limit for pool in full)
+        ):
             for pool in tfm.pools():
                 samples += 1
                 if pool.limit != min(limit, pool.capacity) or pool.active > pool.limit:

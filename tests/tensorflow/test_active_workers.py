@@ -9,12 +9,13 @@ from tests.support import harness
 
 pytestmark = pytest.mark.serial("counts active workers")
 
+SLEEPING = ["tf_data_private_threadpool", "tf_Compute"]
 LIMITS = range(1, harness.CAPACITY + 1)
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    return harness.call("cases_active", "sample_every_limit", harness.CAPACITY, 0.3)
+    return harness.call("cases_active", "sample_every_limit", harness.CAPACITY, 0.3, SLEEPING)
 
 
 def test_active_workers_never_exceed_the_limit(found: dict[str, Any]) -> None:
@@ -24,7 +25,7 @@ def test_active_workers_never_exceed_the_limit(found: dict[str, Any]) -> None:
     assert found["samples"] > 10_000
 
 
-@pytest.mark.parametrize("pool", ["tf_data_private_threadpool", "tf_Compute"])
+@pytest.mark.parametrize("pool", SLEEPING)
 def test_sleeping_tasks_fill_every_limit(found: dict[str, Any], pool: str) -> None:
     highest = found["highest"][pool]
     assert highest == {str(limit): limit for limit in LIMITS}
