@@ -27,8 +27,8 @@ MEASURES: Final = {
     PLACEMENT: "each worker of the intra-op pool pinned to a CPU of its own, against free",
 }
 
-# With oneDNN, which TensorFlow uses by default on CPUs with AVX-512 VNNI only.
-# As on hosts with that many CPUs, of which two were granted before TensorFlow began.
+# As on hosts with that many CPUs, of which two were granted before TensorFlow began. With
+# oneDNN's ops, which TensorFlow has by default only on CPUs with AVX-512 VNNI.
 OURS: Final = {
     measure: Process(
         f"ours-of-{capacity}", ours=True, threads=capacity, most=capacity, first=2, onednn=True
@@ -50,8 +50,8 @@ TASKS_WORKLOAD: Final = "tiny-ops-16"
 
 THROUGHPUT_TARGET: Final = 0.98
 CPU_TARGET: Final = 1.03
-# Beyond the part, each thread of the capacity may have the queue for its tasks.
 MEMORY_TARGET: Final = 1.05
+# Besides, each thread of the capacity may have a queue for its tasks, in bytes.
 MEMORY_PER_THREAD: Final = 64 * 1024
 IDLE_TARGET: Final = 0.001
 CHANGES_TARGET: Final = 0.97

@@ -65,14 +65,15 @@ def load() -> None:
         return
     environment.max_threads()
     threads = environment.first_threads()
-    found = find_tensorflow()
     if _native.exports(FRAMEWORK):
         _native.load(FRAMEWORK, in_front=False)
     elif _native.is_loaded(FRAMEWORK) and not any(
         _native.is_loaded(str(overlay)) for overlay in overlays().values()
     ):
         return
-    elif found is not None and elf.exports(found.directory / FRAMEWORK, _ANY_FUNCTION):
+    elif (found := find_tensorflow()) is not None and elf.exports(
+        found.directory / FRAMEWORK, _ANY_FUNCTION
+    ):
         _native.load(str(found.directory / FRAMEWORK), in_front=False)
     else:
         overlay = overlay_for(found, overlays())
@@ -82,6 +83,17 @@ def load() -> None:
     _backend = _native.backend()
     if threads is not None:
         _native.set_threads(threads, threads)
+
+
+def _load_for(found: TensorFlow | None) -> None:
+    """Load the C ABI of a TensorFlow that is not loaded yet: its own, or an overlay's."""
+    if found is not None and elf.exports(found.directory / FRAMEWORK, _ANY_FUNCTION):
+        _native.load(str(found.directory / FRAMEWORK), in_front=False)
+        return
+    overlay = overlay_for(found, overlays())
+    if found is not None:
+        _check_fits(overlay, found)
+    _native.load(str(overlay), in_front=True)
 
 
 def overlays() -> dict[str, Path]:
@@ -193,6 +205,8 @@ def _calls_itself() -> bool:
 def _loaded(name: str) -> Iterator[tuple[int, Path]]:
     """Yield where in this process shared libraries of a name are loaded."""
     for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
-        where, _, offset, _, _, *path = line.split(maxsplit=5)
-        if path and int(offset, 16) == 0 and Path(path[0]).name == name:
-            yield int(where.partition("-")[0], 16), Path(path[0])
+        if not line.endswith(f"/{name}"):
+            continue
+        where, _, offset, _, _, path = line.split(maxsplit=5)
+        if int(offset, 16) == 0:
+            yield int(where.partition("-")[0], 16), Path(path)
