@@ -5,12 +5,17 @@
 // Python checks the arguments and words the errors.
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/capi/tfm.h"
@@ -53,6 +58,22 @@ bool IsLoaded(const std::string& library) {
   if (handle == nullptr) return false;
   dlclose(handle);
   return true;
+}
+
+// The address and the path at which the dynamic loader put the library with
+// this name or path, if it is loaded. /proc/self/maps cannot tell: a file
+// mapped to be read looks the same.
+std::optional<std::pair<std::uintptr_t, std::filesystem::path>> Locate(
+    const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return std::nullopt;
+  link_map* loaded_as = nullptr;
+  std::optional<std::pair<std::uintptr_t, std::filesystem::path>> location;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &loaded_as) == 0) {
+    location.emplace(loaded_as->l_addr, loaded_as->l_name);
+  }
+  dlclose(handle);
+  return location;
 }
 
 // True if the library is loaded in this process and exports the ABI.
@@ -172,6 +193,7 @@ PYBIND11_MODULE(_native, m) {
       .def_readonly("busy_seconds", &tfm_pool::busy_seconds);
 
   m.def("is_loaded", &IsLoaded, py::arg("library"));
+  m.def("locate", &Locate, py::arg("library"));
   m.def("exports", &Exports, py::arg("library"));
   m.def("load", &Load, py::arg("library"), py::kw_only(), py::arg("in_front"));
   m.def("backend", [] { return Loaded().backend(); });

@@ -178,6 +178,30 @@ except tfm.NotMalleableError as error:
     assert len(result.stdout.splitlines()) == 1
 
 
+def test_another_mapping_of_tensorflows_library_is_not_taken_for_it():
+    """As there is while another thread looks into the file; limits were set by two at once."""
+    script = """
+import ctypes
+import mmap
+import sys
+import tf_malleable as tfm
+ctypes.CDLL(sys.argv[1])
+map_at = ctypes.CDLL(None).mmap
+map_at.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+map_at.restype = ctypes.c_void_p
+PROT_NONE, MAP_FIXED = 0, 0x10
+nothing = map_at(None, 1 << 30, PROT_NONE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+with open(sys.argv[1], "rb") as file:
+    map_at(nothing, 4096, mmap.PROT_READ, mmap.MAP_PRIVATE | MAP_FIXED, file.fileno(), 0)
+print(tfm.get_threads())
+"""
+    found = find_tensorflow()
+    assert found is not None
+    result = python("-c", script, str(found.directory / library.FRAMEWORK))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("Threads(")
+
+
 def test_the_build_is_told_each_tensorflow_it_asks_for(tmp_path, capsys):
     folders = [str(stand_in(tmp_path / version, version)) for version in ("2.19.1", "2.20.0")]
     assert main(folders) == 0

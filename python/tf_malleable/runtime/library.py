@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -191,22 +191,15 @@ def _is_bypassed() -> bool:
 
 def _calls_itself() -> bool:
     """Return whether the dynamic loader bound TensorFlow to its own thread pools."""
-    for start, path in _loaded(FRAMEWORK):
-        for symbol in _CONSTRUCTORS:
-            found = elf.binding(path, symbol)
-            if found is None:
-                continue
-            pointers = (ctypes.c_uint64.from_address(start + slot).value for slot in found.slots)
-            if start + found.own in pointers:
-                return True
-    return False
-
-
-def _loaded(name: str) -> Iterator[tuple[int, Path]]:
-    """Yield where in this process shared libraries of a name are loaded."""
-    for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines():
-        if not line.endswith(f"/{name}"):
+    location = _native.locate(FRAMEWORK)
+    if location is None:
+        return False
+    start, path = location
+    for symbol in _CONSTRUCTORS:
+        found = elf.binding(path, symbol)
+        if found is None:
             continue
-        where, _, offset, _, _, path = line.split(maxsplit=5)
-        if int(offset, 16) == 0:
-            yield int(where.partition("-")[0], 16), Path(path)
+        pointers = (ctypes.c_uint64.from_address(start + slot).value for slot in found.slots)
+        if start + found.own in pointers:
+            return True
+    return False
