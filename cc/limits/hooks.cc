@@ -49,9 +49,9 @@ int PlanKey() {
   return PlanWidth(OpWidth::Latch(PoolRegistry::Get().intra_in_force()));
 }
 
-// Callers use the id as an index into buffers. Some have NumThreads() + 1 of
-// them, others one more than the number of threads TensorFlow was started with.
-// So ids stay below both, and no more threads take part. If the caller's
+// Callers use the id as an index into buffers, of which some have NumThreads()
+// + 1, others one more than the number of threads TensorFlow was started with.
+// The highest id is the limit, so it must exceed neither. If the caller's
 // ThreadPool wraps a view, its NumThreads() is the width of that view.
 void ParallelForWithWorkerId(
     Eigen::ThreadPoolInterface* pool, int64_t total,
@@ -59,14 +59,13 @@ void ParallelForWithWorkerId(
     const std::function<void(int64_t, int64_t, int)>& fn) {
   if (total <= 0) return;
   const RegisteredPool* const ours = RegisteredPoolOf(pool);
-  const int threads =
+  const int limit =
       ours == nullptr
           ? pool->NumThreads()
           : std::min({WidthIn(*ours), ours->requested(), pool->NumThreads()});
   ParallelForWithThreadNumber(
-      pool, threads, total,
-      block_size ? *block_size
-                 : BlockSizeByCost(total, *cost_per_unit, threads),
+      pool, limit, total,
+      block_size ? *block_size : BlockSizeByCost(total, *cost_per_unit, limit),
       fn);
 }
 

@@ -71,14 +71,23 @@ class BlockLoop : public std::enable_shared_from_this<BlockLoop> {
   int64_t done_ = 0;
 };
 
+// As in stock loops, the caller spares a thread's wake-up by doing a block
+// itself, unless each thread has several: then it would be one thread too many.
 // REQUIRES: blocks >= 2
-void RunBlocks(Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
+void RunBlocks(Eigen::ThreadPoolInterface* pool, int limit, int64_t total,
                int64_t block_size, int64_t blocks,
                const std::function<void(int64_t, int64_t, int)>& fn) {
+  const bool caller_counts = limit == 1 || pool->CurrentThreadId() >= 0;
+  const bool caller_helps = !caller_counts && blocks <= limit + 1;
+  const int threads = limit + (caller_helps ? 1 : 0);
   const auto loop = std::make_shared<BlockLoop>(
       pool, static_cast<int>(std::min<int64_t>(threads, blocks)), total,
       block_size, blocks, &fn);
-  loop->Run(0);
+  if (caller_counts || caller_helps) {
+    loop->Run(0);
+  } else {
+    pool->Schedule([loop] { loop->Run(0); });
+  }
   loop->Wait();
 }
 
@@ -92,13 +101,13 @@ int64_t NumFixedBlocks(int64_t total, int64_t block_size, int threads) {
 }
 
 void ParallelForWithThreadNumber(
-    Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
+    Eigen::ThreadPoolInterface* pool, int limit, int64_t total,
     int64_t block_size, const std::function<void(int64_t, int64_t, int)>& fn) {
-  const int64_t blocks = NumFixedBlocks(total, block_size, threads);
+  const int64_t blocks = NumFixedBlocks(total, block_size, limit);
   if (blocks == 1) {
     fn(0, total, 0);
   } else {
-    RunBlocks(pool, threads, total, block_size, blocks, fn);
+    RunBlocks(pool, limit, total, block_size, blocks, fn);
   }
 }
 

@@ -18,22 +18,23 @@ namespace tf_malleable {
 int64_t NumFixedBlocks(int64_t total, int64_t block_size, int threads);
 
 // Calls fn(begin, end) for each block of `block_size` of [0, total), of which
-// the last may be smaller, on at most `limit` threads including the caller's.
-// There are NumFixedBlocks() for pool->NumThreads(); if that is one, calls
+// the last may be smaller, on at most `limit` threads of the pool. At limit 1,
+// the caller does all; with no more than `limit` + 1 blocks it does one. There
+// are NumFixedBlocks() for pool->NumThreads(); if that is one, calls
 // fn(0, total). Blocks until done.
 //
-// It waits only for blocks that have begun, never for a queued task. So it also
-// completes when called by a worker, and whatever the limit becomes.
+// A caller that is one of the pool's threads is one of the `limit`. It waits
+// only for blocks that have begun, never for a queued task. So it completes
+// though all of the pool's threads do the same, and whatever the limit becomes.
 void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
                             int64_t total, int64_t block_size,
                             const std::function<void(int64_t, int64_t)>& fn);
 
 // Like ParallelForFixedBlocks, but also passes to each call the number of its
-// thread among those that take part: 0 … threads - 1. Calls with the same
-// number never overlap. There are NumFixedBlocks() for `threads`.
-// REQUIRES: at limit 1, threads == 1
+// thread among those that take part: 0 … limit. Calls with the same number
+// never overlap. There are NumFixedBlocks() for `limit`.
 void ParallelForWithThreadNumber(
-    Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
+    Eigen::ThreadPoolInterface* pool, int limit, int64_t total,
     int64_t block_size, const std::function<void(int64_t, int64_t, int)>& fn);
 
 // The block size for `total` units of `cost_per_unit` cycles on `threads`

@@ -110,20 +110,41 @@ TEST_F(ParallelForTest, APoolThatNeverHasMoreThanOneThreadDoesAllInOneCall) {
   EXPECT_EQ(calls[0], std::make_pair(int64_t{0}, int64_t{100}));
 }
 
+// Returns how many threads a loop runs on. The first ones wait for as many as
+// are expected, which must come.
+int ThreadsUsed(Eigen::ThreadPoolInterface* pool, int limit, int blocks,
+                int expected) {
+  std::atomic<int> running{0};
+  std::atomic<int> most{0};
+  ParallelForFixedBlocks(pool, limit, blocks, 1, [&](int64_t, int64_t) {
+    RaiseTo(&most, ++running);
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    Eventually([&] { return most >= expected; });
+    --running;
+  });
+  return most;
+}
+
 TEST_F(ParallelForTest, UsesAsManyThreadsAsTheLimitAndNoMore) {
-  for (const int limit : {2, 3, 4}) {
-    pool_.SetLimit(kCapacity);
-    std::atomic<int> running{0};
-    std::atomic<int> most{0};
-    ParallelForFixedBlocks(&pool_, limit, 200, 1, [&](int64_t, int64_t) {
-      RaiseTo(&most, ++running);
-      std::this_thread::sleep_for(std::chrono::microseconds(500));
-      // The first ones wait for more threads, which must come.
-      Eventually([&] { return most >= limit; });
-      --running;
-    });
-    EXPECT_EQ(most, limit);
+  pool_.SetLimit(kCapacity);
+  for (const int limit : {1, 2, 3, 4}) {
+    EXPECT_EQ(ThreadsUsed(&pool_, limit, 200, limit), limit);
   }
+}
+
+TEST_F(ParallelForTest, TheCallerDoesOneOfFewBlocks) {
+  pool_.SetLimit(kCapacity);
+  for (const int limit : {2, 3, 4}) {
+    EXPECT_EQ(ThreadsUsed(&pool_, limit, limit + 1, limit + 1), limit + 1);
+  }
+}
+
+TEST_F(ParallelForTest, AWorkerThatCallsCountsAmongTheLimit) {
+  pool_.SetLimit(kCapacity);
+  std::atomic<int> used{0};
+  pool_.Schedule([&] { used = ThreadsUsed(&pool_, 3, 200, 3); });
+  EXPECT_TRUE(Eventually([&] { return used != 0; }));
+  EXPECT_EQ(used, 3);
 }
 
 // Runs tasks on threads of their own and counts what each thread schedules.
@@ -224,12 +245,12 @@ TEST_F(ParallelForTest, HelpersThatComeLateFindNothingToDo) {
   int64_t visited = 0;
   {
     auto owned = std::make_unique<int64_t>(0);
-    ParallelForFixedBlocks(&pool_, 4, 100, 10,
+    ParallelForFixedBlocks(&pool_, 4, 100, 20,
                            [&](int64_t b, int64_t e) { *owned += e - b; });
     visited = *owned;
   }
   EXPECT_EQ(visited, 100);
-  // The third helper would have been started by one of these.
+  // The other helpers would have been started by these.
   EXPECT_EQ(pool_.Stats().queued, 2u);
   gate.Open();
   EXPECT_TRUE(Eventually([&] { return pool_.Stats().tasks == 3; }));
@@ -254,15 +275,16 @@ TEST_F(ParallelForTest, FixedBlocksCompleteWhileTheLimitChanges) {
   }
 }
 
-TEST_F(ParallelForTest, ThreadNumbersAreBelowThreadsAndNeverShared) {
+TEST_F(ParallelForTest, ThreadNumbersReachTheLimitAndAreNeverShared) {
   pool_.SetLimit(kCapacity);  // More workers than numbers.
-  for (const int threads : {1, 2, 3}) {
+  for (const int limit : {1, 2, 3}) {
+    const int threads = limit == 1 ? 1 : limit + 1;
     Coverage coverage(500);
     std::vector<std::atomic<int>> users(threads);
     std::atomic<bool> shared{false};
     std::atomic<bool> out_of_range{false};
     ParallelForWithThreadNumber(
-        &pool_, threads, 500, 3, [&](int64_t begin, int64_t end, int thread) {
+        &pool_, limit, 500, 3, [&](int64_t begin, int64_t end, int thread) {
           if (thread < 0 || thread >= threads) {
             out_of_range = true;
             return;
