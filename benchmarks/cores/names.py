@@ -39,7 +39,7 @@ STOCK_2: Final = Process("stock-2", ours=False, threads=2, onednn=True)
 OURS_UNTOUCHED: Final = Process("ours", ours=True, threads=2, onednn=True)
 
 CHANGING: Final = ("matmul-1024", "mlp", "conv", "cnn")
-CHANGING_SECONDS: Final = 60.0
+CHANGING_SECONDS: Final = 32.0
 ENLARGED: Final = ("mlp", "cnn")
 ENLARGED_STEPS: Final = 60
 ENLARGED_ROUNDS: Final = 3

@@ -8,27 +8,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tf_malleable as tfm
 
 _LIMITS = (1, 2)
 _PERIOD_SECONDS = 1.0
-# How long each rate is measured, before and after the changes.
-_RATE_SECONDS = 4.0
+# How long it changes at a time, and how long each rate is measured between.
+_BLOCK_SECONDS = 4.0
+_RATE_SECONDS = 2.0
 
 
 def measure(step: Callable[[], object], seconds: float) -> dict[str, float]:
     """Return how many steps were done, and how many would be if changes cost nothing.
 
-    That is the time with each limit times the rate under it, which is measured before and
-    after.
+    That is the time with each limit times the rate under it, which is measured between, as
+    a process becomes slower and faster by a tenth within a minute.
     """
-    rates = {limit: [_rate(step, limit)] for limit in _LIMITS}
-    steps, spent = _repeat(step, seconds)
-    for limit in reversed(_LIMITS):
-        rates[limit].append(_rate(step, limit))
-    ideal = sum(spent[limit] * sum(rates[limit]) / len(rates[limit]) for limit in _LIMITS)
+    blocks = max(1, round(seconds / _BLOCK_SECONDS))
+    steps, ideal = 0, 0.0
+    before = _rates(step, _LIMITS)
+    for number in range(blocks):
+        done, spent = _repeat(step, _BLOCK_SECONDS)
+        after = _rates(step, _LIMITS if number % 2 else tuple(reversed(_LIMITS)))
+        steps += done
+        ideal += sum(spent[limit] * (before[limit] + after[limit]) / 2 for limit in _LIMITS)
+        before = after
     return {"steps": steps, "ideal": ideal}
 
 
@@ -48,6 +53,10 @@ def durations(step: Callable[[], object], steps: int, first: int, then: int) -> 
         step()
         taken.append(time.perf_counter() - start)
     return taken
+
+
+def _rates(step: Callable[[], object], limits: Sequence[int]) -> dict[int, float]:
+    return {limit: _rate(step, limit) for limit in limits}
 
 
 def _rate(step: Callable[[], object], limit: int) -> float:
