@@ -128,7 +128,6 @@ def test_paused_jobs_go_before_waiting_ones_of_the_same_rank(order):
 def test_priority_goes_first():
     jobs = [waits("a", 1, 1, 1, priority=1), waits("b", 1, 1, 1, priority=2)]
     assert counts("priority-strict", 1, *jobs) == {"b": 1}
-    assert counts("fcfs-strict", 1, *jobs) == {"a": 1}
 
 
 def test_waiting_earns_priority():

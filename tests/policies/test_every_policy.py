@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from tests.support.policy_situations import NOW, PLAIN, SPECS, Situation, carried_out, situations
-from tf_malleable.model import Job
+from tf_malleable.model import Job, Machine, Shape
 from tf_malleable.policies.check import check
 from tf_malleable.policies.registry import create
 from tf_malleable.policies.speedup import fit
@@ -119,3 +119,26 @@ def test_work_conserving_as_claimed(spec: str, situation: Situation):
         assert all(job.shape.min > idle for job in waiting)
     else:
         assert not waiting or any(job.shape.min > idle for job in waiting)
+
+
+def starts(spec: str, later: float, priority: int) -> str:
+    """Return which of two jobs starts: the first, or one that came so much later."""
+    one = Shape(1, 1, 1)
+    first = Job("first", one, submitted=0.0, since=0.0)
+    second = Job("second", one, submitted=later, since=later, priority=priority)
+    (name,) = create(spec).allocate([first, second], Machine.flat(1), NOW).grants
+    return name
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_priority_means_something_under_every_policy(spec: str):
+    assert starts(spec, 5.0, 0) == "first"
+    assert starts(spec, 5.0, 1) == "second"
+    assert starts(spec, -5.0, -2) == "first"
+
+
+@pytest.mark.parametrize("spec", ["equal", "weighted", "efficient", "fcfs-strict", "fcfs-max-prop"])
+def test_a_point_of_priority_is_worth_a_minute(spec: str):
+    assert starts(spec, 59.0, 1) == "second"
+    assert starts(spec, 61.0, 1) == "first"
+    assert starts(spec, 119.0, 2) == "second"

@@ -59,7 +59,7 @@ def join(
         min: It does not run with fewer cores.
         preferred: Cores it asks for; by default max.
         max: Most cores it can use; by default all of the machine's.
-        priority: Higher goes first, if the policy uses it; -1000 … 1000.
+        priority: Higher goes first; -1000 … 1000.
         weight: Share relative to other jobs, if the policy uses it; above 0, at most
             1000.
         socket: The controller's; by default TF_MALLEABLE_SOCKET, or else the default

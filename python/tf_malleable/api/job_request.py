@@ -29,7 +29,7 @@ class JobRequest:
         min: It does not run with fewer cores.
         preferred: Cores it asks for; None for max.
         max: Most cores it can use; None for all of the machine's.
-        priority: Higher goes first, if the policy uses it; -1000 … 1000.
+        priority: Higher goes first; -1000 … 1000.
         weight: Share relative to other jobs, if the policy uses it; above 0, at most 1000.
 
     Raises:

@@ -33,7 +33,7 @@ class Asked(Request, frozen=True):
         min: It does not run with fewer cores.
         preferred: Cores it asks for; by default max.
         max: Most cores it can use; by default all of the machine's.
-        priority: Higher goes first, if the policy uses it.
+        priority: Higher goes first.
         weight: Share relative to other jobs, if the policy uses it.
     """
 
@@ -53,7 +53,7 @@ class Submission(Asked, frozen=True, kw_only=True):
         min: It does not run with fewer cores.
         preferred: Cores it asks for; by default max.
         max: Most cores it can use; by default all of the machine's.
-        priority: Higher goes first, if the policy uses it.
+        priority: Higher goes first.
         weight: Share relative to other jobs, if the policy uses it.
         queue: Wait until there are cores; if false, be refused instead.
         running: The process is already computing, so it joins without queueing.

@@ -12,6 +12,9 @@ Rank = tuple[float, ...]
 Preempt = Literal["no", "longest", "smallest"]
 
 _SHORTEST_REVIEW_SECONDS = 1.0
+# What a point of priority is worth in a queue that is not ordered by priority. It is
+# bounded, so that in such a queue priority starves nobody.
+PRIORITY_SECONDS = 60.0
 
 
 class Order(Protocol):
@@ -40,14 +43,20 @@ class Order(Protocol):
         ...
 
 
+def arrival(job: Job) -> float:
+    """Return when a job counts as having arrived: each point of priority is a minute earlier."""
+    return job.submitted - PRIORITY_SECONDS * job.priority
+
+
 class Fcfs:
-    """First come, first served; nobody is paused for another."""
+    """First come, first served; nobody is paused for another.
+
+    Each point of priority counts like having arrived a minute earlier.
+    """
 
     def rank(self, job: Job, now: float) -> Rank:
-        """Rank paused jobs by start, then waiting ones by arrival."""
-        if job.started is None:
-            return (1.0, job.submitted)
-        return (0.0, job.started)
+        """Rank paused jobs by start, then waiting ones by arrival and priority."""
+        return _first_come(job, arrival(job))
 
     def victims(self, running: Sequence[Job], now: float) -> list[Job]:
         """Nobody."""
@@ -79,7 +88,7 @@ class Priority(Fcfs):
 
     def rank(self, job: Job, now: float) -> Rank:
         """Rank by points, then paused jobs by start, then waiting ones by arrival."""
-        return (-self._points(job, now), *super().rank(job, now))
+        return (-self._points(job, now), *_first_come(job, job.submitted))
 
     def victims(self, running: Sequence[Job], now: float) -> list[Job]:
         """Return running jobs, those that ran longest or prefer the fewest cores last."""
@@ -110,6 +119,8 @@ class Priority(Fcfs):
 class RoundRobin(Fcfs):
     """Jobs take turns: one that has run for a quantum makes room for those that wait.
 
+    Each point of priority counts like having waited for a quantum longer.
+
     Args:
         quantum: Seconds a job may run before it is another job's turn.
     """
@@ -120,7 +131,7 @@ class RoundRobin(Fcfs):
     def rank(self, job: Job, now: float) -> Rank:
         """Rank by the time jobs joined the queue; at equal times, paused ones first."""
         joined = now if job.state == "running" else job.since
-        return (joined, *super().rank(job, now))
+        return (joined - self._quantum * job.priority, *_first_come(job, job.submitted))
 
     def victims(self, running: Sequence[Job], now: float) -> list[Job]:
         """Return jobs that have run for a quantum, the longest turn last."""
@@ -138,6 +149,11 @@ class RoundRobin(Fcfs):
         began = (job.since if job.state == "running" else now for job in running)
         ends = (since + self._quantum for since in began)
         return min((end for end in ends if end > now), default=None)
+
+
+def _first_come(job: Job, arrived: float) -> Rank:
+    """Rank paused jobs by start, then waiting ones by arrival."""
+    return (1.0, arrived) if job.started is None else (0.0, job.started)
 
 
 def _waited(job: Job, now: float) -> float:

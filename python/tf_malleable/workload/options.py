@@ -22,7 +22,7 @@ _OPTIONS = (
         type=int,
         metavar="N",
         default=0,
-        help="Higher goes first, in policies that use it.",
+        help="Higher goes first; by default a point counts like arriving a minute earlier.",
     ),
     click.option(
         "--weight",

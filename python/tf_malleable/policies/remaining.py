@@ -1,0 +1,57 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How much of a job remains, as far as its steps and earlier runs tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median_low
+
+from tf_malleable.model import Job
+from tf_malleable.policies.speedup import fit
+
+# Assumed length of an unknown job. TensorFlow alone takes seconds to start, and new jobs
+# that pause each other meanwhile all finish late. Of 2 to 15 s, 6 to 10 s were best in
+# simulations.
+USUAL_SECONDS = 8.0
+
+
+def remaining_work(job: Job) -> float:
+    """Return the remaining work in seconds on one core; as much as it ran if unknown."""
+    steps = steps_left(job)
+    if steps is not None:
+        return steps * fit(job.rates).one
+    return expected_left(job) or max(USUAL_SECONDS, job.run_seconds)
+
+
+def remaining_seconds(job: Job) -> float:
+    """Return the seconds until a running job ends if its number of cores stays the same."""
+    steps = steps_left(job)
+    if steps is not None:
+        return steps * fit(job.rates).seconds(max(1, len(job.grant.own)))
+    return expected_left(job) or max(USUAL_SECONDS, job.run_seconds)
+
+
+def expected_left(job: Job) -> float | None:
+    """Return the seconds left of the expected run time; None if unknown or exceeded."""
+    if job.expected_seconds is None or job.run_seconds >= job.expected_seconds:
+        return None
+    return job.expected_seconds - job.run_seconds
+
+
+def steps_left(job: Job) -> float | None:
+    """Return how many steps remain; None if they or their speed are unknown."""
+    if job.steps_done is None or job.steps_total is None or not job.rates:
+        return None
+    return max(0.0, job.steps_total - job.steps_done)
+
+
+def usual_seconds(jobs: Sequence[Job]) -> float | None:
+    """Return the median of the known run times, in seconds; None if none is known."""
+    known = [job.expected_seconds for job in jobs if job.expected_seconds is not None]
+    return median_low(known) if known else None
+
+
+def geometric_step(seconds: float, factor: float) -> int:
+    """Return the index of a duration on a geometric scale; 0 for less than a second."""
+    return 0 if seconds < 1.0 else 1 + int(math.log(seconds) / math.log(factor))
