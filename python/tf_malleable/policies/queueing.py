@@ -12,24 +12,36 @@ import heapq
 from collections.abc import Sequence
 
 from tf_malleable.model import Job
+from tf_malleable.policies.backfill import Backfill, reserve
 from tf_malleable.policies.counting import CountingPolicy, Decision
 from tf_malleable.policies.orders import Order, Rank
 from tf_malleable.policies.placement import first_started
 from tf_malleable.policies.sharing import Sharing
 
+# Jobs behind a blocked head that are considered for backfill; bounds a decision's time.
+_CONSIDERED = 100
+
 
 class QueueingPolicy(CountingPolicy):
-    """Serves the queue in a given order and shares the cores in a given way."""
+    """Serves the queue in a given order and shares the cores in a given way.
 
-    def __init__(self, order: Order, sharing: Sharing) -> None:
+    Args:
+        order: Who is next.
+        sharing: With how many cores.
+        backfills: Later jobs may start before a head that does not fit; see `backfill`.
+    """
+
+    def __init__(self, order: Order, sharing: Sharing, *, backfills: bool = False) -> None:
         self._order = order
         self._sharing = sharing
+        self._backfills = backfills
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
         running = first_started(job for job in jobs if job.state == "running")
         counts = self._sharing.keep(running, cores)
-        service = _Service(self._order, self._sharing, counts, cores, now)
+        backfill = Backfill(jobs) if self._backfills else None
+        service = _Service(self._order, self._sharing, counts, cores, now, backfill)
         service.serve(jobs)
         admitted = [job for job in running if job.id in service.counts]
         admitted += [job for job in service.started if job.state != "running"]
@@ -48,12 +60,20 @@ class _Service:
     """
 
     def __init__(
-        self, order: Order, sharing: Sharing, counts: dict[str, int], cores: int, now: float
+        self,
+        order: Order,
+        sharing: Sharing,
+        counts: dict[str, int],
+        cores: int,
+        now: float,
+        backfill: Backfill | None,
     ) -> None:
         self._order = order
         self._sharing = sharing
         self._cores = cores
         self._now = now
+        self._backfill = backfill
+        self._running: list[Job] = []
         self._queue: list[tuple[Rank, int, Job]] = []
         self._joined = 0
         self._victims: list[Job] = []
@@ -63,8 +83,8 @@ class _Service:
         self.waiting: list[Job] = []
 
     def serve(self, jobs: Sequence[Job]) -> None:
-        running = [job for job in jobs if job.id in self.counts]
-        self._victims = self._order.victims(running, self._now)
+        self._running = [job for job in jobs if job.id in self.counts]
+        self._victims = self._order.victims(self._running, self._now)
         others = [
             job for job in jobs if job.id not in self.counts and self._needs(job) <= self._cores
         ]
@@ -80,15 +100,37 @@ class _Service:
             if need > self.free:
                 self._make_room(job, need)
             if need <= self.free:
-                count = self._sharing.takes(job, self.free, self._cores)
-                self.counts[job.id] = count
-                self.free -= count
-                self.started.append(job)
+                self._start(job)
                 continue
             self.waiting.append(job)
             if self._sharing.blocks:
+                if self._backfill is not None:
+                    self._overtake(self._backfill, job)
                 break
         self.waiting += [job for _, _, job in self._queue]
+
+    def _start(self, job: Job) -> None:
+        count = self._sharing.takes(job, self.free, self._cores)
+        self.counts[job.id] = count
+        self.free -= count
+        self.started.append(job)
+
+    def _overtake(self, backfill: Backfill, head: Job) -> None:
+        """Start jobs behind the head that fit now and do not delay it."""
+        busy = [job for job in [*self._running, *self.started] if job.id in self.counts]
+        ends = [(backfill.seconds_left(job), self.counts[job.id]) for job in busy]
+        reservation = reserve(self._needs(head), self.free, ends)
+        for _ in range(min(_CONSIDERED, len(self._queue))):
+            if not self.free:
+                break
+            _, _, job = heapq.heappop(self._queue)
+            need, seconds = self._needs(job), backfill.seconds(job)
+            fits = need <= self.free and backfill.may_overtake(job, head)
+            if fits and reservation.admits(seconds, need):
+                reservation = reservation.after(seconds, need)
+                self._start(job)
+            else:
+                self.waiting.append(job)
 
     def _needs(self, job: Job) -> int:
         return self._sharing.needs(job, self._cores)
