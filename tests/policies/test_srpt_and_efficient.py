@@ -190,3 +190,43 @@ def test_what_runs_for_longer_than_before_makes_room():
 def test_steps_say_more_than_the_run_time_before():
     slow = left("slow", 1000, expected_seconds=1.0)
     assert counts("srpt", 1, slow, left("fast", 50)) == {"fast": 1}
+
+
+# As many cores as in the finding: beside a job that scales perfectly others got one.
+MANY = Shape(1, 64, 64)
+POWERS = (1, 2, 4, 8, 16, 32, 64)
+PERFECT = running(
+    "perfect",
+    set(range(64)),
+    shape=MANY,
+    rates=amdahl(0.0, *POWERS),
+    steps_done=0.0,
+    steps_total=10_000.0,
+)
+
+
+def test_a_new_job_has_a_good_part_of_its_equal_share_beside_one_that_scales():
+    found = counts("efficient", 64, PERFECT, job("new", shape=MANY))
+    assert sum(found.values()) == 64
+    assert found["new"] >= 16
+    assert found["perfect"] >= 16
+
+
+@pytest.mark.parametrize("serial", [0.1, 0.3, 0.5, 0.8])
+def test_a_job_that_scales_poorly_loses_only_cores_that_hardly_help_it(serial):
+    rates = amdahl(serial, *POWERS)
+    poor = job("poor", shape=MANY, rates=rates, steps_done=0.0, steps_total=10.0)
+    found = counts("efficient", 64, PERFECT, poor)["poor"]
+    speed = {n: 1 / (serial + (1 - serial) / n) for n in (found, 32)}
+    assert speed[found] >= 0.85 * speed[32]
+    assert found <= 44
+
+
+def test_the_less_a_job_has_left_the_more_cores_it_gets():
+    rates = amdahl(0.1, 1, 2, 4, 8)
+    short, long = (
+        job(name, rates=rates, steps_done=0.0, steps_total=steps)
+        for name, steps in [("short", 10.0), ("long", 1000.0)]
+    )
+    found = counts("efficient", 8, short, long)
+    assert found["short"] > found["long"] > 1

@@ -1,50 +1,68 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Gives cores to the jobs they speed up most, as measured."""
+"""Gives cores to the jobs they speed up most, as measured, and fairly in proportion."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from statistics import median_low
 
 from tf_malleable.model import Job
+from tf_malleable.policies.backfill import OVERTAKING_RUN_TIMES, OVERTAKING_SECONDS
 from tf_malleable.policies.counting import CountingPolicy, Decision, present
-from tf_malleable.policies.orders import Fcfs, Rank
+from tf_malleable.policies.orders import Fcfs, Rank, arrival
 from tf_malleable.policies.queueing import QueueingPolicy
+from tf_malleable.policies.remaining import geometric_step, remaining_work, usual_seconds
 from tf_malleable.policies.sharing import Sharing
 from tf_malleable.policies.speedup import Curve, fit
 
 # A core moves only for a gain this much larger; noise would move it back and forth.
 _STICKY = 1.1
+# How much a short job counts more than a long one: one with a 16th of the work left has
+# 16 ** _URGENCY times the claim to a core, if both gain the same part of their speed. With
+# 0 all count alike; the larger it is, the shorter the mean turnaround, and the later long
+# jobs end. It has not been tuned by simulation yet.
+_URGENCY = 0.25
+# Claims change only when the work left has shrunk by this factor; else cores would move
+# all the time.
+_URGENCY_STEP = 4.0
 _POOR_GAIN = 0.5
-_HEAD_START_SECONDS = 600.0
+_HEAD_START_SECONDS = OVERTAKING_SECONDS
 # Seconds of waiting that offset one second of run time. With 3, jobs that arrive within
 # half a minute run nearly shortest first; in simulations of 16 jobs, higher values
 # shortened turnaround by another 2 % at most.
-_AGEING = 3.0
+_AGEING = OVERTAKING_RUN_TIMES
 _REVIEW_SECONDS = 2.0
 
 
 class EfficientPolicy(CountingPolicy):
-    """Gives each core, one at a time, to the job whose speed-up it increases most.
+    """Gives each core, one at a time, to the job whose speed it increases most in proportion.
 
-    Greedy is optimal because speed-up curves are concave. Curves are fitted to measured
-    speeds, see `speedup.fit`. While others can surely use the cores, a job goes only
-    slightly above the most cores it was measured with: 1, 2, 3, 4, 6, 9 … Cores that
-    nobody can surely use may be tried by anyone. Every second one of the jobs measured
-    with a single number of cores gets a quarter more, at least 1, at the expense of the
-    others, so that soon all have curves. Jobs without measurements, because they are new
+    That is proportional fairness (Kelly, Maulloo and Tan, "Rate control for communication
+    networks", 1998): it maximises the product of the speed-ups. Doubling the speed of one
+    job is worth halving that of another, so a job of poor or unknown scaling keeps a share
+    beside one that scales perfectly, and gives up only cores that hardly help it. Among
+    equal jobs it is equipartition. The less work a job has left, the more its speed counts,
+    which shortens mean turnaround; see `_URGENCY`. Greedy is optimal because logarithms of
+    concave speed-up curves are concave.
+
+    Curves are fitted to measured speeds, see `speedup.fit`. While others can surely use the
+    cores, a job goes only slightly above the most cores it was measured with: 1, 2, 3, 4, 6,
+    9 … Cores that nobody can surely use may be tried by anyone. Every second one of the jobs
+    measured with a single number of cores gets a quarter more, at least 1, at the expense of
+    the others, so that soon all have curves. Jobs without measurements, because they are new
     or report no steps, are assumed to scale well, and get about their equal share.
 
     As many jobs run as fit with min; none is paused. Short jobs start first: every second
     that a job is expected to run (from earlier runs of the same command) delays its place
     in the queue by three seconds. Jobs known to scale poorly get a head start of ten
-    minutes, because jobs that scale can use the whole machine at the end. A job therefore
-    never waits for one that arrives more than ten minutes plus three times its own run time
-    after it. If no run times are known, this is first come, first served; if some are, a
-    new command is expected to run for their median. (Shortest first minimises the
-    mean: Smith, "Various optimizers for single-stage production", 1956. Run times
-    recur because jobs do: Weng et al., "MLaaS in the Wild", NSDI 2022.)
+    minutes, because jobs that scale can use the whole machine at the end. Each point of
+    priority counts like having arrived a minute earlier. Among jobs of equal priority, a job
+    therefore never waits for one that arrives more than ten minutes plus three times its own
+    run time after it. If no run times are known, this is first come, first served; if some
+    are, a new command is expected to run for their median. (Shortest first minimises the
+    mean: Smith, "Various optimizers for single-stage production", 1956. Run times recur
+    because jobs do: Weng et al., "MLaaS in the Wild", NSDI 2022.) If the head of the queue
+    does not fit, later jobs that do not delay it may start; see `backfill`.
 
     Work-conserving: no core is idle while the next in the queue would fit or a
     running job below max is expected to be faster with it. Starves nobody.
@@ -52,8 +70,8 @@ class EfficientPolicy(CountingPolicy):
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
-        order = ShortestJobFirst(_usual_seconds(jobs))
-        decision = QueueingPolicy(order, ByGain()).decide(jobs, cores, now)
+        order = ShortestJobFirst(usual_seconds(jobs) or 0.0)
+        decision = QueueingPolicy(order, ByGain(), backfills=True).decide(jobs, cores, now)
         trying = any(
             job.steps_done is not None
             and all(rate.cores != decision.cores[job.id] for rate in job.rates)
@@ -74,16 +92,16 @@ class ShortestJobFirst(Fcfs):
         self._usual = usual
 
     def rank(self, job: Job, now: float) -> Rank:
-        """Paused jobs by start, then waiting ones by arrival, run time and head start."""
+        """Paused jobs by start, then waiting ones by arrival, priority, run time, head start."""
         if job.started is not None:
             return super().rank(job, now)
         seconds = self._usual if job.expected_seconds is None else job.expected_seconds
         head_start = _HEAD_START_SECONDS if _scales_poorly(job) else 0.0
-        return (1.0, job.submitted + _AGEING * seconds - head_start)
+        return (1.0, arrival(job) + _AGEING * seconds - head_start)
 
 
 class ByGain(Sharing):
-    """Gives each core beyond min to the job that gains most from it."""
+    """Gives each core beyond min to the job that gains most from it, in proportion."""
 
     def finish(
         self, admitted: Sequence[Job], counts: dict[str, int], free: int, waiting: bool
@@ -121,10 +139,11 @@ class _Growth:
             self._kept = present(job) if job.state == "running" else 0
         self._curve = Curve(1.0, 0.0) if probes else fit(job.rates)
         self._speedup = self._curve.speedup(count)
+        self._claim = _claim(job)
 
     def gain(self) -> float:
-        """Return the speed-up that the next core adds."""
-        gain = self._curve.speedup(self.count + 1) - self._speedup
+        """Return the part of its speed that the next core adds, times its claim."""
+        gain = self._claim * (self._curve.speedup(self.count + 1) / self._speedup - 1.0)
         return gain * _STICKY if self.count < self._kept else gain
 
     def grow(self) -> None:
@@ -152,10 +171,10 @@ def _hand_out(growths: Sequence[_Growth], limits: Sequence[int], free: int) -> i
     return free
 
 
-def _usual_seconds(jobs: Sequence[Job]) -> float:
-    """Return the median of the known run times, in seconds; 0 if none is known."""
-    known = [job.expected_seconds for job in jobs if job.expected_seconds is not None]
-    return median_low(known) if known else 0.0
+def _claim(job: Job) -> float:
+    """Return how much the speed of a job counts; the less work it has left, the more."""
+    step = geometric_step(remaining_work(job), _URGENCY_STEP)
+    return float(_URGENCY_STEP ** (-_URGENCY * step))
 
 
 def _scales_poorly(job: Job) -> bool:

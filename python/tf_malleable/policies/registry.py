@@ -109,7 +109,7 @@ _BUILTIN: dict[str, _Builtin] = {
     "equal": _Builtin("all running jobs get the same, within min … max", EqualPolicy),
     "weighted": _Builtin("shares in proportion to weight, within min … max", WeightedPolicy),
     "srpt": _Builtin("shortest remaining work first, longer jobs are paused", SrptPolicy),
-    "efficient": _Builtin("cores go where they speed up most, as measured", EfficientPolicy),
+    "efficient": _Builtin("cores go where they help most in proportion", EfficientPolicy),
     **_classic(),
 }
 
