@@ -166,3 +166,31 @@ def test_lost_cpus_are_not_lent():
 def test_one_that_sleeps_in_every_way_stays_started():
     sleeper = runs("a", set(), 0.0, lent={0})
     assert decide("lend+equal", 1, sleeper, waits("b")).grants["a"] != NO_GRANT
+
+
+def test_a_job_that_was_just_resized_does_not_begin_to_lend():
+    sleeper = runs("a", {0, 1}, used=0.0)
+    for resized, lent in [(97.0, {0, 1}), (97.1, set())]:
+        found = decide("lend+equal", 2, replace(sleeper, resized=resized), waits("b"))
+        assert found.grants["a"].lent == lent
+    assert found.review_at == pytest.approx(100.1)
+
+
+def test_a_lender_gets_its_cores_back_even_if_it_was_just_resized():
+    lender = replace(runs("lender", set(), 0.5, lent={0}), resized=99.9)
+    borrower = replace(runs("borrower", {0}, 1.0, started=2.0), resized=99.9)
+    assert grants("lend+equal", 1, borrower, lender) == {"lender": ({0}, set())}
+
+
+def test_a_job_that_was_just_resized_does_not_grow_into_lent_cores():
+    sleeper = runs("a", {0, 1}, used=0.0)
+    busy = replace(runs("b", {2}, used=1.0, started=2.0), resized=99.0)
+    found = decide("lend+equal", 3, sleeper, busy)
+    assert found.grants["b"].cpus == {2}
+    assert found.review_at == 102.0
+    assert decide("lend+equal", 3, sleeper, busy, now=102.0).grants["b"].cpus == {0, 1, 2}
+
+
+def test_without_lenders_a_job_grows_at_any_time():
+    busy = replace(runs("b", {2}, used=1.0), resized=99.9)
+    assert decide("lend+equal", 3, busy).grants["b"].cpus == {0, 1, 2}

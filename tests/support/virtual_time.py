@@ -89,6 +89,7 @@ class _Live:
     next_idle: float = 0.0
     used: float | None = None
     resizes: int = 0
+    resized: float | None = None
     rates: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -126,6 +127,7 @@ class _Live:
             since=self.since,
             grant=self.grant,
             started=self.started,
+            resized=self.resized,
             run_seconds=self.run_seconds,
             used_cpus=self.used,
             steps_done=self.done / work.seconds * STEPS if reports else None,
@@ -141,7 +143,7 @@ class _Live:
             if self.started is None:
                 self.started = now
         elif state == "running" and len(grant.cpus) != len(self.grant.cpus):
-            self.resizes += 1
+            self.resizes, self.resized = self.resizes + 1, now
         if grant != self.grant:
             self.grant, self.granted_at = grant, now
 

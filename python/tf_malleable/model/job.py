@@ -35,6 +35,8 @@ class Job:
         since: When it entered this state.
         grant: Its present grant; empty unless running.
         started: When it first had a grant; None while waiting.
+        resized: When its number of cores last changed while it ran, or later; None if it
+            never did.
         run_seconds: Total time with a grant.
         used_cpus: CPUs that it recently kept busy or had runnable threads for, at least 0;
             None if not measured yet.
@@ -55,6 +57,7 @@ class Job:
     since: float = 0.0
     grant: Grant = NO_GRANT
     started: float | None = None
+    resized: float | None = None
     run_seconds: float = 0.0
     used_cpus: float | None = None
     steps_done: float | None = None

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tf_malleable.model import Allocation, Cpuset, Grant, Job, Machine
+from tf_malleable.model import Allocation, Cpuset, Grant, Job, Machine, Shape
 from tf_malleable.policies.placement import Layout, first_started
 from tf_malleable.policies.policy import Policy
 
@@ -28,6 +28,10 @@ _SPARE = 0.5
 _SATURATED = 0.2
 # A job that was just started or resumed is about to use its cores.
 _SETTLE_SECONDS = 1.0
+# So long after a resize a job neither lends nor, while others lend, grows: it is resized at
+# most twice in that time by naps. A lender gets its cores back at any time. Longer naps are
+# worth lending; shorter ones cost more than they give.
+DWELL_SECONDS = 3.0
 
 
 class LendPolicy:
@@ -41,8 +45,12 @@ class LendPolicy:
     on; if their owner is lending these, it lends others instead, so that each CPU is lent
     by at most one job.
 
-    Work-conserving like the wrapped policy, counting what a lender may still need as
-    used. Starves nobody if the wrapped policy starves nobody.
+    A minimum dwell bounds how often jobs that nap are resized. For three seconds after a
+    resize a job does not begin to lend, and does not grow into lent cores.
+
+    Work-conserving like the wrapped policy, counting as used what a lender may still need
+    and what a job cannot take because it was just resized. Starves nobody if the wrapped
+    policy starves nobody.
 
     Args:
         wrapped: Decides for the jobs that do not lend.
@@ -56,11 +64,11 @@ class LendPolicy:
         loans, settled_at = _loans(jobs, machine, now)
         lenders = {loan.job.id for loan in loans}
         kept = frozenset[int]().union(*(loan.kept for loan in loans))
-        decision = self._wrapped.allocate(
-            [_awake(job) for job in jobs if job.id not in lenders],
-            machine.without(kept) if kept else machine,
-            now,
-        )
+        others = [_awake(job) for job in jobs if job.id not in lenders]
+        if loans:
+            others, dwelt_at = _dwelling(others, now)
+            settled_at = _earliest(settled_at, dwelt_at)
+        decision = self._wrapped.allocate(others, machine.without(kept) if kept else machine, now)
         taken = kept.union(*(grant.cpus for grant in decision.grants.values()))
         grants = dict(decision.grants)
         for loan in loans:
@@ -68,8 +76,11 @@ class LendPolicy:
             grants[loan.job.id] = Grant(
                 cpus=loan.kept | (loan.lent - taken), lent=loan.lent & taken
             )
-        reviews = [at for at in (decision.review_at, settled_at) if at is not None]
-        return Allocation(grants, min(reviews, default=None))
+        return Allocation(grants, _earliest(decision.review_at, settled_at))
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((at for at in times if at is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,25 @@ def _awake(job: Job) -> Job:
     return replace(job, grant=Grant(job.grant.own)) if job.grant.lent else job
 
 
+def _dwelling(jobs: Sequence[Job], now: float) -> tuple[list[Job], float | None]:
+    """Return the jobs, those just resized unable to grow, and when the first of these may."""
+    found: list[Job] = []
+    dwelt_at: float | None = None
+    for job in jobs:
+        until = _dwells_until(job)
+        own = max(job.shape.min, len(job.grant.own))
+        if job.state == "running" and now < until and own < job.shape.max:
+            dwelt_at = _earliest(dwelt_at, until)
+            shape = Shape(job.shape.min, min(job.shape.preferred, own), own)
+            job = replace(job, shape=shape)
+        found.append(job)
+    return found, dwelt_at
+
+
+def _dwells_until(job: Job) -> float:
+    return -math.inf if job.resized is None else job.resized + DWELL_SECONDS
+
+
 def _loans(jobs: Sequence[Job], machine: Machine, now: float) -> tuple[list[_Loan], float | None]:
     """Return all loans, and when the next job will have settled enough to lend."""
     loans: list[_Loan] = []
@@ -93,9 +123,9 @@ def _loans(jobs: Sequence[Job], machine: Machine, now: float) -> tuple[list[_Loa
         count = _still_needed(job)
         if count is None:
             continue
-        settles = job.since + _SETTLE_SECONDS
+        settles = max(job.since + _SETTLE_SECONDS, _dwells_until(job))
         if not job.grant.lent and now < settles:
-            settled_at = settles if settled_at is None else min(settled_at, settles)
+            settled_at = _earliest(settled_at, settles)
             continue
         loan = lendable.loan(job, count)
         if loan is not None:
