@@ -1,5 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Learns from earlier jobs: speeds by job name, run times by command. Pure."""
+"""Learns from earlier jobs: speeds by user and job name, run times by user and command. Pure.
+
+Nobody can slow down or overtake another user's jobs by what he runs under their names.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,20 @@ class Lessons:
     """What earlier jobs tell about a job.
 
     Attributes:
-        rates: Speeds of jobs of the same name, fewest cores first.
+        rates: Speeds of jobs of the same user and name, fewest cores first.
         expected_seconds: Run time of the same command, in seconds; None if it never finished.
     """
 
     rates: tuple[Rate, ...] = ()
     expected_seconds: float | None = None
+
+
+def speed_key(uid: int, name: str) -> str:
+    """Return the key of a job's speeds: its user and name.
+
+    Speeds that earlier versions learned by the name alone are not used any more.
+    """
+    return f"{uid}:{name}"
 
 
 def command_key(uid: int, name: str, command: Sequence[str]) -> str:
@@ -110,7 +121,7 @@ class Knowledge:
     """Everything learned so far.
 
     Args:
-        speeds: Learned speeds by job name.
+        speeds: Learned speeds by :func:`speed_key`.
         run_times: Learned run times by :func:`command_key`.
     """
 
@@ -124,11 +135,12 @@ class Knowledge:
 
     def lessons(self, record: Record) -> Lessons:
         """Return what earlier jobs tell about a job."""
-        return Lessons(self.rates(record.name), self.run_seconds(_key(record)))
+        rates = self.rates(speed_key(record.uid, record.name))
+        return Lessons(rates, self.run_seconds(_key(record)))
 
-    def rates(self, name: str) -> tuple[Rate, ...]:
-        """Return the speeds of earlier jobs of this name, fewest cores first."""
-        return tuple(Rate(s.cores, s.steps_per_second) for s in self.speeds.get(name) or ())
+    def rates(self, key: str) -> tuple[Rate, ...]:
+        """Return the speeds of earlier jobs, by their key, fewest cores first."""
+        return tuple(Rate(s.cores, s.steps_per_second) for s in self.speeds.get(key) or ())
 
     def run_seconds(self, command: str) -> float | None:
         """Return a command's run time, in seconds, by its key; None if it never finished."""
@@ -144,19 +156,24 @@ class Knowledge:
             finished: Whether it ended by itself, with exit code 0. The run times of failed
                 and cancelled jobs are ignored.
         """
-        self.learn_rates(record.name, rates)
+        self.learn_rates(speed_key(record.uid, record.name), rates)
         if finished:
             self.learn_run_seconds(_key(record), record.run_seconds)
 
-    def learn_rates(self, name: str, rates: Iterable[Rate]) -> None:
-        """Learn the speeds of one more job of this name; see :func:`blend`."""
-        blended = blend(self.speeds.get(name) or (), rates)
+    def learn_rates(self, key: str, rates: Iterable[Rate]) -> None:
+        """Learn the speeds of one more job, by its key; see :func:`blend`."""
+        blended = blend(self.speeds.get(key) or (), rates)
         if blended:
-            self.speeds.set(name, blended)
+            self.speeds.set(key, blended)
 
     def learn_run_seconds(self, command: str, seconds: float) -> None:
         """Learn the run time of one more run of a command, by its key."""
         self.run_times.set(command, blend_run_time(self.run_times.get(command), seconds))
+
+
+def is_same_program(one: Record, other: Record) -> bool:
+    """Return whether two jobs have the same speed_key(), without computing it."""
+    return (one.name, one.uid) == (other.name, other.uid)
 
 
 def is_same_command(one: Record, other: Record) -> bool:

@@ -20,7 +20,7 @@ from tf_malleable.linux import cgroup, pidfds, procfs
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling import accounting, metrics
-from tf_malleable.scheduling.learning import is_same_command
+from tf_malleable.scheduling.learning import is_same_command, is_same_program
 from tf_malleable.scheduling.record import Record
 
 # An engine reports the exit code of a container at most this much later.
@@ -198,7 +198,7 @@ class Roster:
         for live in self.live.values():
             if is_same_command(live.record, ended):
                 live.learn(known)
-            elif live.record.name == ended.name:
+            elif is_same_program(live.record, ended):
                 live.learn(replace(live.lessons, rates=known.rates))
 
     def _record_end(
