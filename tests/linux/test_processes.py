@@ -198,3 +198,28 @@ def test_without_free_descriptors_nobody_seems_to_have_ended(threaded, free):
             pidfds.open_pidfd(process)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_threads_that_compete_for_a_cpu_queue_and_those_that_sleep_do_not():
+    cpu = min(os.sched_getaffinity(0))
+    asleep = start(sys.executable, "-c", THREADS)
+    busy = [start(sys.executable, "-c", "print('ready', flush=True)\nwhile 1: pass") for _ in "ab"]
+    try:
+        for process in busy:
+            os.sched_setaffinity(process.pid, {cpu})
+        before = procfs.queued([process.pid for process in busy])
+        time.sleep(1.0)
+        after = procfs.queued([process.pid for process in busy])
+        assert all(is_runnable for _, is_runnable in after.values())
+        assert sum(after[thread][0] - before[thread][0] for thread in before) > 0.5
+        resting = procfs.queued([asleep.pid])
+        assert len(resting) == 6
+        assert not any(is_runnable for _, is_runnable in resting.values())
+    finally:
+        for process in [asleep, *busy]:
+            process.kill()
+            process.communicate()
+
+
+def test_nobody_queues_in_a_process_that_is_gone():
+    assert procfs.queued([2**22 + 1]) == {}

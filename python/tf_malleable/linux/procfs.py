@@ -132,3 +132,32 @@ def runnable(pids: Iterable[int]) -> int:
                 stat = _stat(f"/proc/{pid}/task/{thread}/stat")
                 count += stat is not None and stat.state == "R"
     return count
+
+
+def queued(pids: Iterable[int]) -> dict[int, tuple[float, bool]]:
+    """Return how the threads of these processes queue for a CPU, by thread id.
+
+    For each, the seconds since its creation in which it was runnable but did not run, up
+    to when it last got a CPU (0 on a kernel that does not tell); and whether it is runnable.
+    """
+    threads = {}
+    for pid in pids:
+        with suppress(OSError):  # It has ended.
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                fields = _stat_fields(f"/proc/{pid}/task/{thread}/stat")
+                if fields is not None:
+                    delay = _run_delay(f"/proc/{pid}/task/{thread}/schedstat")
+                    threads[int(thread)] = (delay, fields[0] == b"R")
+    return threads
+
+
+def _run_delay(path: str) -> float:
+    """Return the second number of a schedstat, in seconds; 0 if there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(descriptor, _LONGEST_STAT).split()[1]) / 1e9
+        finally:
+            os.close(descriptor)
+    except (OSError, IndexError):
+        return 0.0

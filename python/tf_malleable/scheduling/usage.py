@@ -25,12 +25,12 @@ class Usage:
     _used: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
     _wanted: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
-    def add(self, cpu_seconds: float, runnable: int, now: float) -> None:
-        """Add a sample: CPU time used so far, and number of runnable threads now."""
+    def add(self, cpu_seconds: float, runnable: float, now: float) -> None:
+        """Add a sample: CPU time used so far, and number of runnable threads lately."""
         if self.cpu_seconds is not None and self._at is not None and now > self._at:
             used = max(0.0, cpu_seconds - self.cpu_seconds) / (now - self._at)
             self._used.append(used)
-            self._wanted.append(max(used, float(runnable)))
+            self._wanted.append(max(used, runnable))
         self.cpu_seconds, self._at = cpu_seconds, now
 
     def forget(self) -> None:

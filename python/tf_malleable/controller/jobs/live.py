@@ -15,6 +15,7 @@ from tf_malleable.scheduling.learning import Lessons
 from tf_malleable.scheduling.record import Record
 from tf_malleable.scheduling.speeds import Speedometer, with_learned
 from tf_malleable.scheduling.usage import Usage
+from tf_malleable.scheduling.waking import Queueing
 
 # A submitted program opens its grant stream within this time.
 _CONNECT_SECONDS = 5.0
@@ -44,6 +45,7 @@ class LiveJob:
         reporter: Pid of the process whose steps count.
         speed: Its progress and measured speeds.
         usage: CPUs it keeps busy.
+        queueing: CPUs it waits for while it lends all it has.
         last_level: Its level at the last decision.
         streams: One event per open stream, set when there is a new line.
         over: It has ended.
@@ -66,6 +68,7 @@ class LiveJob:
     reporter: int | None = None
     speed: Speedometer = field(default_factory=Speedometer)
     usage: Usage = field(default_factory=Usage)
+    queueing: Queueing = field(default_factory=Queueing)
     last_level: int | None = None
     streams: set[asyncio.Event] = field(default_factory=set)
     over: bool = False
@@ -118,6 +121,8 @@ class LiveJob:
         if not grant.cpus <= before.grant.cpus:
             # Its usage of the old CPUs tells nothing about the new ones.
             self.usage.forget()
+        if not self.lends_all:
+            self.queueing.forget()
         if grant:
             self.published = time.monotonic()
         else:
@@ -228,6 +233,11 @@ class LiveJob:
         return self.record.state == "waiting" and not here
 
     @property
+    def lends_all(self) -> bool:
+        """Whether it has lent all its CPUs, so that it has none that nobody else uses."""
+        return bool(self.record.grant.lent) and not self.record.grant.cpus
+
+    @property
     def used_cpus(self) -> float | None:
         """CPUs kept busy recently; None while unknown or not running."""
         return self.usage.used if self.record.state == "running" else None
@@ -235,8 +245,10 @@ class LiveJob:
     @property
     def level(self) -> int | None:
         """CPUs wanted, in tenths; None while unknown or not running."""
-        running = self.record.state == "running"
-        return self.usage.level(len(self.record.grant.cpus)) if running else None
+        if self.record.state != "running":
+            return None
+        # One that lends all must be noticed when it wants any of them.
+        return self.usage.level(len(self.record.grant.cpus) or len(self.record.grant.lent))
 
     @property
     def rates(self) -> tuple[Rate, ...]:
@@ -267,6 +279,7 @@ class LiveJob:
             since=record.entered,
             grant=record.grant,
             started=record.started,
+            resized=record.since if record.resizes else None,
             run_seconds=accounting.run_seconds(record, now),
             used_cpus=self.usage.wanted if record.state == "running" else None,
             steps_done=self.speed.steps,

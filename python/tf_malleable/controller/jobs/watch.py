@@ -18,8 +18,14 @@ SAMPLE_SECONDS = 0.1
 _SAMPLES_PER_SURVEY = 10
 # Jobs whose threads are inspected one by one in a sample; each takes 0.5 ms.
 _LOOKS_PER_SAMPLE = 4
-# A grant that the agent has not carried out by then is enforced from outside.
-_PATIENCE_SECONDS = 1.0
+# The same for jobs that lend all their CPUs. If there are more, each has its turn after
+# _LENDERS_EVERY samples at the latest: an owner has its CPUs back half a second after it
+# wakes up.
+_LENDERS_PER_SAMPLE = 4
+_LENDERS_EVERY = 3
+# A grant that the agent has not carried out by then is enforced from outside; a borrower
+# may not answer, and its lender waits.
+_PATIENCE_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -121,6 +127,7 @@ class Watch:
         """Measure the usage of running jobs, and enforce overdue grants."""
         now, clock = self._now(), time.monotonic()
         self._looks = 0
+        self._look_at_lenders(now)
         news = False
         for live in self._jobs.values():
             seen, changed = self.look_at(live)
@@ -137,6 +144,14 @@ class Watch:
                 enforcement.enforce(live)
         if news:
             self._request_decision()
+
+    def _look_at_lenders(self, now: float) -> None:
+        """Read how the threads of some jobs that lend all their CPUs queue for them."""
+        lenders = [live for live in self._jobs.values() if live.lends_all]
+        lenders.sort(key=lambda live: live.queueing.looked_at or 0.0)
+        turns = max(_LENDERS_PER_SAMPLE, -(-len(lenders) // _LENDERS_EVERY))
+        for live in lenders[:turns]:
+            live.queueing.look(procfs.queued(live.tree), now)
 
     def look_at(self, live: LiveJob) -> tuple[Look | None, bool]:
         """Read the cgroup of a job that is a container.
@@ -167,12 +182,15 @@ class Watch:
         stats = [procfs.read_stat(pid) for pid in live.tree]
         return sum(stat.cpu_seconds for stat in stats if stat is not None)
 
-    def _runnable(self, live: LiveJob) -> int:
+    def _runnable(self, live: LiveJob) -> float:
         """Return the number of runnable threads if the job seems to use less than it has.
 
         On a shared host a job may lack CPU time without being idle. Inspecting every
-        thread is too expensive to do for all jobs; 0 or `cores` stands in.
+        thread is too expensive to do for all jobs; 0 or `cores` stands in. A job that lends
+        all its CPUs shares them with borrowers, so what it waited for counts.
         """
+        if live.lends_all:
+            return live.queueing.cpus
         used, cores = live.used_cpus, len(live.record.grant.cpus)
         if live.record.grant.lent or used is None or used > cores - 0.5:
             return 0
