@@ -80,10 +80,7 @@ def test_small_jobs_do_not_wait_behind_a_large_one_that_cannot_start_yet():
     works = [
         Work("long", 0.0, 2000.0, 0.0, Shape(2, 2, 2), foreseen=True),
         Work("head", 1.0, 10.0, 0.0, rigid, foreseen=True),
-        *(
-            Work(f"small {n}", 2.0 + n, 20.0, 0.0, Shape(1, 1, 1), foreseen=True)
-            for n in range(12)
-        ),
+        *(Work(f"small {n}", 2.0 + n, 20.0, 0.0, Shape(1, 1, 1), foreseen=True) for n in range(12)),
     ]
     found = simulate(create("efficient"), works, Machine.flat(4))
     assert max(found[work.id].ended for work in works[2:]) < 200.0

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tf_malleable.model import Job
 from tf_malleable.policies.remaining import remaining_seconds, usual_seconds
@@ -74,7 +75,12 @@ class Backfill:
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        self._usual = usual_seconds(jobs)
+        self._jobs = jobs
+
+    @cached_property
+    def _usual(self) -> float | None:
+        # Not for each decision: a queue may be long, and its head is seldom blocked.
+        return usual_seconds(self._jobs)
 
     def seconds(self, job: Job) -> float | None:
         """Return how long a job without cores will run; None if nothing is known."""
