@@ -41,10 +41,20 @@ class NoAnswerError(OperationError):
 
 
 def default_socket() -> Path:
-    """Return the controller's socket if none is given.
+    """Return the socket where a client looks for the controller if none is given.
 
-    That is TF_MALLEABLE_SOCKET, or else the standard path.
+    That is TF_MALLEABLE_SOCKET, or else the standard path; if there is nothing, the socket of
+    root's controller, provided that this user may use it.
     """
+    path = default_listening_socket()
+    is_chosen = bool(os.environ.get(SOCKET))
+    if is_chosen or os.path.exists(path) or not os.access(ROOT_SOCKET, os.W_OK):
+        return path
+    return Path(ROOT_SOCKET)
+
+
+def default_listening_socket() -> Path:
+    """Return where a controller listens if not told: TF_MALLEABLE_SOCKET or the standard path."""
     chosen = os.environ.get(SOCKET)
     return Path(chosen) if chosen else standard_socket()
 

@@ -8,6 +8,7 @@ anything on its parent's connections.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -17,6 +18,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Final
 
 from tf_malleable.api.lines import Lines
+from tf_malleable.linux.peer import peer_of
+from tf_malleable.linux.users import user_name
 from tf_malleable.model import ControllerError
 
 _TIMEOUT: Final = 10.0
@@ -156,7 +159,13 @@ class Connection:
     ) -> HTTPResponse:
         data = None if body is None else json.dumps(body).encode()
         headers = {} if data is None else {"Content-Type": "application/json"}
-        client.request(method, path, data, headers)
+        is_new = client.sock is None
+        try:
+            client.request(method, path, data, headers)
+        except (BrokenPipeError, ConnectionResetError):
+            # A controller with too many connections says so, and hangs up at once.
+            if not is_new or client.sock is None:
+                raise
         if self._aborted:  # Perhaps before there was a socket to shut down.
             raise ConnectionAbortedError("the connection was aborted")
         return client.getresponse()
@@ -188,6 +197,7 @@ class _UnixClient(HTTPConnection):
         self._opened(self.sock)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+        _check_server(self.sock)
 
     def send(self, data: object) -> None:
         """Send; called by http.client.
@@ -198,6 +208,19 @@ class _UnixClient(HTTPConnection):
         if self.sock is None:
             self.connect()
         self.sock.sendall(data, socket.MSG_NOSIGNAL)
+
+
+def _check_server(connection: socket.socket) -> None:
+    """Raise OSError unless root or our own user serves here.
+
+    Others could have created the socket before the controller did, to read command lines.
+    Root may use anybody's.
+    """
+    server, own = peer_of(connection).uid, os.getuid()
+    if own != 0 and server not in (0, own):
+        raise OSError(
+            errno.EACCES, f"it belongs to user {user_name(server)}, who is neither root nor you"
+        )
 
 
 def _refusal(status: int, text: bytes) -> ControllerError:

@@ -57,7 +57,7 @@ def _operation(route: Route, known: dict[Any, Any]) -> dict[str, Any]:
         }
         for status, kind in route.answers.items()
     }
-    refusals = sorted({*_ALWAYS, *route.refusals, *((413,) if route.body else ())})
+    refusals = sorted({*_ALWAYS, *route.refusals, *((408, 413) if route.body else ())})
     operation = {
         "operationId": route.name,
         "summary": route.summary,

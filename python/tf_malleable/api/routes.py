@@ -30,6 +30,7 @@ REFUSALS: Mapping[int, str] = MappingProxyType(
         403: "The caller may not do this.",
         404: "There is no such job or container.",
         409: "The present state does not allow it.",
+        408: "The request was not finished in time.",
         413: f"The body is larger than {BODY_LIMIT // 1024} KiB.",
         500: "Internal error; see the controller's log.",
         503: "The controller cannot accept more jobs or connections.",

@@ -33,6 +33,11 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     help="Where to listen.  [default: $TF_MALLEABLE_SOCKET, or the standard path]",
 )
 @click.option(
+    "--group",
+    metavar="NAME",
+    help="Let the members of this group use the controller, too.  [default: only its user]",
+)
+@click.option(
     "--state",
     type=_PATH,
     metavar="FILE",
@@ -49,6 +54,7 @@ def controller(
     policy: str | None,
     cpus: str | None,
     socket: Path | None,
+    group: str | None,
     state: Path | None,
     metrics: int | None,
     verbose: int,
@@ -62,7 +68,13 @@ def controller(
     from tf_malleable.controller import daemon
 
     options = daemon.Options(
-        policy=policy, cpus=cpus, socket=socket, state=state, metrics=metrics, verbosity=verbose
+        policy=policy,
+        cpus=cpus,
+        socket=socket,
+        group=group,
+        state=state,
+        metrics=metrics,
+        verbosity=verbose,
     )
     code = daemon.run(options, _containers())
     if code:

@@ -11,12 +11,14 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
+from tf_malleable.api import requirement
 from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join
 from tf_malleable.api.naming import default_name, shortened_command
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.linux.cgroup import in_container
+from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
 from tf_malleable.workload.options import job_options
 
@@ -45,6 +47,11 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
 @click.option(
     "--id-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the job's id to FILE."
 )
+@click.option(
+    "--require-controller",
+    is_flag=True,
+    help="Fail if no controller answers, rather than run alone.",
+)
 @socket_path_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -54,6 +61,7 @@ def run(
     name: str | None,
     queue: bool,
     id_file: Path | None,
+    require_controller: bool,
     socket: Path,
     command: tuple[str, ...],
 ) -> None:
@@ -68,6 +76,7 @@ def run(
     Every Python process of the program loads tf_malleable before tensorflow. The program
     replaces tfm, so exit code, signals, input and output are the program's own.
     """
+    required = requirement.is_controller_required(asked_for=require_controller)
     most = environment.max_threads()
     following = _is_to_follow(follow_cgroup)
     if threads is None:
@@ -78,9 +87,11 @@ def run(
         join = Join(os.path.abspath(socket), request)
         os.environ[JOIN] = join.encode()
         if _is_program(command[0]):
-            _ask_controller(join, queue, id_file, most)
+            _ask_controller(join, queue, id_file, most, required)
     else:
         _check_by_hand(threads, most)
+        if required:
+            raise ValueError(requirement.reason("--threads runs without a controller"))
         os.environ[environment.THREADS] = str(threads)
         os.environ.pop(JOIN, None)
         os.environ.pop(environment.FOLLOW_CGROUP, None)
@@ -124,7 +135,9 @@ def _is_program(name: str) -> bool:
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
 
 
-def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) -> None:
+def _ask_controller(
+    join: Join, queue: bool, id_file: Path | None, most: int, required: bool
+) -> None:
     """Return once the program may start, confined to its CPUs if it was granted any."""
     try:
         os.stat(join.socket)  # Avoids the import below if there is no controller.
@@ -133,6 +146,8 @@ def _ask_controller(join: Join, queue: bool, id_file: Path | None, most: int) ->
         cpus = wait_in_queue(join, queue=queue, id_file=id_file)
     except OSError as error:
         problem = NoAnswerError(join.socket, error).problem
+        if required:
+            raise OperationError(requirement.reason(problem)) from None
         click.echo(f"tfm: {problem}, running alone", err=True)
     else:
         if cpus:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tf_malleable.api import requirement
 from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.admission import Notices, Submitted, admit
 from tf_malleable.api.client import Client
@@ -114,6 +115,8 @@ class ContainerJob:
                 "POST", "/v1/containers", JobStatus, {"container": self._id}
             )
         except NoAnswerError as error:
+            if requirement.is_controller_required():
+                raise OperationError(requirement.reason(error.problem)) from None
             self._say(f"{error.problem}, running alone")
             self._engine.start(self._id)
             self._started = True

@@ -8,6 +8,7 @@ touched.
 from __future__ import annotations
 
 import asyncio
+import grp
 import logging
 import os
 import resource
@@ -19,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tf_malleable.api.address import default_socket
+from tf_malleable.api.address import default_listening_socket
 from tf_malleable.controller.http.application import application, metrics_application
 from tf_malleable.controller.http.server import REQUESTS, Server
 from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
@@ -28,7 +29,7 @@ from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology
 from tf_malleable.linux.priority import raise_priority
-from tf_malleable.linux.systemd import notify
+from tf_malleable.linux.systemd import notify, watchdog_seconds
 from tf_malleable.model import Machine, format_cpuset, parse_cpuset
 from tf_malleable.model.version import __version__
 from tf_malleable.policies import registry
@@ -45,6 +46,8 @@ class Options:
         policy: Name and options of the policy; None for the last one used, or the default.
         cpus: The CPUs to share out, such as ``"0-3,7"``; None for all the process may use.
         socket: Path to listen at; None for the default.
+        group: Name of the group whose members may use the controller; None for nobody but its
+            own user and root.
         state: File for jobs and history; None for the default.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
         verbosity: 0 logs only problems; 1 also grants, pauses, ends and changes of the policy;
@@ -54,6 +57,7 @@ class Options:
     policy: str | None = None
     cpus: str | None = None
     socket: Path | None = None
+    group: str | None = None
     state: Path | None = None
     metrics: int | None = None
     verbosity: int = 0
@@ -84,10 +88,11 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
     machine = topology.machine(None if options.cpus is None else parse_cpuset(options.cpus))
     if options.metrics is not None and not 0 <= options.metrics <= 65535:
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
+    group = None if options.group is None else _group_id(options.group)
     with ExitStack() as stack:
         try:
             _raise_limit_of_open_files()
-            listener = UnixListener(options.socket or default_socket())
+            listener = UnixListener(options.socket or default_listening_socket(), group)
             stack.callback(listener.close)
             metrics = None if options.metrics is None else _metrics_socket(options.metrics)
             if metrics is not None:
@@ -100,6 +105,13 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
             print(f"tfm controller: {error}", file=sys.stderr)
             return 1
     return 0
+
+
+def _group_id(name: str) -> int:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise ValueError(f"--group must be a group of this host, not {name!r}") from None
 
 
 async def _serve(
@@ -134,7 +146,7 @@ async def _serve(
             servers.append(await Server.start(app, metrics, _METRICS_CONNECTIONS))
         print(_ready(machine, service, listener, metrics), file=sys.stderr, flush=True)
         notify("READY=1")
-        await stop.wait()
+        await _until(stop)
         notify("STOPPING=1")
     finally:
         # Release jobs before closing their connections: a running service would take an
@@ -144,6 +156,16 @@ async def _serve(
         await service.close()
         for server in servers:
             await server.close()
+
+
+async def _until(stop: asyncio.Event) -> None:
+    """Return once the event is set; until then tell the service manager that the loop runs."""
+    seconds = watchdog_seconds()
+    while not stop.is_set():
+        try:
+            await asyncio.wait_for(stop.wait(), seconds)
+        except asyncio.TimeoutError:
+            notify("WATCHDOG=1")
 
 
 def _on_signal(stop: asyncio.Event) -> None:

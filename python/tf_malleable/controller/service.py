@@ -18,6 +18,7 @@ from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Acknowledgement, Progress, Submission
 from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.admission import Admission
+from tf_malleable.controller.jobs.callers import Callers, Sight
 from tf_malleable.controller.jobs.container_jobs import ContainerJobs
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.reactor import Reactor
@@ -64,6 +65,7 @@ class Service:
         """
         self._reactor = Reactor(machine, policy, store, containers)
         self._roster = self._reactor.roster
+        self._callers = Callers(self._roster)
         self._admission = Admission(len(machine.cpus), store)
         self._containers = (
             None
@@ -107,6 +109,10 @@ class Service:
             problem=self._reactor.problem or self._store.problem,
         )
 
+    def sight(self, peer: Peer) -> Sight:
+        """Return what a caller may see of the answers of jobs(), status() and history()."""
+        return self._callers.identify(peer).sight
+
     def jobs(self) -> list[JobStatus]:
         """Return all live jobs, in order of arrival."""
         now = self._reactor.now()
@@ -123,7 +129,7 @@ class Service:
             The job, and whether it is new.
         """
         now = self._reactor.now()
-        known = self._job_of(peer)
+        known = self._callers.identify(peer).job
         if known is not None:
             if known.record.state == "waiting":
                 known.expect(now)
@@ -174,7 +180,8 @@ class Service:
         Returns:
             The job, and whether it is new.
         """
-        self._check_outside(peer)
+        caller = self._callers.identify(peer)
+        caller.check_unconfined()
         if self._containers is None:
             raise Refusal(
                 409,
@@ -186,14 +193,6 @@ class Service:
         live, new = self._containers.take(found)
         return job_status(live, self._reactor.now()), new
 
-    def _job_of(self, peer: Peer) -> LiveJob | None:
-        live = self._roster.job_of(peer.pid)
-        if live is None:
-            return None
-        # A container's processes belong to its job, whatever user they run as.
-        inside = live.container is not None
-        return live if inside or peer.uid in (0, live.record.uid) else None
-
     def _find(self, job: str) -> LiveJob:
         live = self._roster.live.get(job)
         if live is None:
@@ -202,38 +201,12 @@ class Service:
 
     def _find_own(self, peer: Peer, job: str) -> LiveJob:
         live = self._find(job)
-        self._check_owner(peer, live)
+        self._callers.identify(peer).check_may_change(live)
         return live
-
-    def _check_owner(self, peer: Peer, live: LiveJob) -> None:
-        if self._check_outside(peer, but=live):
-            return
-        if peer.uid not in (0, live.record.uid):
-            raise Refusal(403, f"job {live.record.id} belongs to another user")
-
-    def _check_outside(self, peer: Peer, but: LiveJob | None = None) -> bool:
-        """Refuse requests from inside a container, except those for its own job.
-
-        Root in a container must not act as root on the host, although the kernel reports
-        it as root.
-
-        Args:
-            peer: The caller.
-            but: The job that the request is about, if any.
-
-        Returns:
-            Whether the caller is inside the container of this job.
-        """
-        own = self._roster.job_of(peer.pid)
-        if own is None or own.container is None:
-            return False
-        if own is not but:
-            raise Refusal(403, f"processes in job {own.record.id} may access only that job")
-        return True
 
     def _find_from_inside(self, peer: Peer, job: str) -> LiveJob:
         live = self._find(job)
-        if peer.pid not in live.agents and self._job_of(peer) is not live:
+        if peer.pid not in live.agents and self._callers.identify(peer).job is not live:
             raise Refusal(403, f"process {peer.pid} is not part of job {job}")
         return live
 
@@ -297,7 +270,7 @@ class Service:
         A caller inside the job is expected to acknowledge each grant.
         """
         live = self._find(job)
-        inside = self._job_of(peer) is live
+        inside = self._callers.identify(peer).job is live
         if inside:
             live.connect(peer.pid)
             self._reactor.react_soon()
@@ -320,8 +293,9 @@ class Service:
 
     def set_policy(self, peer: Peer, spec: str) -> Policies:
         """Switch to another policy."""
-        self._check_outside(peer)
-        if peer.uid not in (0, os.getuid()):
+        caller = self._callers.identify(peer)
+        caller.check_unconfined()
+        if not caller.is_administrator:
             raise Refusal(403, "only root or the controller's user may change the policy")
         try:
             self._reactor.choose(spec)

@@ -1,13 +1,30 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The process at the other end of a Unix socket, identified by the kernel (SO_PEERCRED)."""
+"""The process at the other end of a Unix socket, identified by the kernel.
+
+SO_PEERCRED tells its pid and user. The pid alone could be misused: a process connects, forks
+and exits, and its child goes on with the connection while the pid leads nowhere, or to
+another process. SO_PEERPIDFD (Linux 6.5) tells whether the process that connected still
+runs.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 import socket
 import struct
 from dataclasses import dataclass
+from typing import Final
+
+from tf_malleable.linux.procfs import read_stat
 
 _UCRED = struct.Struct("3i")
+# From asm-generic/socket.h; Python's socket module does not define it.
+_SO_PEERPIDFD: Final = 77
+_NOT_SUPPORTED: Final = (errno.ENOPROTOOPT, errno.EOPNOTSUPP)
+# What kernels say if the process is gone; they differ.
+_HAS_ENDED: Final = (errno.ESRCH, errno.EINVAL, errno.ENODATA)
 
 
 @dataclass(frozen=True)
@@ -27,3 +44,28 @@ def peer_of(connection: socket.socket) -> Peer:
     """
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     return Peer(*_UCRED.unpack(credentials))
+
+
+def peer_runs(connection: socket.socket) -> bool:
+    """Return whether the process that connected still runs; a zombie does not.
+
+    Before Linux 6.5 this asks only whether a process with its pid runs.
+
+    Raises:
+        OSError: This is not a connected Unix socket, or there are no free descriptors.
+    """
+    try:
+        pidfd = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:
+        if error.errno in _HAS_ENDED:
+            return False
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+        stat = read_stat(peer_of(connection).pid)
+        return stat is not None and stat.state not in "ZX"
+    try:
+        ended = select.poll()
+        ended.register(pidfd, select.POLLIN)
+        return not ended.poll(0)
+    finally:
+        os.close(pidfd)

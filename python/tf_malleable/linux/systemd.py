@@ -8,6 +8,14 @@ import socket
 from contextlib import suppress
 
 
+def watchdog_seconds() -> float | None:
+    """Return how often to send ``"WATCHDOG=1"``; None if the service manager does not ask."""
+    text = os.environ.get("WATCHDOG_USEC", "")
+    is_for_us = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    # Twice as often as it must be.
+    return int(text) / 2e6 if is_for_us and text.isdecimal() and int(text) else None
+
+
 def notify(state: str) -> None:
     """Send a state such as ``"READY=1"``, if the service manager asked for it."""
     address = os.environ.get("NOTIFY_SOCKET", "")

@@ -7,6 +7,7 @@ whom the kernel identifies (SO_PEERCRED). Errors are answered with one sentence,
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tf_malleable.api.messages import Jobs, Problem
+from tf_malleable.api.history import History
+from tf_malleable.api.messages import Jobs
 from tf_malleable.api.openapi import document
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.routes import (
@@ -29,8 +31,11 @@ from tf_malleable.api.routes import (
     Route,
 )
 from tf_malleable.api.validation import cut, decode_body, decode_query
+from tf_malleable.controller.http.clients import BODY_SECONDS, caller_of
+from tf_malleable.controller.http.connection import Connection
+from tf_malleable.controller.http.problems import problem
 from tf_malleable.controller.service import Service
-from tf_malleable.linux.peer import Peer, peer_of
+from tf_malleable.linux.peer import Peer
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +65,7 @@ def application(
             a Unix socket.
     """
     caller = peer or _peer
-    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_errors_as_json])
+    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_in_progress, _errors_as_json])
     operations = _operations(service)
     special = {
         "grants": _grants(service, caller),
@@ -77,16 +82,10 @@ def application(
 
 def metrics_application(service: Service) -> web.Application:
     """Return a web application that serves only the Prometheus metrics."""
-    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_errors_as_json])
+    middlewares = [_in_progress, _errors_as_json, _known_host]
+    app = web.Application(client_max_size=BODY_LIMIT, middlewares=middlewares)
     app.router.add_route("GET", "/metrics", _metrics(service))
     return app
-
-
-def problem(status: int, sentence: str) -> web.Response:
-    """Return the response to a request that failed or was refused."""
-    return web.Response(
-        status=status, body=msgspec.json.encode(Problem(sentence)), content_type=JSON
-    )
 
 
 def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, object]]]:
@@ -96,6 +95,14 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
     def submit(call: _Call) -> tuple[int, object]:
         job, new = service.submit(call.peer, call.body)
         return 201 if new else 200, job
+
+    def jobs(call: _Call) -> tuple[int, object]:
+        sight = service.sight(call.peer)
+        return 200, Jobs([sight.of(job) for job in service.jobs()])
+
+    def status(call: _Call) -> tuple[int, object]:
+        job = service.status(call.job)
+        return 200, service.sight(call.peer).of(job)
 
     def acknowledge(call: _Call) -> tuple[int, object]:
         service.acknowledge(call.peer, call.job, call.body)
@@ -108,9 +115,9 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
     return {
         "info": lambda call: (200, service.info()),
         "openapi": lambda call: (200, openapi),
-        "jobs": lambda call: (200, Jobs(service.jobs())),
+        "jobs": jobs,
         "submit": submit,
-        "status": lambda call: (200, service.status(call.job)),
+        "status": status,
         "acknowledge": acknowledge,
         "progress": progress,
         "set_cores": lambda call: (200, service.set_cores(call.peer, call.job, call.body.cores)),
@@ -191,10 +198,7 @@ def _metrics(service: Service) -> _Handler:
 
 
 def _peer(request: web.Request) -> Peer:
-    connection = request.get_extra_info("socket")
-    if connection is None:
-        raise ConnectionResetError("the client has disconnected")
-    return peer_of(connection)
+    return caller_of(request.get_extra_info("socket"))
 
 
 def _query(request: web.Request, route: Route) -> msgspec.Struct | None:
@@ -207,10 +211,44 @@ def _query(request: web.Request, route: Route) -> msgspec.Struct | None:
 
 async def _body(request: web.Request, route: Route) -> msgspec.Struct | None:
     if route.body is not None:
-        return decode_body(await request.read(), route.body)
+        return decode_body(await _text(request), route.body)
     if request.can_read_body:
         raise Refusal(400, f"{route.method} {route.path} takes no body")
     return None
+
+
+async def _text(request: web.Request) -> bytes:
+    if request.content.is_eof() or not isinstance(request.protocol, Connection):
+        return await request.read()
+    with request.protocol.clients.reading_body(request.protocol):
+        try:
+            return await asyncio.wait_for(request.read(), BODY_SECONDS)
+        except asyncio.TimeoutError:
+            raise Refusal(
+                408, f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
+            ) from None
+
+
+@web.middleware
+async def _in_progress(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Keep a connection open while it has a request in progress."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        return await handler(request)
+    connection.clients.begin(connection)
+    try:
+        return await handler(request)
+    finally:
+        connection.clients.end(connection, asyncio.get_running_loop().time())
+
+
+@web.middleware
+async def _known_host(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Refuse requests for other hosts: a web page can give its own name our address."""
+    host = request.headers.get("Host", "").rpartition(":")
+    if (host[0] or host[2]) not in ("127.0.0.1", "localhost"):
+        raise Refusal(403, "the metrics are for the hosts 127.0.0.1 and localhost only")
+    return await handler(request)
 
 
 @web.middleware

@@ -1,7 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's Unix socket: private to its owner, with one controller per socket.
+"""The controller's Unix socket: for its owner or a group, with one controller per socket.
 
-The directory controls who may connect: only its owner may enter it. (A socket's own
+The directory controls who may connect: only its owner, and the group if there is one, may
+enter it; only the owner may create anything there. (A socket's own
 permissions can be set only after it exists.) A lock on a file next to the socket ensures
 that only one controller listens. The kernel releases the lock with its holder, so a
 socket without a lock was left behind by a killed controller.
@@ -32,8 +33,12 @@ class UnixListener:
         socket: The listening socket.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, group: int | None = None) -> None:
         """Start listening.
+
+        Args:
+            path: Where to listen.
+            group: Id of the group that may connect; None for only the owner and root.
 
         Raises:
             ListenError: Another controller listens there, or the path is unsuitable.
@@ -45,11 +50,11 @@ class UnixListener:
                 f"a socket's path may have at most {_LONGEST} bytes, and {self.path} has {length}:"
                 " choose a shorter one with --socket"
             )
-        _private_directory(self.path.parent)
+        _prepare_directory(self.path.parent, group)
         self._lock = _lock(self.path)
         try:
             _remove_stale(self.path)
-            self.socket = _bind(self.path)
+            self.socket = _bind(self.path, group)
         except BaseException:
             os.close(self._lock)
             raise
@@ -70,9 +75,11 @@ class UnixListener:
         os.close(self._lock)
 
 
-def _private_directory(directory: Path) -> None:
+def _prepare_directory(directory: Path, group: int | None) -> None:
     try:
         directory.mkdir(mode=0o700)
+        if group is not None:
+            _open_to_group(directory, group, 0o750)
     except FileExistsError:
         pass
     except OSError as error:
@@ -87,12 +94,31 @@ def _private_directory(directory: Path) -> None:
             f"the socket's directory {directory} belongs to another user:"
             " choose one of your own with --socket"
         )
+    if group is not None:
+        if not about.st_mode & 0o077:
+            _open_to_group(directory, group, 0o750)
+            return
+        if about.st_gid == group and not about.st_mode & 0o027:
+            return
+        raise ListenError(
+            f"the socket's directory {directory} is not that group's, or others may enter or"
+            f" change it (mode {stat.S_IMODE(about.st_mode):04o}): choose another with --socket,"
+            f" or run chgrp {group} {directory}, and chmod 750 {directory}"
+        )
     if about.st_mode & 0o077:
         raise ListenError(
             f"the socket's directory {directory} is open to other users (mode"
             f" {stat.S_IMODE(about.st_mode):04o}): choose another with --socket, or run"
             f" chmod 700 {directory}"
         )
+
+
+def _open_to_group(path: Path, group: int, mode: int) -> None:
+    try:
+        os.chown(path, -1, group)
+        os.chmod(path, mode)
+    except OSError as error:
+        raise ListenError(f"cannot give group {group} access to {path}: {error.strerror}") from None
 
 
 def _lock(path: Path) -> int:
@@ -133,11 +159,13 @@ def _remove_stale(path: Path) -> None:
     os.unlink(path)
 
 
-def _bind(path: Path) -> socket.socket:
+def _bind(path: Path, group: int | None) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listening.bind(str(path))
         os.chmod(path, 0o600)
+        if group is not None:
+            _open_to_group(path, group, 0o660)
     except OSError as error:
         listening.close()
         raise ListenError(f"cannot create the socket {path}: {error.strerror}") from None

@@ -9,6 +9,7 @@ runs in a thread, because the controller's loop must never wait.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -205,8 +206,13 @@ def _is_alien(error: Exception) -> bool:
 
 def _lock(path: Path) -> int:
     """Open and lock a file for this controller alone; a new file is private to its owner."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-    descriptor = os.open(path, flags, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise StoreError(f"cannot use the state file {path}: it is a symbolic link") from None
+        raise
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise StoreError(f"cannot use the state file {path}: it is not a regular file")

@@ -1,0 +1,17 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Responses to requests that failed: one sentence, as JSON."""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from tf_malleable.api.messages import Problem
+from tf_malleable.api.routes import JSON
+
+
+def problem(status: int, sentence: str) -> web.Response:
+    """Return the response to a request that failed or was refused."""
+    return web.Response(
+        status=status, body=msgspec.json.encode(Problem(sentence)), content_type=JSON
+    )

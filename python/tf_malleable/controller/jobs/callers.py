@@ -1,0 +1,140 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Who sends a request, and what he may change and see.
+
+Root on the host may do everything. Root in a container, which the kernel reports as root,
+may not: a caller in a container speaks for the job of that container only.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import msgspec
+
+from tf_malleable.api.history import JobRecord
+from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.roster import Roster
+from tf_malleable.linux import procfs
+from tf_malleable.linux.confinement import is_confined
+from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.users import user_name
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The process that sends a request.
+
+    Attributes:
+        uid: Its user id.
+        pid: Its pid.
+        within: The job it belongs to, whoever owns that; None if there is none.
+        confined: It is in a container, or in a PID namespace of its own.
+    """
+
+    uid: int
+    pid: int
+    within: LiveJob | None
+    confined: bool
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is root on the host."""
+        return self.uid == 0 and not self.confined
+
+    @property
+    def is_administrator(self) -> bool:
+        """Whether it is root on the host or the controller's own user there."""
+        return self.uid in (0, os.getuid()) and not self.confined
+
+    @property
+    def job(self) -> LiveJob | None:
+        """The job that it may speak for; None if there is none."""
+        live = self.within
+        if live is None:
+            return None
+        # A container's processes belong to its job, whatever user they run as.
+        inside = live.container is not None
+        return live if inside or self.is_root or self.uid == live.record.uid else None
+
+    def check_may_change(self, live: LiveJob) -> None:
+        """Raise Refusal unless it may change this job."""
+        if self.confined:
+            if self.job is live:
+                return
+            raise Refusal(403, self._only_its_own)
+        if self.uid not in (0, live.record.uid):
+            raise Refusal(403, f"job {live.record.id} belongs to another user")
+
+    def check_unconfined(self) -> None:
+        """Raise Refusal if it is in a container."""
+        if self.confined:
+            raise Refusal(403, self._only_its_own)
+
+    @property
+    def _only_its_own(self) -> str:
+        if self.within is None:
+            return "processes in a container may access only the job that they belong to"
+        return f"processes in job {self.within.record.id} may access only that job"
+
+    @property
+    def sight(self) -> Sight:
+        """What it may see."""
+        own = None if self.job is None else self.job.record.id
+        return Sight(self.is_administrator, None if self.confined else user_name(self.uid), own)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a caller may see: of its own jobs everything, of others what a queue needs.
+
+    Attributes:
+        everything: It may see everything of all jobs.
+        user: It may see everything of this user's jobs; None for no user.
+        job: It may see everything of this job; None for no job.
+    """
+
+    everything: bool
+    user: str | None
+    job: str | None
+
+    def of(self, status: JobStatus) -> JobStatus:
+        """Return a live job as the caller may see it: of others neither command nor image."""
+        if self._is_own(status):
+            return status
+        container = status.container
+        hidden = None if container is None else msgspec.structs.replace(container, image="")
+        return msgspec.structs.replace(status, command=[], container=hidden)
+
+    def of_ended(self, record: JobRecord) -> JobRecord:
+        """Return an ended job as the caller may see it: of others no command."""
+        return record if self._is_own(record) else msgspec.structs.replace(record, command=[])
+
+    def _is_own(self, job: JobStatus | JobRecord) -> bool:
+        return self.everything or job.user == self.user or job.id == self.job
+
+
+class Callers:
+    """Identifies callers."""
+
+    def __init__(self, roster: Roster) -> None:
+        """Create it for these live jobs."""
+        self._roster = roster
+
+    def identify(self, peer: Peer) -> Caller:
+        """Return the caller that the kernel reports.
+
+        Raises:
+            Refusal: 403; its process has ended, or cannot be seen from here.
+        """
+        within = self._roster.job_of(peer.pid)
+        confined = is_confined(peer.pid)
+        # Last: a process that ends meanwhile would seem to be in no container.
+        stat = procfs.read_stat(peer.pid)
+        if confined is None or stat is None or stat.state in "ZX":
+            raise Refusal(403, "cannot see the calling process: is it in another PID namespace?")
+        if within is not None and within.container is not None:
+            confined = True
+        return Caller(peer.uid, peer.pid, within, confined)
