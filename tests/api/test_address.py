@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.api.address import SOCKET, NoAnswerError, default_socket
+from tf_malleable.api import address
+from tf_malleable.api.address import (
+    SOCKET,
+    NoAnswerError,
+    default_listening_socket,
+    default_socket,
+)
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join, join_asked_for
 from tf_malleable.api.naming import printable_name, shortened_command
@@ -122,6 +128,24 @@ def test_the_socket_is_where_the_user_says_or_in_a_directory_of_the_user_s(monke
     assert default_socket() == Path("/run/tf_malleable/controller.sock")
     monkeypatch.setattr(os, "getuid", lambda: 1234)
     assert default_socket() == Path("/tmp/tf_malleable-1234/controller.sock")
+
+
+def test_clients_find_root_s_controller_if_there_is_none_of_their_own(monkeypatch, tmp_path):
+    system = tmp_path / "system.sock"
+    monkeypatch.setattr(address, "ROOT_SOCKET", str(system))
+    monkeypatch.delenv(SOCKET, raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    own = tmp_path / "tf_malleable" / "controller.sock"
+    assert default_socket() == own
+    system.write_text("")
+    assert default_socket() == system
+    assert default_listening_socket() == own
+    own.parent.mkdir()
+    own.write_text("")
+    assert default_socket() == own
+    own.unlink()
+    monkeypatch.setenv(SOCKET, "/chosen")
+    assert default_socket() == Path("/chosen")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from tests.support.commands import TFM, answer, listening, started, tfm
+from tf_malleable.api import requirement
 
 LIMITS = """
 import sys
@@ -264,3 +265,31 @@ def test_ctrl_c_with_workers_parked_ends_the_program(tmp_path):
     # What Python makes of a KeyboardInterrupt that nobody catches.
     assert process.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_where_a_controller_is_required_nothing_runs_alone(tmp_path, how):
+    socket = tmp_path / "controller.sock"
+    option = ["--require-controller"] if how == "option" else []
+    env = {**os.environ, **({} if option else {"TF_MALLEABLE_REQUIRE_CONTROLLER": "1"})}
+    result = tfm("run", *option, "--socket", str(socket), "--", "echo", "here", env=env)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"tfm: no controller answers at {socket}, and a controller is required here\n"
+    )
+    result = tfm("run", *option, "--threads", "1", "--", "echo", "here", env=env)
+    assert (result.returncode, result.stdout) == (2, "")
+
+
+def test_a_site_requires_a_controller_with_a_file(tmp_path, monkeypatch):
+    site = tmp_path / "require-controller"
+    monkeypatch.delenv(requirement.VARIABLE, raising=False)
+    monkeypatch.setattr(requirement, "SITE_FILE", str(site))
+    assert not requirement.is_controller_required()
+    site.touch()
+    assert requirement.is_controller_required()
+    monkeypatch.setenv(requirement.VARIABLE, "0")
+    assert requirement.is_controller_required()
+    monkeypatch.setenv(requirement.VARIABLE, "yes")
+    with pytest.raises(ValueError, match="must be 0 or 1, not 'yes'"):
+        requirement.is_controller_required()

@@ -221,6 +221,36 @@ def test_metrics_over_tcp_and_nothing_else_there(tmp_path):
             urllib.request.urlopen(url.replace("/metrics", "/v1"), timeout=DEADLINE)
 
 
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example"])
+def test_metrics_are_not_for_other_hosts(tmp_path, host):
+    with controller(tmp_path, "--metrics", "0") as one:
+        url = one.ready.strip().rpartition(" ")[2]
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            request = urllib.request.Request(url, headers={"Host": host})
+            urllib.request.urlopen(request, timeout=DEADLINE)
+        request = urllib.request.Request(url, headers={"Host": "localhost"})
+        urllib.request.urlopen(request, timeout=DEADLINE).close()
+
+
+def test_a_state_file_that_is_a_symbolic_link_is_refused(tmp_path):
+    target = tmp_path / "precious"
+    (tmp_path / "link.db").symlink_to(target)
+    result = tfm_controller(tmp_path, "--state", tmp_path / "link.db")
+    assert result.returncode == 1
+    assert result.stderr.endswith("link.db: it is a symbolic link\n")
+    assert not target.exists()
+
+
+def test_the_watchdog_is_fed_while_the_loop_runs(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.settimeout(DEADLINE)
+        told.bind(str(tmp_path / "notify"))
+        asked = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+        with controller(tmp_path, env={**os.environ, **asked}) as one:
+            assert [told.recv(100) for _ in range(3)] == [b"READY=1", *[b"WATCHDOG=1"] * 2]
+            assert one.stop()[0] == 0
+
+
 def test_a_port_that_is_taken(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -343,10 +373,11 @@ def test_requests_are_logged_if_asked_for(tmp_path):
         assert "GET /v1/jobs HTTP/1.1" in text
 
 
-def test_the_unit_starts_a_command_there_is(tmp_path):
+@pytest.mark.parametrize("file", ["tf_malleable.service", "user/tf_malleable.service"])
+def test_the_unit_starts_a_command_there_is(tmp_path, file):
     unit = configparser.ConfigParser(strict=False)
     unit.optionxform = str
-    unit.read(ROOT / "deploy" / "tf_malleable.service")
+    unit.read(ROOT / "deploy" / file)
     command = unit["Service"]["ExecStart"].split()
     assert command[:3] == ["/usr/bin/env", "tfm", "controller"]
     assert unit["Service"]["Type"] == "notify"
@@ -358,5 +389,5 @@ def test_the_unit_starts_a_command_there_is(tmp_path):
         check=True,
         env={**os.environ, "PATH": path},
     ).stdout
-    for option in ("--policy", "--cpus", "--socket", "--state", "--metrics"):
+    for option in ("--policy", "--cpus", "--socket", "--group", "--state", "--metrics"):
         assert option in help_text

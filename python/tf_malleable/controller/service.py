@@ -20,17 +20,17 @@ from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.admission import Admission
 from tf_malleable.controller.jobs.callers import Callers, Sight
 from tf_malleable.controller.jobs.container_jobs import ContainerJobs
+from tf_malleable.controller.jobs.histories import Histories
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.reactor import Reactor
 from tf_malleable.controller.jobs.views import grant_line, job_status
 from tf_malleable.controller.ports import Containers
-from tf_malleable.controller.state.store import Store, StoreError
+from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import pidfds, procfs
 from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Machine
 from tf_malleable.model.units import cores as cores_of
 from tf_malleable.policies import registry
-from tf_malleable.scheduling import accounting, metrics
 from tf_malleable.scheduling.record import Record
 
 _PROTOCOL = 1
@@ -66,6 +66,7 @@ class Service:
         self._reactor = Reactor(machine, policy, store, containers)
         self._roster = self._reactor.roster
         self._callers = Callers(self._roster)
+        self._histories = Histories(self._reactor, store)
         self._admission = Admission(len(machine.cpus), store)
         self._containers = (
             None
@@ -310,14 +311,8 @@ class Service:
             limit: Maximum number of jobs.
             spans: Whether to include spans.
         """
-        try:
-            records, stretches = self._store.history(limit, spans=spans)
-        except StoreError as error:
-            raise Refusal(503, str(error)) from None
-        now = self._reactor.now()
-        current = [accounting.span(live.record, now) for live in self._roster.live.values()]
-        return History(
-            records,
-            [*stretches, *current] if spans else [],
-            metrics.summary(records, len(self._machine.cpus)),
-        )
+        return self._histories.history(limit, spans)
+
+    async def encoded_history(self, peer: Peer, limit: int, spans: bool) -> bytes:
+        """Return history() as JSON, as the caller may see it; the loop goes on meanwhile."""
+        return await self._histories.encoded(self.sight(peer), limit, spans)

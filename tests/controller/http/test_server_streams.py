@@ -22,7 +22,10 @@ import pytest
 from tests.support.controllers import DEADLINE, Client, ask, raw, wait_for
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import ControllerInfo
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.http import application as application_module
 from tf_malleable.controller.http.application import application
+from tf_malleable.controller.http.clients import Clients
 from tf_malleable.controller.http.server import Server
 from tf_malleable.controller.http.unix_socket import UnixListener
 
@@ -61,6 +64,16 @@ class Scripted:
                 await asyncio.Event().wait()
         finally:
             self.open.remove(job)
+
+
+class Silent:
+    """A connection that is only counted."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+
+    def hang_up(self) -> None:
+        self.is_open = False
 
 
 class Served:
@@ -185,9 +198,9 @@ def test_a_stream_that_fails_is_cut_off_not_ended(served, caplog):
 def test_more_connections_than_allowed_are_turned_away(served):
     with ExitStack() as stack:
         for _ in range(CONNECTIONS):
-            client = Client(served.path)
-            client.connect()
+            client = served.watch("is-silent")
             stack.callback(client.close)
+            assert stack.enter_context(client.getresponse()).readline()
         head, _, body = raw(served.path, b"").partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ")
         assert json.loads(body)["error"] == "the controller has too many connections"
@@ -199,6 +212,53 @@ def test_more_connections_than_allowed_are_turned_away(served):
         return False
 
     wait_for(is_free)
+
+
+def test_idle_connections_make_room(served):
+    with ExitStack() as stack:
+        idle = [Client(served.path) for _ in range(3 * CONNECTIONS)]
+        for client in idle:
+            client.connect()
+            stack.callback(client.close)
+            assert ask(served.path, "GET", "/v1")[0] == 200
+        assert idle[0].sock.recv(1) == b""
+        idle[-1].request("GET", "/v1")
+        assert idle[-1].getresponse().status == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(served, monkeypatch):
+    monkeypatch.setattr(application_module, "BODY_SECONDS", 0.2)
+    begun = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    assert raw(served.path, begun).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_user_has_part_of_the_connections_and_trusted_ones_have_the_rest():
+    clients = Clients(80, trusted=["root"])
+    users = [f"user {n}" for n in range(9)]
+    taken = {user: [Silent() for _ in range(30)] for user in users}
+    for user in users:
+        for client in taken[user]:
+            if clients.admit(client, user, 0.0):
+                clients.begin(client)  # So it cannot make room.
+    for client in (one for each in taken.values() for one in each):
+        clients.end(client, 0.0)
+    assert not any(clients.admit(Silent(), "user 8", 0.0) for _ in range(3))
+    assert all(clients.admit(Silent(), "root", 0.0) for _ in range(10))
+    # Another one of the first user costs that user's oldest.
+    assert clients.admit(Silent(), "user 0", 1.0)
+    assert [each.is_open for each in taken["user 0"][:2]] == [False, True]
+    clients.close_idle(1.0)
+    assert not any(each.is_open for each in taken["user 1"][:10])
+
+
+def test_unfinished_bodies_are_few():
+    clients = Clients(100)
+    with ExitStack() as stack:
+        with pytest.raises(Refusal, match="too many unfinished"):
+            while True:
+                stack.enter_context(clients.reading_body(Silent()))
+    with clients.reading_body(Silent()):
+        pass
 
 
 def test_the_caller_is_who_the_kernel_says(served):

@@ -196,3 +196,21 @@ def test_a_lock_that_cannot_be(path):
     with pytest.raises(ListenError, match=r"cannot open the lock file .*: "):
         UnixListener(path)
     assert not (path.parent / "elsewhere").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to any group")
+def test_a_group_may_enter_and_connect_but_not_create(path):
+    UnixListener(path).close()
+    # What was private before is opened.
+    listener = UnixListener(path, 12345)
+    assert (mode(path.parent), mode(path)) == (0o750, 0o660)
+    assert (path.parent.stat().st_gid, path.stat().st_gid) == (12345, 12345)
+    listener.close()
+    UnixListener(path, 12345).close()
+    for group, open_to in ((12346, 0o750), (12345, 0o770), (12345, 0o755)):
+        path.parent.chmod(open_to)
+        with pytest.raises(ListenError, match="is not that group's, or others may enter"):
+            UnixListener(path, group)
+    path.parent.chmod(0o750)
+    with pytest.raises(ListenError, match="open to other users"):
+        UnixListener(path)

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tf_malleable.api.history import History
 from tf_malleable.api.messages import Jobs
 from tf_malleable.api.openapi import document
 from tf_malleable.api.refusal import Refusal
@@ -69,6 +68,7 @@ def application(
     operations = _operations(service)
     special = {
         "grants": _grants(service, caller),
+        "history": _history(service, caller),
         "metrics": _metrics(service),
         "take": _take(service, caller),
     }
@@ -126,7 +126,6 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
         "cancel": lambda call: (200, service.cancel(call.peer, call.job)),
         "policies": lambda call: (200, service.policies()),
         "set_policy": lambda call: (200, service.set_policy(call.peer, call.body.policy)),
-        "history": lambda call: (200, service.history(call.query.limit, call.query.spans)),
     }
 
 
@@ -163,6 +162,18 @@ def _take(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
         await service.saved()
         status = 201 if new else 200
         return web.Response(status=status, body=msgspec.json.encode(job), content_type=JSON)
+
+    return handle
+
+
+def _history(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
+    (route,) = (route for route in ROUTES if route.name == "history")
+
+    async def handle(request: web.Request) -> web.Response:
+        query: Any = _query(request, route)
+        await _body(request, route)
+        body = await service.encoded_history(caller(request), query.limit, query.spans)
+        return web.Response(body=body, content_type=JSON)
 
     return handle
 

@@ -1,0 +1,87 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Answers requests for the history, without stopping the loop for a long one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from tf_malleable.api.history import History
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.jobs.callers import Sight
+from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.controller.state.reading import encoded_history
+from tf_malleable.controller.state.store import Store, StoreError
+from tf_malleable.scheduling import accounting, metrics
+
+
+class Histories:
+    """The history of one controller. Not thread-safe: one asyncio loop."""
+
+    def __init__(self, reactor: Reactor, store: Store) -> None:
+        self._reactor = reactor
+        self._store = store
+        # One at a time, as each takes memory and shares Python with the loop.
+        self._turn = asyncio.Semaphore(1)
+
+    def history(self, limit: int, spans: bool) -> History:
+        """Return the jobs that ended last, and optionally spans, including live jobs'.
+
+        Args:
+            limit: Maximum number of jobs.
+            spans: Whether to include spans.
+
+        Raises:
+            Refusal: 503; the state file cannot be read.
+        """
+        try:
+            records, stretches = self._store.history(limit, spans=spans)
+        except StoreError as error:
+            raise Refusal(503, str(error)) from None
+        now = self._reactor.now()
+        current = [accounting.span(each.record, now) for each in self._reactor.roster.live.values()]
+        return History(
+            records,
+            [*stretches, *current] if spans else [],
+            metrics.summary(records, len(self._reactor.machine.cpus)),
+        )
+
+    async def encoded(self, sight: Sight, limit: int, spans: bool) -> bytes:
+        """Return history() as JSON, as a caller may see it; the loop goes on meanwhile.
+
+        Raises: as history().
+        """
+        self._reactor.save()
+        if self._store.problem is None:
+            await self._turn.acquire()
+            reading = asyncio.ensure_future(self._read(sight, limit, spans))
+            reading.add_done_callback(self._read_one)
+            # The thread goes on if the client hangs up, so the turn is still taken.
+            return await asyncio.shield(reading)
+        # What could not be written is in memory only.
+        found = self.history(limit, spans)
+        return msgspec.json.encode(
+            History([*map(sight.of_ended, found.jobs)], found.spans, found.summary)
+        )
+
+    def _read_one(self, reading: asyncio.Future[bytes]) -> None:
+        self._turn.release()
+        if not reading.cancelled():
+            reading.exception()  # Or asyncio would log it if the client has hung up.
+
+    async def _read(self, sight: Sight, limit: int, spans: bool) -> bytes:
+        now = self._reactor.now()
+        live = [each.record for each in self._reactor.roster.live.values()]
+        try:
+            return await asyncio.to_thread(
+                encoded_history,
+                self._store.path,
+                limit,
+                [record.id for record in live],
+                [accounting.span(record, now) for record in live] if spans else None,
+                len(self._reactor.machine.cpus),
+                sight.of_ended,
+            )
+        except StoreError as error:
+            raise Refusal(503, str(error)) from None

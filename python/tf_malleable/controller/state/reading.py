@@ -1,0 +1,93 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Reads a long history in a thread, without stopping the controller's loop.
+
+Python runs one thread at a time, and does not interrupt a call of a C library. So rows are
+decoded and encoded a few at a time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.controller.state.state_file import StoreError, Value, errors, open_to_read
+from tf_malleable.scheduling.metrics import summary
+
+# In order of arrival, as Store.history() returns them; SQLite sorts without holding Python up.
+_NEWEST_JOBS = """
+SELECT record FROM (SELECT record, ended FROM jobs ORDER BY ended DESC LIMIT ?)
+ORDER BY json_extract(record, '$.submitted'), ended
+"""
+_SPANS_OF = """
+SELECT span FROM spans WHERE job IN (SELECT value FROM json_each(?)) ORDER BY begin
+"""
+_AT_ONCE = 200
+
+_ENDED = msgspec.json.Decoder(list[JobRecord])
+_SPANS = msgspec.json.Decoder(list[Span])
+
+_T = TypeVar("_T")
+
+
+def encoded_history(
+    path: Path,
+    limit: int,
+    live: Collection[str],
+    current: Sequence[Span] | None,
+    cpus: int,
+    shown: Callable[[JobRecord], JobRecord],
+) -> bytes:
+    """Return a history as JSON: what is in the state file, and the spans of live jobs.
+
+    Args:
+        path: The state file.
+        limit: Maximum number of jobs, those that ended last.
+        live: Ids of the live jobs.
+        current: Their current spans; None for a history without spans.
+        cpus: Number of CPUs shared out.
+        shown: Returns a record as the caller may see it.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    spans: list[Span] = []
+    with errors("read", path), closing(open_to_read(path)) as connection:
+        jobs = list(_decoded(connection, _NEWEST_JOBS, (limit,), _ENDED, path))
+        if current is not None:
+            wanted = msgspec.json.encode([*(job.id for job in jobs), *live]).decode()
+            spans = [*_decoded(connection, _SPANS_OF, (wanted,), _SPANS, path), *current]
+    parts = [b'{"jobs":', *_encoded(map(shown, jobs)), b',"spans":', *_encoded(spans)]
+    return b"".join([*parts, b',"summary":', msgspec.json.encode(summary(jobs, cpus)), b"}"])
+
+
+def _decoded(
+    connection: sqlite3.Connection,
+    query: str,
+    values: Sequence[Value],
+    decoder: msgspec.json.Decoder[list[_T]],
+    path: Path,
+) -> Iterator[_T]:
+    cursor = connection.execute(query, values)
+    while rows := cursor.fetchmany(_AT_ONCE):
+        try:
+            yield from decoder.decode(f"[{','.join(row[0] for row in rows)}]")
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"cannot read the state file {path}: {error}") from error
+
+
+def _encoded(messages: Iterator[Any] | list[Any]) -> Iterator[bytes]:
+    """Yield a list of messages as JSON, in pieces."""
+    rest = iter(messages)
+    before = b"["
+    while piece := list(islice(rest, _AT_ONCE)):
+        yield before
+        yield msgspec.json.encode(piece)[1:-1]
+        before = b","
+    yield b"[]" if before == b"[" else b"]"

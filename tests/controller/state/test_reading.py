@@ -1,0 +1,52 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A history that is read in a thread is the one that the store tells."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.support.records import ended
+from tf_malleable.api.history import History, Span
+from tf_malleable.controller.state.reading import encoded_history
+from tf_malleable.controller.state.store import Store, read_history
+
+COUNT = 1000
+
+
+@pytest.fixture
+def path(tmp_path):
+    store = Store(tmp_path / "controller.db")
+    for number in range(COUNT):
+        job = str(number)
+        # They ended in another order than that of their arrival.
+        times = {"submitted": float(COUNT - number), "ended": 5000.0 + number}
+        store.end(job, msgspec.structs.replace(ended(number), **times))
+        store.add_span(Span(job, 1.0 + number, 2.0 + number, "running", [0]))
+    store.close()
+    return store.path
+
+
+@pytest.mark.parametrize("limit", [1, 200, 201, COUNT, 5 * COUNT])
+def test_it_is_the_same(path, limit):
+    expected, _ = read_history(path, limit)
+    text = encoded_history(path, limit, (), (), 1, lambda record: record)
+    found = msgspec.json.decode(text, type=History)
+    assert (found.jobs, found.spans) == (expected.jobs, expected.spans)
+
+
+def test_without_spans_or_jobs(tmp_path, path):
+    text = encoded_history(path, 3, (), None, 1, lambda record: record)
+    assert msgspec.json.decode(text, type=History).spans == []
+    Store(tmp_path / "empty.db").close()
+    text = encoded_history(tmp_path / "empty.db", 3, (), (), 1, lambda record: record)
+    assert msgspec.json.decode(text, type=History).jobs == []
+
+
+def test_records_are_as_the_caller_may_see_them(path):
+    def shown(record):
+        return msgspec.structs.replace(record, command=["hidden"])
+
+    text = encoded_history(path, 7, (), None, 1, shown)
+    jobs = msgspec.json.decode(text, type=History).jobs
+    assert [job.command for job in jobs] == [["hidden"]] * 7
