@@ -48,13 +48,17 @@ import os, socket, sys
 request = b"GET %s HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n"
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(sys.argv[1])
-connection.sendall(request % b"/v1")
-assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+def answer(path):
+    connection.sendall(request % path)
+    received = b""
+    while not received.endswith(b"}"):
+        received += connection.recv(65536)
+    return received.decode()
+assert answer(b"/v1").startswith("HTTP/1.1 200")
 if os.fork():
     os._exit(0)
 sys.stdin.readline()
-connection.sendall(request % b"/v1/jobs")
-print(connection.recv(65536).decode().replace("\\r\\n", "\\n"))
+print(answer(b"/v1/jobs"))
 """
 
 IN_NAMESPACE = """
@@ -143,7 +147,8 @@ def test_a_member_sees_and_changes_his_own_jobs_only(directory, group):
         assert member.ask("PUT", f"/v1/jobs/{theirs}/cores", {"cores": 1})[0] == 403
         assert member.ask("PUT", "/v1/policy", {"policy": "efficient"})[0] == 403
         assert member.ask("POST", f"/v1/jobs/{theirs}/progress", {"steps_done": 1})[0] == 403
-        assert member.ask("POST", f"/v1/jobs/{own['id']}/cancel")[0] == 200
+        assert member.ask("PUT", f"/v1/jobs/{own['id']}/cores", {"cores": 1})[0] == 200
+        assert one.ask("POST", f"/v1/jobs/{own['id']}/cancel")[0] == 200
         wait_for(lambda: len(one.get("/v1/history")["jobs"]) == 1)
         assert one.get("/v1/history")["jobs"][0]["command"] == secret
         assert other.ask("GET", "/v1/history")[1]["jobs"][0]["command"] == []

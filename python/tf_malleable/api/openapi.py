@@ -15,7 +15,7 @@ from tf_malleable.api.routes import JSON, REFUSALS, ROUTES, Route
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)$", re.MULTILINE)
 
 # Any request may be refused so: invalid parameters, internal error, too many connections.
-_ALWAYS = (400, 500, 503)
+_ALWAYS = (400, 403, 500, 503)
 
 
 def document(version: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ BODY_LIMIT = 256 * 1024
 REFUSALS: Mapping[int, str] = MappingProxyType(
     {
         400: "The request is invalid.",
-        403: "The caller may not do this.",
+        403: "The caller may not do this, or cannot be identified.",
         404: "There is no such job or container.",
         409: "The present state does not allow it.",
         408: "The request was not finished in time.",
