@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tf_malleable.cli.durations import Duration
 from tf_malleable.policies import registry
 
 if TYPE_CHECKING:
@@ -44,6 +45,13 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     help="Where to keep jobs and history.  [default: in $XDG_STATE_HOME, or the standard path]",
 )
 @click.option(
+    "--keep",
+    type=Duration(),
+    metavar="TIME",
+    default="90d",
+    help="How long to keep what each ended job had when, such as 90d or 12h.  [default: 90d]",
+)
+@click.option(
     "--metrics",
     type=int,
     metavar="PORT",
@@ -56,6 +64,7 @@ def controller(
     socket: Path | None,
     group: str | None,
     state: Path | None,
+    keep: float,
     metrics: int | None,
     verbose: int,
 ) -> None:
@@ -73,6 +82,7 @@ def controller(
         socket=socket,
         group=group,
         state=state,
+        keep=keep,
         metrics=metrics,
         verbosity=verbose,
     )

@@ -49,6 +49,7 @@ class Options:
         group: Name of the group whose members may use the controller; None for nobody but its
             own user and root.
         state: File for jobs and history; None for the default.
+        keep: Seconds for which the spans of ended jobs are kept; None for as long as the job.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
         verbosity: 0 logs only problems; 1 also grants, pauses, ends and changes of the policy;
             2 also requests.
@@ -59,6 +60,7 @@ class Options:
     socket: Path | None = None
     group: str | None = None
     state: Path | None = None
+    keep: float | None = None
     metrics: int | None = None
     verbosity: int = 0
 
@@ -97,7 +99,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
             metrics = None if options.metrics is None else _metrics_socket(options.metrics)
             if metrics is not None:
                 stack.callback(metrics.close)
-            store = Store(options.state or default_state())
+            store = Store(options.state or default_state(), keep_spans=options.keep)
             stack.callback(store.close)
             raise_priority()
             asyncio.run(_serve(machine, options.policy, store, listener, metrics, containers))

@@ -31,6 +31,10 @@ _POLICY = "policy"
 # Changes are saved this much later, after the jobs were told: a write to a file system
 # may block.
 _SAVE_SECONDS = 0.02
+# How often spans that have outlived their retention are looked for, and the time between
+# two steps if there are many.
+_TIDY_SECONDS = 60.0
+_TIDY_STEP_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +80,7 @@ class Reactor:
         self._reaction: asyncio.Handle | None = None
         self._review: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
+        self._tidying: asyncio.Task[None] | None = None
         self.roster = Roster(
             store,
             self._clock,
@@ -113,12 +118,13 @@ class Reactor:
                 enforcement.enforce(live)
                 self._enforcer.settle(live)
         self._watch.start()
+        self._tidying = asyncio.create_task(self._tidy_for_ever())
         self.react()
 
     async def close(self) -> None:
         """Release all jobs; paused ones continue, as without a controller."""
         self._watch.stop()
-        for handle in (self._reaction, self._review, self._saving):
+        for handle in (self._reaction, self._review, self._saving, self._tidying):
             if handle is not None:
                 handle.cancel()
         self._watch.survey()
@@ -198,6 +204,11 @@ class Reactor:
         """Save all changes; if that fails, they stay queued."""
         self._saving = None
         self._store.flush()
+
+    async def _tidy_for_ever(self) -> None:
+        while True:
+            more = self._store.tidy(self.now())
+            await asyncio.sleep(_TIDY_STEP_SECONDS if more else _TIDY_SECONDS)
 
     async def saved(self) -> None:
         """Return once all changes so far are saved, or saving them has failed."""

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 APPLICATION = 0x74666D31
 VERSION = 2
@@ -45,7 +46,14 @@ CREATE TABLE run_times (command TEXT PRIMARY KEY, run_time TEXT NOT NULL);
 PRAGMA user_version = 2;
 COMMIT;
 """
+# Rows that cannot be decoded, for people to look at. Older controllers ignore the table.
+_SET_ASIDE = """
+CREATE TABLE IF NOT EXISTS set_aside (source TEXT, key TEXT, document, reason TEXT)
+"""
 _ROWS_PER_CHECKPOINT = 1000
+# A file with at least so many pages, and this share of them free, is shortened when opened.
+_SPARSE_PAGES = 1000
+_SPARSE_SHARE = 0.25
 _OPENING_SECONDS = 2.0
 
 Value = str | float | None
@@ -71,7 +79,7 @@ class StateFile:
         with errors("use", self.path):
             self._open()
 
-    def rows(self, query: str, values: Sequence[Value] = ()) -> list[tuple[str, ...]]:
+    def rows(self, query: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query.
 
         Raises:
@@ -139,19 +147,14 @@ class StateFile:
             )
         copy = self.path.with_name(f"{self.path.name}.restored")
         try:
-            self._copy_to(copy)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _copy(self._connection, copy)
             # Close first, because closing deletes the log by its name.
             self.close()
             copy.replace(self.path)
         finally:
             copy.unlink(missing_ok=True)
         self._open()
-
-    def _copy_to(self, copy: Path) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        copy.unlink(missing_ok=True)
-        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        self._connection.execute("VACUUM INTO ?", (str(copy),))
 
     def _copy_log(self) -> None:
         if self._connection.total_changes - self._copied < _ROWS_PER_CHECKPOINT:
@@ -178,6 +181,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     # Without a log nobody has the file open, and SQLite must not create a log.
     mode = "mode=ro" if _inode(f"{path}-wal") else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)
+    connection.text_factory = _text
     try:
         _check(connection, path)
     except BaseException:
@@ -228,13 +232,20 @@ def _lock(path: Path) -> int:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_OPENING_SECONDS, isolation_level=None)
+    connection.text_factory = _text
     try:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            # Before anything is written; later, it would take a VACUUM.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
-        if _check(connection, path) == 1:
+            connection.executescript(_RUN_TIMES)
+        if (version := _check(connection, path)) < VERSION:
+            _copy_before_migration(connection, path, version)
             connection.executescript(_RUN_TIMES)
         connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(_SET_ASIDE)
+        _vacuum_if_sparse(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         # A test write, to notice a full disk before there are jobs.
@@ -259,6 +270,40 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
             f" reads versions up to {VERSION}; upgrade tf_malleable"
         )
     return version
+
+
+def _text(raw: bytes) -> str:
+    """Return text even if it is not valid UTF-8: a bad row must not hide the others."""
+    return raw.decode(errors="replace")
+
+
+def _copy(connection: sqlite3.Connection, copy: Path) -> None:
+    """Copy a state file, with what is still in its log; only its owner may read the copy."""
+    copy.unlink(missing_ok=True)
+    os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection.execute("VACUUM INTO ?", (str(copy),))
+
+
+def _copy_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Keep a copy beside the file, for the controller that wrote it."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        _copy(connection, part)
+        part.replace(path.with_name(f"{path.name}.version-{version}"))
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _vacuum_if_sparse(connection: sqlite3.Connection) -> None:
+    """Return the free pages of a file that has many of them, before there are jobs."""
+    free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+    pages = int(connection.execute("PRAGMA page_count").fetchone()[0])
+    if pages < _SPARSE_PAGES or free < _SPARSE_SHARE * pages:
+        return
+    with suppress(sqlite3.OperationalError):  # It takes as much space again for a moment.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @contextmanager

@@ -8,35 +8,44 @@ all calls keep working, and the queue is written as soon as that is possible aga
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from tf_malleable.api.history import History, JobRecord, Span
-from tf_malleable.controller.state.state_file import (
-    StateFile,
-    Statement,
-    StoreError,
-    Value,
-    errors,
-    open_to_read,
+from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.controller.state import tidying
+from tf_malleable.controller.state.history_file import (
+    CPUS,
+    ENDED_JOBS,
+    ENDED_SPANS,
+    NEWEST_JOBS,
+    SPANS_OF,
+    arrival,
+    encode,
+    read_history,
 )
-from tf_malleable.model import parse_cpuset
+from tf_malleable.controller.state.location import default_state
+from tf_malleable.controller.state.rows import (
+    ENDED,
+    LIVE,
+    RUN_TIMES,
+    SPANS,
+    SPEEDS,
+    BadRow,
+    Table,
+    decode,
+    warn,
+)
+from tf_malleable.controller.state.state_file import StateFile, Statement, StoreError, Value
 from tf_malleable.scheduling.learning import Knowledge, Learned, RunTime
-from tf_malleable.scheduling.metrics import summary
 from tf_malleable.scheduling.recently_set import RecentlySet
 from tf_malleable.scheduling.record import Record
 
 __all__ = ["CPUS", "Store", "StoreError", "default_state", "read_history"]
-
-CPUS = "cpus"
-"""Setting with the CPUs shared out, such as 0-3, for those who read the file later."""
 
 _KEPT_JOBS = 100_000
 _KEPT_NAMES = 10_000
@@ -47,45 +56,25 @@ _QUEUED_SPANS = 100_000
 # Per transaction, so that a long queue does not block the controller.
 _SPANS_AT_ONCE = 1000
 
-_NEWEST_JOBS = "SELECT record FROM jobs ORDER BY ended DESC LIMIT ?"
-_SPANS_OF = """
-SELECT span FROM spans WHERE job IN (SELECT value FROM json_each(?)) ORDER BY begin
-"""
-
 _T = TypeVar("_T")
 
 _RECORDS = msgspec.json.Decoder(list[Record])
-_ENDED = msgspec.json.Decoder(list[JobRecord])
-_SPANS = msgspec.json.Decoder(list[Span])
 _SPEEDS = msgspec.json.Decoder(list[tuple[Learned, ...]])
 _RUN_TIMES = msgspec.json.Decoder(list[RunTime])
-
-
-def default_state() -> Path:
-    """Return the default path of the state file.
-
-    It is in $XDG_STATE_HOME if that is set; otherwise in /var/lib for root, and in
-    ~/.local/state for other users.
-    """
-    home = os.environ.get("XDG_STATE_HOME", "")
-    if home.startswith("/"):  # The XDG specification declares relative paths invalid.
-        directory = Path(home)
-    elif os.geteuid() == 0:
-        directory = Path("/var/lib")
-    else:
-        directory = Path.home() / ".local" / "state"
-    return directory / "tf_malleable" / "controller.db"
 
 
 class Store:
     """The controller's persistent state. For use by one thread.
 
-    Only :meth:`history` and :meth:`flush` access the file, and no call waits for the disk.
+    Only :meth:`history`, :meth:`flush` and :meth:`tidy` access the file, and no call waits
+    for the disk.
 
     Args:
         path: The state file. The file and its directory are created if missing, private to
             their owner.
         keep: Maximum number of ended jobs in the history; older ones are deleted.
+        keep_spans: Seconds after a job's end for which tidy() keeps its spans; None keeps
+            them as long as the job.
 
     Attributes:
         problem: Why the last write failed, in one sentence; None if it did not.
@@ -97,10 +86,13 @@ class Store:
             state file, of a newer version or unreadable, or the disk is full.
     """
 
-    def __init__(self, path: Path, *, keep: int = _KEPT_JOBS) -> None:
+    def __init__(
+        self, path: Path, *, keep: int = _KEPT_JOBS, keep_spans: float | None = None
+    ) -> None:
         self.problem: str | None = None
         self.knowledge = Knowledge()
         self._keep = keep
+        self._keep_spans = keep_spans
         self._file = StateFile(path)
         try:
             self._read()
@@ -112,22 +104,23 @@ class Store:
 
     def _read(self) -> None:
         rows = self._file.rows
-        records = self._decode("SELECT record FROM live", (), _RECORDS)
-        self._live = {record.id: record for record in records}
-        names = [row[0] for row in rows("SELECT name FROM speeds ORDER BY rowid")]
-        speeds = self._decode("SELECT speeds FROM speeds ORDER BY rowid", (), _SPEEDS)
-        known_speeds = RecentlySet(zip(names, speeds, strict=True), _KEPT_NAMES)
-        commands = [row[0] for row in rows("SELECT command FROM run_times ORDER BY rowid")]
-        times = self._decode("SELECT run_time FROM run_times ORDER BY rowid", (), _RUN_TIMES)
-        known_times = RecentlySet(zip(commands, times, strict=True), _KEPT_COMMANDS)
-        self.knowledge = Knowledge(known_speeds, known_times)
+        # Kept as a dictionary, because a row may be found again before it is moved.
+        self._bad: dict[BadRow, None] = {}
+        records = self._good(LIVE, LIVE.query(), (), _RECORDS)
+        self._live = {record.id: record for _, record in records}
+        speeds = self._good(SPEEDS, SPEEDS.query("ORDER BY rowid"), (), _SPEEDS)
+        times = self._good(RUN_TIMES, RUN_TIMES.query("ORDER BY rowid"), (), _RUN_TIMES)
+        self.knowledge = Knowledge(
+            RecentlySet(speeds, _KEPT_NAMES), RecentlySet(times, _KEPT_COMMANDS)
+        )
         self._settings = {row[0]: row[1] for row in rows("SELECT key, value FROM settings")}
-        self._reserved = int(rows("SELECT next FROM numbers")[0][0])
+        self._reserved = tidying.next_number(self._file)
         self._ended_count = int(rows("SELECT count(*) FROM jobs")[0][0])
         self._queued_live: dict[str, Record | None] = {}
         self._queued_ended: dict[str, JobRecord] = {}
         self._queued_spans: deque[Span] = deque(maxlen=_QUEUED_SPANS)
         self._queued_settings: dict[str, str] = {}
+        self._queued_statements: list[Statement] = []
 
     @property
     def path(self) -> Path:
@@ -169,14 +162,15 @@ class Store:
         Raises:
             StoreError: The file cannot be read.
         """
-        stored = self._decode(_NEWEST_JOBS, (limit,), _ENDED)
-        known = {job.id: job for job in stored} | self._queued_ended
+        stored = self._good(ENDED, NEWEST_JOBS, (limit,), ENDED_JOBS)
+        known = {job.id: job for _, job in stored} | self._queued_ended
         newest = sorted(known.values(), key=lambda job: job.ended)[-limit:]
-        jobs = sorted(newest, key=_arrival)
+        jobs = sorted(newest, key=arrival)
         if not spans:
             return jobs, []
         wanted = {job.id for job in jobs} | self._live.keys()
-        stretches = self._decode(_SPANS_OF, (_encode(list(wanted)),), _SPANS)
+        found = self._good(SPANS, SPANS_OF, (encode(list(wanted)),), ENDED_SPANS)
+        stretches = [span for _, span in found]
         stretches += [span for span in self._queued_spans if span.job in wanted]
         return jobs, sorted(stretches, key=lambda span: span.begin)
 
@@ -232,10 +226,42 @@ class Store:
             self.problem = str(error)
         self._file.close()
 
-    def _decode(
-        self, query: str, values: Sequence[Value], decoder: msgspec.json.Decoder[list[_T]]
-    ) -> list[_T]:
-        return _decode((row[0] for row in self._file.rows(query, values)), decoder, self.path)
+    def tidy(self, now: float) -> bool:
+        """Delete some spans that have outlived their retention, and shorten the file.
+
+        Args:
+            now: Unix time in seconds.
+
+        Returns:
+            Whether there is more to delete.
+        """
+        try:
+            tidying.return_pages(self._file)
+            if self._keep_spans is None:
+                return False
+            after = tidying.forgotten_until(self.setting(tidying.FORGOTTEN))
+            until, statements = tidying.outlived(self._file, after, now - self._keep_spans)
+        except StoreError:
+            return False  # The next write will say what is wrong with the file.
+        self._queued_statements += statements
+        if statements:
+            self.set_setting(tidying.FORGOTTEN, repr(until))
+            self.flush()
+        return bool(statements)
+
+    def _good(
+        self,
+        table: Table,
+        query: str,
+        values: Sequence[Value],
+        decoder: msgspec.json.Decoder[list[_T]],
+    ) -> list[tuple[Any, _T]]:
+        """Return the first key column and the object of each good row; queue the bad ones."""
+        good, bad = decode(table, self._file.rows(query, values), decoder)
+        new = [row for row in bad if row not in self._bad]
+        warn(self.path, new)
+        self._bad |= dict.fromkeys(new)
+        return good
 
     @property
     def _is_dirty(self) -> bool:
@@ -246,6 +272,8 @@ class Store:
             or self.knowledge.speeds.unwritten
             or self.knowledge.run_times.unwritten
             or self._queued_settings
+            or self._queued_statements
+            or self._bad
             or self._next + _NUMBERS_AHEAD != self._reserved
         )
 
@@ -262,30 +290,35 @@ class Store:
         self.knowledge.speeds.unwritten.clear()
         self.knowledge.run_times.unwritten.clear()
         self._queued_settings.clear()
+        self._queued_statements.clear()
+        self._bad.clear()
 
     def _changes(self, spans: Sequence[Span], surplus: int) -> list[Statement]:
         live, speeds = self._queued_live.items(), self.knowledge.speeds.unwritten.items()
         times = self.knowledge.run_times.unwritten.items()
         old = "(SELECT id FROM jobs ORDER BY ended LIMIT ?)"
         changes: list[Statement] = [
+            # First, so that a row written now is not taken for a bad one.
+            *(statement for bad in self._bad for statement in bad.moving()),
+            *self._queued_statements,
             ("UPDATE numbers SET next = ?", [(self._next + _NUMBERS_AHEAD,)]),
             ("DELETE FROM live WHERE id = ?", [(key,) for key, record in live if record is None]),
             (
                 "REPLACE INTO live VALUES (?, ?)",
-                [(key, _encode(record)) for key, record in live if record is not None],
+                [(key, encode(record)) for key, record in live if record is not None],
             ),
             (
                 "REPLACE INTO jobs VALUES (?, ?, ?)",
-                [(job.id, job.ended, _encode(job)) for job in self._queued_ended.values()],
+                [(job.id, job.ended, encode(job)) for job in self._queued_ended.values()],
             ),
             (
                 "REPLACE INTO spans VALUES (?, ?, ?)",
-                [(span.job, span.begin, _encode(span)) for span in spans],
+                [(span.job, span.begin, encode(span)) for span in spans],
             ),
             ("DELETE FROM speeds WHERE name = ?", [(name,) for name, known in speeds if not known]),
             (
                 "REPLACE INTO speeds VALUES (?, ?)",
-                [(name, _encode(known)) for name, known in speeds if known],
+                [(name, encode(known)) for name, known in speeds if known],
             ),
             (
                 "DELETE FROM run_times WHERE command = ?",
@@ -293,7 +326,7 @@ class Store:
             ),
             (
                 "REPLACE INTO run_times VALUES (?, ?)",
-                [(key, _encode(known)) for key, known in times if known],
+                [(key, encode(known)) for key, known in times if known],
             ),
             ("REPLACE INTO settings VALUES (?, ?)", list(self._queued_settings.items())),
         ]
@@ -303,48 +336,5 @@ class Store:
         return changes
 
 
-def read_history(path: Path, limit: int) -> tuple[History, int]:
-    """Return a state file's history and its number of CPUs shared out, 0 if unknown.
-
-    The file is not changed, and no controller is needed. Spans include those of jobs that
-    were live at the last write.
-
-    Args:
-        path: The state file.
-        limit: Maximum number of jobs, those that ended last.
-
-    Raises:
-        StoreError: It cannot be read, is not a state file, or has a newer version.
-    """
-    with errors("read", path), closing(open_to_read(path)) as connection:
-
-        def column(query: str, *values: Value) -> list[str]:
-            return [row[0] for row in connection.execute(query, values)]
-
-        jobs = sorted(_decode(column(_NEWEST_JOBS, limit), _ENDED, path), key=_arrival)
-        ids = [job.id for job in jobs] + column("SELECT id FROM live")
-        spans = _decode(column(_SPANS_OF, _encode(ids)), _SPANS, path)
-        cpus = column("SELECT value FROM settings WHERE key = ?", CPUS)
-        number = len(parse_cpuset(cpus[0])) if cpus else 0
-    return History(jobs, spans, summary(jobs, number)), number
-
-
 def _submission(record: Record) -> tuple[float, int, str]:
     return record.submitted, len(record.id), record.id
-
-
-def _arrival(job: JobRecord) -> tuple[float, float]:
-    return job.submitted, job.ended
-
-
-def _encode(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _decode(
-    documents: Iterable[str], decoder: msgspec.json.Decoder[list[_T]], path: Path
-) -> list[_T]:
-    try:
-        return decoder.decode(f"[{','.join(documents)}]")
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"cannot read the state file {path}: {error}") from error

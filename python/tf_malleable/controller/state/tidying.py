@@ -1,0 +1,80 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Which spans have outlived their retention, and returning the free pages of the file."""
+
+from __future__ import annotations
+
+import logging
+
+from tf_malleable.controller.state.state_file import StateFile, Statement
+
+FORGOTTEN = "spans_forgotten_until"
+"""Setting with the end, as Unix time, of the last job whose spans were deleted."""
+
+# So that a step does not block the controller's loop.
+_JOBS_AT_ONCE = 20
+_PAGES_AT_ONCE = 200
+
+_log = logging.getLogger(__name__)
+
+
+def outlived(file: StateFile, after: float, before: float) -> tuple[float, list[Statement]]:
+    """Return the next step in deleting the spans of jobs that ended long ago.
+
+    Args:
+        file: The state file.
+        after: Spans of jobs that ended until then are already deleted.
+        before: Spans of jobs that ended before then are to be deleted.
+
+    Returns:
+        Until which end the spans are deleted after this step, and the statements that
+        delete them; there are none if nothing is left to delete.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    ends = file.rows(
+        "SELECT ended FROM jobs WHERE ended > ? AND ended < ? ORDER BY ended LIMIT ?",
+        (after, before, _JOBS_AT_ONCE),
+    )
+    if not ends:
+        return after, []
+    until = float(ends[-1][0])
+    jobs = "(SELECT id FROM jobs WHERE ended > ? AND ended <= ?)"
+    return until, [(f"DELETE FROM spans WHERE job IN {jobs}", [(after, until)])]
+
+
+def return_pages(file: StateFile) -> None:
+    """Shorten the file by some of its free pages.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    file.rows(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+
+
+def forgotten_until(setting: str | None) -> float:
+    """Return the value of the setting FORGOTTEN as a number."""
+    try:
+        return float(setting or 0.0)
+    except ValueError:
+        return 0.0
+
+
+def next_number(file: StateFile) -> int:
+    """Return the first job id that is not reserved yet; repair the table if need be.
+
+    Raises:
+        StoreError: The file cannot be read or repaired.
+    """
+    rows = file.rows("SELECT next FROM numbers")
+    number = rows[0][0] if len(rows) == 1 else None
+    if isinstance(number, int):
+        return number
+    highest = file.rows(
+        "SELECT max(CAST(id AS INTEGER)) FROM (SELECT id FROM live UNION ALL SELECT id FROM jobs"
+        " UNION ALL SELECT job FROM spans)"
+    )[0][0]
+    number = 1 + int(highest or 0)
+    _log.warning("%s: the next job id was lost, and is now %d", file.path, number)
+    file.write([("DELETE FROM numbers", [()]), ("INSERT INTO numbers VALUES (?)", [(number,)])])
+    return number
