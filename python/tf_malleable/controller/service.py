@@ -242,10 +242,10 @@ class Service:
         live = self._find_own(peer, job)
         if not live.record.cancelled:
             live.cancel(self._reactor.now())
-            enforcement.terminate(live)
             self._store.save(live.record)
-            # Save at once: a controller that takes over must kill it, if need be.
+            # Save first: a controller that takes over must tell it, or kill it if need be.
             self._reactor.save()
+            enforcement.terminate(live)
         return job_status(live, self._reactor.now())
 
     def _amended(self, live: LiveJob, record: Record) -> JobStatus:

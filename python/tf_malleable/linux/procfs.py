@@ -98,6 +98,24 @@ def is_alive(process: ProcessId) -> bool:
     )
 
 
+def read_parent(pid: int) -> tuple[int, int] | None:
+    """Return a process's parent and its start time; None if there is no such process."""
+    fields = _stat_fields(f"/proc/{pid}/stat")
+    return None if fields is None else (int(fields[1]), int(fields[19]))
+
+
+def has_children(pid: int) -> bool:
+    """Return whether a process has children; True if the kernel does not tell."""
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as children:
+                if children.read(1):
+                    return True
+    except OSError:
+        return True
+    return False
+
+
 def ancestors(pid: int) -> Iterator[int]:
     """Yield a process, its parent, and so on up to the host's first process."""
     while pid > 0:

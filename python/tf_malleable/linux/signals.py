@@ -8,9 +8,22 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
+from tf_malleable.linux.pidfds import open_pidfd
+from tf_malleable.model import ProcessId
 
-def send(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to these processes; skip those that are gone or not permitted."""
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+
+def send(processes: Iterable[ProcessId], number: signal.Signals) -> None:
+    """Send a signal to these processes; skip those that are gone or not permitted.
+
+    A pid may belong to another process by now. So the signal goes through a descriptor of
+    the process, whose start time is checked once nobody can take its pid over any more.
+    """
+    for process in processes:
+        with suppress(OSError):
+            pidfd = open_pidfd(process)
+            if pidfd is None:
+                continue
+            try:
+                signal.pidfd_send_signal(pidfd, number)
+            finally:
+                os.close(pidfd)

@@ -314,7 +314,7 @@ class _Runner:
 
 def _send(roots: Iterable[int], victims: Iterable[ProcessId], number: signal.Signals) -> None:
     """Send a signal to processes, and to the process groups of `roots`."""
-    signals.send([victim.pid for victim in victims if procfs.is_alive(victim)], number)
+    signals.send(victims, number)
     for root in roots:
         with suppress(ProcessLookupError):
             os.killpg(root, number)

@@ -11,12 +11,13 @@ import logging
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 
+from tf_malleable.controller.jobs import processes
 from tf_malleable.controller.jobs.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import affinity, procfs, signals
-from tf_malleable.model import Cpuset, Grant, ProcessId, format_cpuset
+from tf_malleable.linux import affinity, signals
+from tf_malleable.model import Cpuset, Grant, format_cpuset
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.decision import Change
 
@@ -46,7 +47,6 @@ class Enforcer:
 
     def apply(self, changes: Sequence[Change], now: float) -> None:
         """Carry out changes of grants, in the given order."""
-        self._refresh_trees([self._jobs[each.job] for each in changes if not each.grant])
         for change in changes:
             live = self._jobs[change.job]
             before = live.take(change.grant, now)
@@ -74,23 +74,6 @@ class Enforcer:
         if seconds is not None:
             self._instruments.acknowledgements.observe(seconds)
 
-    @staticmethod
-    def _refresh_trees(stopping: Sequence[LiveJob]) -> None:
-        """Refresh the process trees of jobs that are about to be stopped.
-
-        Otherwise the last survey is recent enough: reading all processes of a host takes
-        milliseconds.
-        """
-        roots = {
-            live.record.process.pid: live
-            for live in stopping
-            if live.container is None and live.record.process
-        }
-        if roots:
-            trees = procfs.trees(roots)
-            for root, live in roots.items():
-                live.note_tree(trees[root])
-
     def _pause(self, live: LiveJob) -> None:
         if live.record.state == "paused" and not live.is_inactive:
             self._instruments.pauses.inc()
@@ -113,7 +96,7 @@ def enforce(live: LiveJob) -> None:
         live.container.carry_out(cpus, frozen=False)
         return
     if cpus:
-        affinity.confine(live.tree, cpus)
+        affinity.confine(processes.present(live, live.tree), cpus)
     live.note_enforced()
 
 
@@ -121,7 +104,8 @@ def confine_agentless(live: LiveJob, pids: Iterable[int]) -> None:
     """Confine the processes of a running job that have no agent."""
     cpus = live.record.grant.cpus
     if live.record.state == "running" and cpus and live.container is None:
-        affinity.confine([pid for pid in pids if pid not in live.agents], cpus)
+        agentless = [pid for pid in pids if pid not in live.agents]
+        affinity.confine(processes.present(live, agentless), cpus)
 
 
 def suspend(live: LiveJob) -> None:
@@ -129,12 +113,8 @@ def suspend(live: LiveJob) -> None:
     live.note_suspended(True)
     if live.container is not None:
         live.container.carry_out(_UNCHANGED, frozen=True)
-        return
-    signals.send(live.tree, signal.SIGSTOP)
-    # Children created before their parent stopped.
-    late = [pid for pid in _family(live.record.process) if pid not in live.tree]
-    signals.send(late, signal.SIGSTOP)
-    live.note_tree(live.tree + late)
+    else:
+        processes.stop_all(live)
 
 
 def resume(live: LiveJob) -> None:
@@ -142,8 +122,10 @@ def resume(live: LiveJob) -> None:
     live.note_suspended(False)
     if live.container is not None:
         live.container.carry_out(live.record.grant.cpus, frozen=False)
+    elif live.group is not None:
+        processes.send_to_all(live, [signal.SIGCONT])
     else:
-        signals.send(live.tree, signal.SIGCONT)
+        signals.send(live.processes(), signal.SIGCONT)
 
 
 def terminate(live: LiveJob) -> None:
@@ -151,22 +133,13 @@ def terminate(live: LiveJob) -> None:
     live.note_suspended(False)
     if live.container is not None:
         live.container.end(by_force=False)
-        return
-    live.note_tree(_family(live.record.process))
-    signals.send(live.tree, signal.SIGTERM)
-    signals.send(live.tree, signal.SIGCONT)
+    else:
+        processes.send_to_all(live, [signal.SIGTERM, signal.SIGCONT])
 
 
 def kill(live: LiveJob) -> None:
     """End a job by force, with SIGKILL."""
     if live.container is not None:
         live.container.end(by_force=True)
-        return
-    # Not the tree of the last survey: waiting jobs are not surveyed, and pids are reused.
-    live.note_tree(_family(live.record.process))
-    signals.send(live.tree, signal.SIGKILL)
-
-
-def _family(process: ProcessId | None) -> list[int]:
-    """Return a process and all its descendants, as they are now."""
-    return [] if process is None else procfs.trees([process.pid])[process.pid]
+    else:
+        processes.kill_all(live)

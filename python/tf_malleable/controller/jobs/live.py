@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import operator
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tf_malleable.controller.ports import Container
+from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.model import Cpuset, Grant, Job, ProcessId, Rate
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.learning import Lessons
@@ -33,6 +35,7 @@ class LiveJob:
         pidfd: Readable once the main process has ended; None while there is none.
         lessons: What earlier jobs like it tell about it.
         tree: Pids of its processes, as of the last survey.
+        starts: Start times of these processes, in clock ticks since boot, by pid.
         expected_until: A waiting program must be connected from then on.
         agents: Serial number last acknowledged, by pid of each connected process.
         actual: CPUs it has acknowledged.
@@ -51,12 +54,14 @@ class LiveJob:
         over: It has ended.
         container: Controls its container; None for processes of the host.
         diverged: The container's state differs from what it was told.
+        group: Its cgroup; None for containers, and where none could be made.
     """
 
     record: Record
     pidfd: int | None
     lessons: Lessons
     tree: list[int]
+    starts: dict[int, int] = field(default_factory=dict)
     expected_until: float = 0.0
     agents: dict[int, int] = field(default_factory=dict)
     actual: Cpuset = frozenset()
@@ -74,6 +79,7 @@ class LiveJob:
     over: bool = False
     container: Container | None = None
     diverged: bool = False
+    group: JobGroup | None = None
     _idle: tuple[tuple[object, ...], Job] | None = None
 
     # Mutators; nothing else assigns to its attributes.
@@ -100,10 +106,15 @@ class LiveJob:
         """Set its main process and take ownership of the pidfd."""
         self.record = replace(self.record, process=process)
         self.pidfd, self.tree = pidfd, [process.pid]
+        self.starts = {process.pid: process.start}
 
     def attach_container(self, container: Container) -> None:
         """Set the container that its grants go to."""
         self.container = container
+
+    def attach_group(self, group: JobGroup | None) -> None:
+        """Set the cgroup that has all its processes."""
+        self.group = group
 
     def amend(self, record: Record) -> None:
         """Replace its record."""
@@ -161,10 +172,17 @@ class LiveJob:
         """Note whether we have stopped its processes."""
         self.suspended = suspended
 
-    def note_tree(self, tree: list[int]) -> bool:
-        """Set the pids of its processes; return whether they have changed."""
+    def note_tree(self, tree: list[int], starts: Mapping[int, int] | None = None) -> bool:
+        """Set the pids of its processes; return whether they have changed.
+
+        Args:
+            tree: The pids.
+            starts: Start times by pid, of these and maybe others; None if unknown.
+        """
         changed = tree != self.tree
         self.tree = tree
+        if starts is not None:
+            self.starts = {pid: starts[pid] for pid in tree if pid in starts}
         return changed
 
     def note_stopped(self, stopped: bool) -> bool:
@@ -216,6 +234,14 @@ class LiveJob:
             news.set()
 
     # Queries.
+
+    def processes(self, pids: Iterable[int] | None = None) -> list[ProcessId]:
+        """Return its processes, or those of them that have one of these pids."""
+        if self.record.process is None:
+            return []
+        wanted = self.tree if pids is None else pids
+        boot = self.record.process.boot
+        return [ProcessId(pid, self.starts[pid], boot) for pid in wanted if pid in self.starts]
 
     @property
     def is_inactive(self) -> bool:

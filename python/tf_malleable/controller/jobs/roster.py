@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tf_malleable.api.history import Outcome
-from tf_malleable.controller.jobs import enforcement
+from tf_malleable.controller.jobs import enforcement, processes
 from tf_malleable.controller.jobs.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import cgroup, pidfds, procfs
+from tf_malleable.linux import cgroup, job_cgroup, pidfds, procfs
+from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling import accounting, metrics
@@ -25,6 +26,8 @@ from tf_malleable.scheduling.record import Record
 
 # An engine reports the exit code of a container at most this much later.
 _ENGINE_SECONDS = 0.5
+# A process that was killed leaves its cgroup within this time, or the next attempt helps.
+_KILLED_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +70,8 @@ class Roster:
         self._by_container: dict[str, LiveJob] = {}
         # Containers that ended while no controller ran; their engine may know how.
         self._missed: dict[str, Record] = {}
+        # Cgroups of ended jobs, to be removed once their processes are gone.
+        self._emptying: list[JobGroup] = []
 
     def load(self) -> None:
         """Adopt jobs of an earlier controller that still run.
@@ -91,8 +96,14 @@ class Roster:
             self._record_missed(record, None)
             return
         live = self.add(record, pidfd)
+        if live.group is not None:
+            # The controller before may have been killed while it had it frozen.
+            live.group.thaw()
         if record.cancelled:
             live.cancel(self._clock.now())
+            if live.container is None:
+                # The controller before may have been killed before it could tell the job.
+                enforcement.terminate(live)
             return
         if record.state != "paused":
             return
@@ -121,6 +132,8 @@ class Roster:
         live.attach_process(process, pidfd)
         self._store.save(live.record)
         self._by_pid[process.pid] = live
+        if live.record.container is None:
+            live.attach_group(job_cgroup.make(process))
         asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
         # A grant must not wake up a container that somebody has frozen.
         self._look_at(live)
@@ -187,10 +200,18 @@ class Roster:
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = accounting.up_to(live.record, now)
         self._record_end(record, now, outcome, code, live.usage.cpu_seconds, live.speed.steps)
+        if live.record.container is None:
+            processes.kill_survivors(live)
+            if live.group is not None:
+                self._emptying.append(live.group)
+                asyncio.get_running_loop().call_later(_KILLED_SECONDS, self._remove_groups)
         self._drop(live)
         self._store.knowledge.learn(record, live.speed.rates, finished=outcome == "finished")
         self._teach(record)
         self._request_decision()
+
+    def _remove_groups(self) -> None:
+        self._emptying = [group for group in self._emptying if not group.remove()]
 
     def _teach(self, ended: Record) -> None:
         """Pass what was learned from an ended job on to live jobs like it."""
@@ -232,6 +253,7 @@ class Roster:
 
     def close(self) -> None:
         """Release all jobs; paused ones continue, as without a controller."""
+        self._remove_groups()
         for live in tuple(self.live.values()):
             if live.suspended:
                 enforcement.resume(live)

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from tf_malleable.controller.jobs import enforcement
+from tf_malleable.controller.jobs import enforcement, processes
 from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.metering import Meter
 from tf_malleable.controller.ports import Look
-from tf_malleable.linux import procfs, signals
+from tf_malleable.linux import procfs
+from tf_malleable.linux.process_table import ProcessTable
 
 SAMPLE_SECONDS = 0.1
 _SAMPLES_PER_SURVEY = 10
@@ -23,6 +24,12 @@ _LOOKS_PER_SAMPLE = 4
 # wakes up.
 _LENDERS_PER_SAMPLE = 4
 _LENDERS_EVERY = 3
+# Jobs with more processes than this are not inspected thread by thread.
+_FEW_PROCESSES = 50
+# A survey of thousands of processes lets the loop do other things in between.
+_SLICE_SECONDS = 0.002
+_GAP_SECONDS = 0.005
+_CONFINED_AT_ONCE = 20
 # A grant that the agent has not carried out by then is enforced from outside; a borrower
 # may not answer, and its lender waits.
 _PATIENCE_SECONDS = 0.1
@@ -54,6 +61,7 @@ class Watch:
         self._request_decision = request_decision
         self._on_settled = on_settled
         self._looks = 0
+        self._meter = Meter()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -72,29 +80,85 @@ class Watch:
             count += 1
             try:
                 if count % _SAMPLES_PER_SURVEY == 0:
-                    self.survey()
+                    await self._survey_in_slices()
+                    await asyncio.sleep(0)
                 self._sample()
             except Exception:
                 _log.exception("cannot inspect the jobs' processes")
 
     def survey(self) -> None:
         """Read all processes: which belong to a job, and which are stopped."""
-        now = self._now()
-        roots = {
-            live.record.id: live.record.process.pid
+        table = ProcessTable.now() if self._needs_table() else ProcessTable()
+        for live, new in self._noting(table):
+            enforcement.confine_agentless(live, new)
+        self._follow_up()
+
+    async def _survey_in_slices(self) -> None:
+        """Do the same without blocking the loop for more than a few milliseconds."""
+        table = ProcessTable()
+        begin = time.monotonic()
+
+        async def rest() -> None:
+            nonlocal begin
+            if time.monotonic() - begin > _SLICE_SECONDS:
+                await asyncio.sleep(_GAP_SECONDS)
+                begin = time.monotonic()
+
+        if self._needs_table():
+            for _ in table.filling():
+                await rest()
+        await asyncio.sleep(_GAP_SECONDS)  # Noting thousands takes a slice of its own.
+        for live, new in tuple(self._noting(table)):
+            await rest()
+            for first in range(0, len(new), _CONFINED_AT_ONCE):
+                if live.over:
+                    break
+                enforcement.confine_agentless(live, new[first : first + _CONFINED_AT_ONCE])
+                await rest()
+        self._follow_up()
+
+    def _surveyed(self) -> list[LiveJob]:
+        return [
+            live
             for live in self._jobs.values()
             if live.record.state != "waiting" and live.container is None and live.record.process
-        }
-        trees = procfs.trees(roots.values())
+        ]
+
+    def _needs_table(self) -> bool:
+        return any(live.group is None for live in self._surveyed())
+
+    def _noting(self, table: ProcessTable) -> Iterator[tuple[LiveJob, list[int]]]:
+        """Note each job's processes; yield the jobs and their new processes."""
+        for live in self._surveyed():
+            assert live.record.process is not None
+            process = live.record.process
+            if live.group is None and table.starts.get(process.pid) != process.start:
+                continue  # It has joined since the table was begun, or has ended.
+            before = set(live.tree)
+            if not processes.note(live, table):
+                continue
+            new = [pid for pid in live.tree if pid not in before]
+            if live.suspended and new:
+                # Forked before their parent stopped.
+                processes.stop_all(live)
+            if live.group is None:
+                live.usage.forget()
+            # A child inherits its parent's CPUs as of its creation; these may be outdated.
+            yield live, new
+
+    def _follow_up(self) -> None:
+        """Act on what a survey is done for besides the processes."""
+        now = self._now()
         changed = False
-        for job, root in roots.items():
-            self._note_tree(self._jobs[job], trees[root])
-            changed = self._note_stop(self._jobs[job], root) or changed
+        for live in self._surveyed():
+            assert live.record.process is not None
+            changed = self._note_stop(live, live.record.process.pid) or changed
         for live in self._jobs.values():
             if live.kill_at is not None and now >= live.kill_at:
                 enforcement.kill(live)
             if live.container is not None and live.diverged:
                 self._enforce_again(live)
+        self._meter.forget_others(set(self._jobs))
         if changed or any(live.is_absent(now) for live in self._jobs.values()):
             self._request_decision()
 
@@ -107,20 +171,12 @@ class Watch:
             enforcement.enforce(live)
 
     @staticmethod
-    def _note_tree(live: LiveJob, tree: list[int]) -> None:
-        new = set(tree) - set(live.tree)
-        if live.note_tree(tree):
-            # A child inherits its parent's CPUs as of its creation; these may be outdated.
-            enforcement.confine_agentless(live, new)
-            live.usage.forget()
-
-    @staticmethod
     def _note_stop(live: LiveJob, root: int) -> bool:
         """Note whether somebody else has stopped a job; return whether that has changed."""
         stat = procfs.read_stat(root)
         asleep = stat is not None and stat.state == "T"
         if live.suspended and not asleep:
-            signals.send(live.tree, signal.SIGSTOP)
+            processes.stop_all(live)
         return live.note_stopped(asleep and not live.suspended)
 
     def _sample(self) -> None:
@@ -135,10 +191,9 @@ class Watch:
             if live.record.state != "running":
                 continue
             cpu_seconds = self._cpu_seconds(live, seen)
-            if cpu_seconds is None:
-                continue
-            live.usage.add(cpu_seconds, self._runnable(live), now)
-            news = news or live.level != live.last_level
+            if cpu_seconds is not None:
+                live.usage.add(cpu_seconds, self._runnable(live), now)
+                news = news or live.level != live.last_level
             late = live.published is not None and clock - live.published > _PATIENCE_SECONDS
             if late and not live.enforced and live.container is None:
                 enforcement.enforce(live)
@@ -172,15 +227,13 @@ class Watch:
             self._on_settled(live)
         return look, is_new
 
-    @staticmethod
-    def _cpu_seconds(live: LiveJob, look: Look | None) -> float | None:
+    def _cpu_seconds(self, live: LiveJob, look: Look | None) -> float | None:
         """Return the CPU time a job has used, in seconds; None if unknown."""
         if look is not None:
             return look.cpu_seconds
         if live.container is not None:
             return None
-        stats = [procfs.read_stat(pid) for pid in live.tree]
-        return sum(stat.cpu_seconds for stat in stats if stat is not None)
+        return self._meter.cpu_seconds(live, len(self._jobs))
 
     def _runnable(self, live: LiveJob) -> float:
         """Return the number of runnable threads if the job seems to use less than it has.
@@ -195,4 +248,5 @@ class Watch:
         if live.record.grant.lent or used is None or used > cores - 0.5:
             return 0
         self._looks += 1
-        return procfs.runnable(live.tree) if self._looks <= _LOOKS_PER_SAMPLE else cores
+        few = self._looks <= _LOOKS_PER_SAMPLE and len(live.tree) <= _FEW_PROCESSES
+        return procfs.runnable(live.tree) if few else cores

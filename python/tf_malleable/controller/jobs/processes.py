@@ -1,0 +1,126 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The processes of a job, and signals to all of them, however fast it forks.
+
+With a cgroup the job is frozen meanwhile, so there are no others. Without, the processes
+are read again until there are no new ones; a process whose parent has ended is found only
+if an earlier survey has seen it.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable, Sequence
+
+from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.linux import procfs, signals
+from tf_malleable.linux.process_table import ProcessTable
+
+# A program that forks faster than it is read must not block the controller for ever; the
+# next survey goes on with it.
+_ROUND_SECONDS = 0.05
+
+
+def stop_all(live: LiveJob) -> None:
+    """Stop all processes of a job that is not a container, with SIGSTOP."""
+    if live.group is not None:
+        _send_to_group(live, [signal.SIGSTOP])
+        return
+    seen: set[int] = set()
+    deadline = time.monotonic() + _ROUND_SECONDS
+    while new := [pid for pid in live.tree if pid not in seen]:
+        signals.send(live.processes(new), signal.SIGSTOP)
+        seen.update(new)
+        if time.monotonic() > deadline:
+            return
+        refresh(live)
+
+
+def send_to_all(live: LiveJob, numbers: Sequence[signal.Signals]) -> None:
+    """Send signals, in this order, to all processes of a job that is not a container."""
+    if live.group is not None:
+        _send_to_group(live, numbers)
+        return
+    refresh(live)
+    for number in numbers:
+        signals.send(live.processes(), number)
+
+
+def kill_all(live: LiveJob) -> None:
+    """Kill all processes of a job that is not a container."""
+    if live.group is not None:
+        if not live.group.kill():
+            _send_to_group(live, [signal.SIGKILL])
+        return
+    # Stopped first, so that none forks while others are being killed.
+    stop_all(live)
+    signals.send(live.processes(), signal.SIGKILL)
+
+
+def kill_survivors(live: LiveJob) -> None:
+    """Kill what is left of a job whose main process has ended."""
+    if live.group is None and len(live.tree) == 1:
+        return  # Reading all processes at each end would be too expensive.
+    kill_all(live)
+
+
+def _send_to_group(live: LiveJob, numbers: Sequence[signal.Signals]) -> None:
+    assert live.group is not None
+    with live.group.frozen():
+        pids = live.group.pids()
+        live.note_tree(_main_first(live, pids), _starts(pids))
+        for number in numbers:
+            signals.send(live.processes(), number)
+
+
+def refresh(live: LiveJob) -> None:
+    """Read a job's processes anew."""
+    if live.record.process is not None:
+        note(live, ProcessTable() if live.group is not None else ProcessTable.now())
+
+
+def note(live: LiveJob, table: ProcessTable) -> bool:
+    """Note a job's processes; return whether they have changed.
+
+    Those of an earlier survey that still run remain part of the job, even if their parent
+    has ended, and so do their children.
+
+    Args:
+        live: A job with a main process that is not a container.
+        table: All processes; not used for a job with a cgroup.
+    """
+    main = live.record.process
+    assert main is not None
+    if live.group is not None:
+        return live.note_tree(_main_first(live, live.group.pids()))
+    # Once it has ended, its pid may be another's.
+    tree = table.tree(main.pid) if table.starts.get(main.pid) == main.start else []
+    known = set(tree)
+    for pid, start in live.starts.items():
+        if pid not in known and table.starts.get(pid) == start:
+            orphans = [each for each in table.tree(pid) if each not in known]
+            tree += orphans
+            known.update(orphans)
+    return live.note_tree(tree, table.starts)
+
+
+def present(live: LiveJob, pids: Iterable[int]) -> list[int]:
+    """Return those of these processes of a job that still run, and not others with their pids."""
+    if live.group is not None:
+        members = set(live.group.pids())
+        return [pid for pid in pids if pid in members]
+    return [process.pid for process in live.processes(pids) if procfs.is_alive(process)]
+
+
+def _main_first(live: LiveJob, pids: Iterable[int]) -> list[int]:
+    main = live.record.process and live.record.process.pid
+    return sorted(pids, key=lambda pid: (pid != main, pid))
+
+
+def _starts(pids: Iterable[int]) -> dict[int, int]:
+    found = {}
+    for pid in pids:
+        read = procfs.read_parent(pid)
+        if read is not None:
+            found[pid] = read[1]
+    return found

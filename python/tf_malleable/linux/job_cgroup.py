@@ -1,0 +1,181 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A cgroup for one job, so that none of its processes can be overlooked.
+
+It is made below the cgroup that the job's main process is in, so that all limits there
+still hold for the job. No controller of v2 needs to be enabled: membership, freezing,
+killing and CPU time are there without. Of v1, the freezer's hierarchy is used.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from tf_malleable.linux import cgroup, procfs
+from tf_malleable.model import ProcessId
+
+# Freezing takes the time until each process next enters the kernel.
+_FREEZING_SECONDS: Final = 0.02
+_POLL_SECONDS: Final = 0.0005
+
+
+class JobGroup:
+    """The cgroup of one job.
+
+    Attributes:
+        folder: Its folder.
+    """
+
+    def __init__(self, folder: Path, *, unified: bool) -> None:
+        self.folder = folder
+        self._unified = unified
+
+    def has_freezer(self) -> bool:
+        """Return whether it can be frozen; v2 can since Linux 5.2."""
+        return (self.folder / ("cgroup.freeze" if self._unified else "freezer.state")).exists()
+
+    def add(self, pid: int) -> None:
+        """Move a process into it; its later children are in it, too.
+
+        Raises:
+            OSError: The process has ended, or the kernel refuses.
+        """
+        (self.folder / "cgroup.procs").write_text(str(pid))
+
+    def pids(self) -> list[int]:
+        """Return its processes; none if it does not exist any more."""
+        try:
+            found = (self.folder / "cgroup.procs").read_text().split()
+        except OSError:
+            return []
+        return sorted({int(pid) for pid in found} - {0})  # 0 is outside our PID namespace.
+
+    def cpu_seconds(self) -> float | None:
+        """Return the CPU time of all its processes, ended ones included; None if unknown."""
+        if not self._unified:
+            return None
+        try:
+            label, value, *_ = (self.folder / "cpu.stat").read_text().split()
+        except (OSError, ValueError):
+            return None
+        return int(value) / 1e6 if label == "usage_usec" else None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freeze it during the context, so that no process is started meanwhile."""
+        self._freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def _freeze(self) -> None:
+        self._write(*(("cgroup.freeze", "1") if self._unified else ("freezer.state", "FROZEN")))
+        deadline = time.monotonic() + _FREEZING_SECONDS
+        while not self._is_frozen() and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+
+    def _is_frozen(self) -> bool:
+        try:
+            if self._unified:
+                return "frozen 1" in (self.folder / "cgroup.events").read_text().splitlines()
+            return (self.folder / "freezer.state").read_text().strip() == "FROZEN"
+        except OSError:
+            return True  # It is gone.
+
+    def thaw(self) -> None:
+        """Let its processes run again."""
+        self._write(*(("cgroup.freeze", "0") if self._unified else ("freezer.state", "THAWED")))
+
+    def kill(self) -> bool:
+        """Kill all its processes; return whether the kernel can (v2, since Linux 5.14)."""
+        return self._unified and self._write("cgroup.kill", "1")
+
+    def remove(self) -> bool:
+        """Remove it unless it has processes; return whether it is gone."""
+        try:
+            self.folder.rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def _write(self, name: str, value: str) -> bool:
+        try:
+            # Unlike write_text(), this does not create a file.
+            descriptor = os.open(self.folder / name, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            os.write(descriptor, value.encode())
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+
+def make(process: ProcessId) -> JobGroup | None:
+    """Make a cgroup for a job, or find the one that was made for it.
+
+    Args:
+        process: The job's main process.
+
+    Returns:
+        The cgroup, with the process and all its descendants; None if none can be made
+        here: nothing is mounted, or no permission.
+    """
+    for folder, unified in _homes(process.pid):
+        if folder.name == _name(process):
+            return JobGroup(folder, unified=unified)
+        group = JobGroup(folder / _name(process), unified=unified)
+        try:
+            group.folder.mkdir(exist_ok=True)
+        except OSError:
+            continue
+        if group.has_freezer() and _moved(process, group):
+            return group
+        group.remove()
+    return None
+
+
+def _moved(process: ProcessId, group: JobGroup) -> bool:
+    """Move a process and all its descendants; return whether the kernel allows it."""
+    try:
+        group.add(process.pid)
+    except OSError:
+        return False
+    if procfs.has_children(process.pid):
+        for pid in procfs.trees([process.pid])[process.pid]:
+            with suppress(OSError):  # It has ended since.
+                group.add(pid)
+    return True
+
+
+def _homes(pid: int) -> list[tuple[Path, bool]]:
+    """Return the folders of a process's cgroups in which a job's can be, and which are v2."""
+    try:
+        mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text(errors="replace"))
+        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
+        memberships = cgroup.parse_memberships(text)
+    except (OSError, ValueError):
+        return []
+    found = []
+    for mount in mounts:
+        key = "" if mount.unified else "freezer"
+        if key in memberships and (mount.unified or "freezer" in mount.controllers):
+            path = memberships[key]
+            folder = cgroup.folders(mount, path)[0]
+            # The cgroup itself must be visible, not just one of its parents.
+            if folder.name == Path(path).name or path == mount.root:
+                found.append((folder, mount.unified))
+    return sorted(found, key=lambda home: not home[1])
+
+
+def _name(process: ProcessId) -> str:
+    return f"tfm-job-{process.pid}-{process.start}"
