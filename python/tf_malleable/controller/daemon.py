@@ -24,6 +24,7 @@ from tf_malleable.api.address import default_listening_socket
 from tf_malleable.controller.http.application import application, metrics_application
 from tf_malleable.controller.http.server import REQUESTS, Server
 from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
+from tf_malleable.controller.jobs.machine_watch import MachineWatch
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store, StoreError, default_state
@@ -87,7 +88,9 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
     _log_to_stderr(options.verbosity)
     if options.policy is not None:
         registry.create(options.policy)
-    machine = topology.machine(None if options.cpus is None else parse_cpuset(options.cpus))
+    wanted = None if options.cpus is None else parse_cpuset(options.cpus)
+    topology.machine(wanted)  # Refuses CPUs that we may not use.
+    watch = MachineWatch(wanted)
     if options.metrics is not None and not 0 <= options.metrics <= 65535:
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
     group = None if options.group is None else _group_id(options.group)
@@ -102,7 +105,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
             store = Store(options.state or default_state(), keep_spans=options.keep)
             stack.callback(store.close)
             raise_priority()
-            asyncio.run(_serve(machine, options.policy, store, listener, metrics, containers))
+            asyncio.run(_serve(watch, options.policy, store, listener, metrics, containers))
         except (_StartError, ListenError, StoreError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)
             return 1
@@ -117,7 +120,7 @@ def _group_id(name: str) -> int:
 
 
 async def _serve(
-    machine: Machine,
+    watch: MachineWatch,
     policy: str | None,
     store: Store,
     listener: UnixListener,
@@ -126,6 +129,7 @@ async def _serve(
 ) -> None:
     stop = asyncio.Event()
     _on_signal(stop)
+    machine = watch.machine()
     service = Service(
         machine,
         policy,
@@ -140,6 +144,7 @@ async def _serve(
             f"cannot take over the jobs in {store.path}: {error.strerror or error}"
         ) from None
     servers = []
+    following = asyncio.create_task(watch.follow(service.share_out))
     try:
         app = application(service)
         servers.append(await Server.start(app, listener.socket, _most_connections()))
@@ -151,6 +156,7 @@ async def _serve(
         await _until(stop)
         notify("STOPPING=1")
     finally:
+        following.cancel()
         # Release jobs before closing their connections: a running service would take an
         # agent that disconnects for one that ended, and share out its cores.
         for server in servers:

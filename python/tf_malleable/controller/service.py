@@ -41,6 +41,7 @@ class Service:
 
     Attributes:
         instruments: Metrics for Prometheus.
+        share_out: Called with a machine, shares out its CPUs from now on.
     """
 
     def __init__(
@@ -67,17 +68,17 @@ class Service:
         self._roster = self._reactor.roster
         self._callers = Callers(self._roster)
         self._histories = Histories(self._reactor, store)
-        self._admission = Admission(len(machine.cpus), store)
+        self._admission = Admission(lambda: self._reactor.machine, store)
         self._containers = (
             None
             if containers is None
             else ContainerJobs(self._reactor, self._admission, containers)
         )
-        self._machine = machine
         self._store = store
         self._version = version
         self._started = self._reactor.now()
         self.instruments = self._reactor.instruments
+        self.share_out = self._reactor.share_out
 
     async def start(self) -> None:
         """Adopt jobs of an earlier controller that still run, and start."""
@@ -106,7 +107,7 @@ class Service:
             pid=os.getpid(),
             started=self._started,
             policy=self._reactor.policy,
-            cpus=[CpuInfo(cpu.id, cpu.core, cpu.node) for cpu in self._machine.cpus],
+            cpus=[CpuInfo(cpu.id, cpu.core, cpu.node) for cpu in self._reactor.machine.cpus],
             problem=self._reactor.problem or self._store.problem,
         )
 
@@ -154,7 +155,7 @@ class Service:
             request = submission.request
         except ValueError as error:
             raise Refusal(400, str(error)) from None
-        self._admission.check(request)
+        self._admission.check_caller(request, peer.pid, running=submission.running)
         process = procfs.identify(peer.pid)
         if process is None:
             raise Refusal(403, "cannot see the calling process: is it in another PID namespace?")
@@ -216,14 +217,14 @@ class Service:
         live = self._find_own(peer, job)
         if cores is not None:
             others = sum(o.record.by_hand or 0 for o in self._roster.live.values() if o is not live)
-            left = len(self._machine.cpus) - others
+            total = len(self._reactor.machine.cpus)
+            left = total - others
             if cores > left:
                 is_left = "is left" if left == 1 else "are left"
                 taken = ", the others are set by hand for other jobs" if others else ""
                 raise Refusal(
                     409,
-                    f"cannot set {cores_of(cores)}: only {left} of {len(self._machine.cpus)}"
-                    f" {is_left}{taken}",
+                    f"cannot set {cores_of(cores)}: only {left} of {total} {is_left}{taken}",
                 )
         return self._amended(live, replace(live.record, by_hand=cores))
 

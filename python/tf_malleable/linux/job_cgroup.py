@@ -18,8 +18,9 @@ from typing import Final
 from tf_malleable.linux import cgroup, procfs
 from tf_malleable.model import ProcessId
 
-# Freezing takes the time until each process next enters the kernel.
-_FREEZING_SECONDS: Final = 0.02
+# Freezing takes the time until each process next enters the kernel: milliseconds, unless
+# hundreds of them compete for the CPUs.
+_FREEZING_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 0.0005
 
 
@@ -142,6 +143,14 @@ def make(process: ProcessId) -> JobGroup | None:
             return group
         group.remove()
     return None
+
+
+def found(folder: Path, process: ProcessId) -> JobGroup | None:
+    """Return the cgroup in this folder if it was made for this main process, in this boot."""
+    ours = folder.name == _name(process) and process.boot == procfs.boot_id()
+    if not ours or not (folder / "cgroup.procs").exists():
+        return None
+    return JobGroup(folder, unified=(folder / "cgroup.controllers").exists())
 
 
 def _moved(process: ProcessId, group: JobGroup) -> bool:

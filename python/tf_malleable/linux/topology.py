@@ -33,6 +33,19 @@ def machine(cpus: Cpuset | None = None) -> Machine:
     )
 
 
+def present(wanted: Cpuset | None, most: float) -> Machine:
+    """Return what this process may use now of the CPUs that it is to share out; maybe nothing.
+
+    Args:
+        wanted: The CPUs to share out; None for all.
+        most: Number of CPUs that cgroups allow, a quota included; fractions are cut off.
+    """
+    allowed = frozenset(os.sched_getaffinity(0))
+    cpus = sorted(allowed if wanted is None else wanted & allowed)
+    cpus = cpus[: max(1, int(most))]
+    return machine(frozenset(cpus)) if cpus else Machine(())
+
+
 def _siblings(cpu: int) -> str:
     """Return a text that is the same for all CPUs of a physical core, and for no others."""
     try:

@@ -38,6 +38,7 @@ class Record:
         core_seconds: Cores granted times seconds, up to `since`.
         resizes: How often its number of cores changed while it ran.
         container: The container it runs in; None for processes of the host.
+        cgroup: Folder of the cgroup that has all its processes; None if there is none.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Record:
     core_seconds: float = 0.0
     resizes: int = 0
     container: ContainerInfo | None = None
+    cgroup: str | None = None
 
     @property
     def title(self) -> str:

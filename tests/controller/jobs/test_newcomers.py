@@ -10,7 +10,7 @@ from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.jobs.admission import Admission
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.state.store import Store
-from tf_malleable.model import NO_GRANT, Grant, ProcessId, Shape
+from tf_malleable.model import NO_GRANT, Grant, Machine, ProcessId, Shape
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.learning import Lessons
 
@@ -21,7 +21,7 @@ REQUEST = JobRequest("train.py", ("python", "train.py"), max=3)
 @pytest.fixture
 def admission(tmp_path):
     store = Store(tmp_path / "state" / "controller.db")
-    yield Admission(4, store)
+    yield Admission(lambda: Machine.flat(4), store)
     store.close()
 
 

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.state.store import Store, StoreError
-from tf_malleable.model import ProcessId, Shape
+from tf_malleable.model import Machine, ProcessId, Shape, format_cpuset
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.record import Record
 
@@ -19,12 +21,41 @@ class Admission:
     """Admits new jobs.
 
     Attributes:
-        cpus: Number of CPUs shared out.
+        machine: Returns the CPUs shared out now.
         store: Assigns job ids.
     """
 
-    cpus: int
+    machine: Callable[[], Machine]
     store: Store
+
+    @property
+    def cpus(self) -> int:
+        """Number of CPUs shared out now."""
+        return len(self.machine().cpus)
+
+    def check_caller(self, request: JobRequest, pid: int, *, running: bool) -> None:
+        """Check a request of a process of the host.
+
+        A process that was confined, by taskset for example, must not be granted more than
+        that. One that is already running may have been confined by an earlier grant.
+
+        Raises:
+            Refusal: As check(), or 409 if the process may not use all CPUs shared out.
+        """
+        self.check(request)
+        try:
+            allowed = frozenset(os.sched_getaffinity(pid))
+        except OSError:
+            return  # It has ended; that is noticed later.
+        # What we may not use ourselves does not tell whether it was confined.
+        shared = self.machine().cpuset & frozenset(os.sched_getaffinity(0))
+        if not running and not shared <= allowed:
+            raise Refusal(
+                409,
+                f"the calling process may use only CPUs {format_cpuset(allowed)}, not all of"
+                f" {format_cpuset(shared)}, which are shared out here: start it without taskset"
+                " and the like, and limit its cores with --max",
+            )
 
     def check(self, request: JobRequest) -> Shape:
         """Return the requested shape.

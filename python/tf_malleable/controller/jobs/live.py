@@ -115,6 +115,7 @@ class LiveJob:
     def attach_group(self, group: JobGroup | None) -> None:
         """Set the cgroup that has all its processes."""
         self.group = group
+        self.record = replace(self.record, cgroup=None if group is None else str(group.folder))
 
     def amend(self, record: Record) -> None:
         """Replace its record."""

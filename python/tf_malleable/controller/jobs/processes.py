@@ -14,7 +14,9 @@ from collections.abc import Iterable, Sequence
 
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.linux import procfs, signals
+from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.process_table import ProcessTable
+from tf_malleable.model import ProcessId
 
 # A program that forks faster than it is read must not block the controller for ever; the
 # next survey goes on with it.
@@ -49,12 +51,22 @@ def send_to_all(live: LiveJob, numbers: Sequence[signal.Signals]) -> None:
 def kill_all(live: LiveJob) -> None:
     """Kill all processes of a job that is not a container."""
     if live.group is not None:
-        if not live.group.kill():
-            _send_to_group(live, [signal.SIGKILL])
+        kill_group(live.group)
         return
     # Stopped first, so that none forks while others are being killed.
     stop_all(live)
     signals.send(live.processes(), signal.SIGKILL)
+
+
+def kill_group(group: JobGroup) -> None:
+    """Kill all processes of a cgroup."""
+    if not group.kill():
+        with group.frozen():
+            starts = _starts(group.pids())
+            signals.send(
+                [ProcessId(pid, start, procfs.boot_id()) for pid, start in starts.items()],
+                signal.SIGKILL,
+            )
 
 
 def kill_survivors(live: LiveJob) -> None:

@@ -131,6 +131,16 @@ class Reactor:
         self.roster.close()
         self._store.flush()
 
+    def share_out(self, machine: Machine) -> None:
+        """Share out the CPUs of this machine from now on."""
+        if machine == self.machine:
+            return
+        self.machine = machine
+        self.instruments.cpus.set(len(machine.cpus))
+        self._store.set_setting(CPUS, format_cpuset(machine.cpuset))
+        _log.warning("the CPUs shared out are now %s", format_cpuset(machine.cpuset) or "none")
+        self.react()
+
     def choose(self, policy: str) -> None:
         """Switch to another policy.
 

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from tf_malleable.api.history import Outcome
 from tf_malleable.controller.jobs import enforcement, processes
@@ -93,6 +94,7 @@ class Roster:
         if has_ended or out_of_reach:
             if pidfd is not None:
                 os.close(pidfd)
+            self._kill_missed(record)
             self._record_missed(record, None)
             return
         live = self.add(record, pidfd)
@@ -113,6 +115,19 @@ class Roster:
             stat = procfs.read_stat(record.process.pid)
             live.note_suspended(stat is not None and stat.state == "T")
 
+    def _kill_missed(self, record: Record) -> None:
+        """Kill what is left of a job whose main process has ended while no controller ran."""
+        if record.cgroup is None or record.process is None:
+            return
+        group = job_cgroup.found(Path(record.cgroup), record.process)
+        if group is not None:
+            processes.kill_group(group)
+            self._empty(group)
+
+    def _empty(self, group: JobGroup) -> None:
+        self._emptying.append(group)
+        asyncio.get_running_loop().call_later(_KILLED_SECONDS, self._remove_groups)
+
     def add(self, record: Record, pidfd: int | None) -> LiveJob:
         """Add a job and take ownership of its pidfd."""
         live = LiveJob(record, None, self._store.knowledge.lessons(record), [])
@@ -130,10 +145,10 @@ class Roster:
     def attach_process(self, live: LiveJob, process: ProcessId, pidfd: int) -> None:
         """Set a job's main process and take ownership of its pidfd."""
         live.attach_process(process, pidfd)
-        self._store.save(live.record)
-        self._by_pid[process.pid] = live
         if live.record.container is None:
             live.attach_group(job_cgroup.make(process))
+        self._store.save(live.record)
+        self._by_pid[process.pid] = live
         asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
         # A grant must not wake up a container that somebody has frozen.
         self._look_at(live)
@@ -203,8 +218,7 @@ class Roster:
         if live.record.container is None:
             processes.kill_survivors(live)
             if live.group is not None:
-                self._emptying.append(live.group)
-                asyncio.get_running_loop().call_later(_KILLED_SECONDS, self._remove_groups)
+                self._empty(live.group)
         self._drop(live)
         self._store.knowledge.learn(record, live.speed.rates, finished=outcome == "finished")
         self._teach(record)

@@ -1,0 +1,52 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Follows the CPUs that the controller may share out, as the machine changes.
+
+CPUs go offline and come back, and somebody may change the controller's cpuset, affinity or
+quota. What it may not use itself it must not grant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tf_malleable.linux import topology
+from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
+from tf_malleable.model import Cpuset, Machine
+
+_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class MachineWatch:
+    """Reads what may be shared out now. Not thread-safe.
+
+    Args:
+        wanted: The CPUs to share out; None for all that may be used.
+    """
+
+    def __init__(self, wanted: Cpuset | None) -> None:
+        self._wanted = wanted
+        self._effective = EffectiveCpus(Warnings(lambda text: _log.warning("%s", text)))
+
+    def machine(self) -> Machine:
+        """Return the CPUs that may be shared out now; maybe none.
+
+        Raises:
+            ValueError: They changed while they were read.
+        """
+        return topology.present(self._wanted, self._effective.read())
+
+    async def follow(self, share_out: Callable[[Machine], None]) -> None:
+        """Call a function with the machine whenever it may have changed, until cancelled."""
+        while True:
+            await asyncio.sleep(_SECONDS)
+            try:
+                if self._effective.may_have_changed():
+                    share_out(self.machine())
+            except ValueError:
+                continue  # The next time it is read in one piece.
+            except Exception:
+                _log.exception("cannot follow the CPUs of this machine")
