@@ -45,11 +45,11 @@ def test_cpus_that_were_not_asked_for_are_not_shared_out_instead(tmp_path):
 
 @pytest.mark.parametrize(("most", "count"), [(0.5, 1), (1.0, 1), (1.9, 1), (1000.0, len(CPUS))])
 def test_a_quota_counts_whole_cpus(most, count):
-    assert sorted(topology.present(None, most).cpuset) == CPUS[:count]
+    assert sorted(topology.present(None, frozenset(CPUS), most).cpuset) == CPUS[:count]
 
 
 def test_no_cpu_is_left():
-    assert topology.present(frozenset({60000}), 64.0) == Machine(())
+    assert topology.present(frozenset({60000}), frozenset(CPUS), 64.0) == Machine(())
 
 
 def test_jobs_move_to_the_cpus_that_are_left_and_come_back(state):

@@ -79,6 +79,12 @@ def test_what_leaves_the_tree_is_still_in_the_group(escape):
     assert {process.pid, child} <= set(group.pids())
 
 
+def test_a_member_s_cgroup_names_the_main_process(escape):
+    process, _, _, child = escape
+    assert job_cgroup.main_of(child) == job_cgroup.main_of(process.pid) == process.pid
+    assert job_cgroup.main_of(os.getpid()) is None
+
+
 def test_it_is_found_again_by_the_main_process(escape):
     _, identity, group, _ = escape
     again = job_cgroup.make(identity)

@@ -73,6 +73,17 @@ def test_a_session_of_others_keeps_its_weight():
     assert output(PROGRAM + AUTOGROUP, "root", leads_session=False)[-1] == before
 
 
+CPUS_KEPT = """
+from tf_malleable.linux.priority import unpinned_cpus
+print(len(unpinned_cpus()))
+"""
+
+
+def test_on_one_cpu_it_still_knows_which_it_may_use():
+    found = output(PROGRAM + CPUS_KEPT, "nobody" if IS_ROOT else "user", leads_session=True)
+    assert found[-1] == str(len(os.sched_getaffinity(0)))
+
+
 def test_without_permission_it_stays_on_one_cpu():
     found = output(PROGRAM, "nobody" if IS_ROOT else "user", leads_session=True)
     assert found == [str(os.getpriority(os.PRIO_PROCESS, 0)), "1"]

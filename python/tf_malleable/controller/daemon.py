@@ -90,7 +90,6 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
         registry.create(options.policy)
     wanted = None if options.cpus is None else parse_cpuset(options.cpus)
     topology.machine(wanted)  # Refuses CPUs that we may not use.
-    watch = MachineWatch(wanted)
     if options.metrics is not None and not 0 <= options.metrics <= 65535:
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
     group = None if options.group is None else _group_id(options.group)
@@ -105,6 +104,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
             store = Store(options.state or default_state(), keep_spans=options.keep)
             stack.callback(store.close)
             raise_priority()
+            watch = MachineWatch(wanted)
             asyncio.run(_serve(watch, options.policy, store, listener, metrics, containers))
         except (_StartError, ListenError, StoreError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)

@@ -139,19 +139,20 @@ class _Value:
 class EffectiveCpus:
     """The number of CPUs this process may use now. Not thread-safe."""
 
-    def __init__(self, warnings: Warnings, own: Path = _OWN) -> None:
+    def __init__(self, warnings: Warnings, own: Path = _OWN, thread: int = 0) -> None:
         """Prepare to read.
 
         Args:
             warnings: Told about files that cannot be read or parsed.
             own: Folder with this process's "cgroup" and "mountinfo".
+            thread: Id of the thread whose CPU affinity counts; 0 for the main thread.
         """
         self._warnings = warnings
         self._memberships = _File(own / "cgroup")
         self._mountinfo = own / "mountinfo"
         self._seen = ("", "")
         self._values: dict[Source, _Value] = {}
-        self._pid = os.getpid()
+        self._pid = thread or os.getpid()
         self._affinity: set[int] = set()
         self._glances: list[tuple[int, bytes]] = []
         self._due = 0.0

@@ -9,6 +9,7 @@ killing and CPU time are there without. Of v1, the freezer's hierarchy is used.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from tf_malleable.model import ProcessId
 # hundreds of them compete for the CPUs.
 _FREEZING_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 0.0005
+_NAME: Final = re.compile(r"/tfm-job-(\d{1,10})-\d{1,20}$", re.MULTILINE)
 
 
 class JobGroup:
@@ -151,6 +153,16 @@ def found(folder: Path, process: ProcessId) -> JobGroup | None:
     if not ours or not (folder / "cgroup.procs").exists():
         return None
     return JobGroup(folder, unified=(folder / "cgroup.controllers").exists())
+
+
+def main_of(pid: int) -> int | None:
+    """Return the main process in whose job's cgroup a process seems to be; None if in none."""
+    try:
+        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
+    except OSError:
+        return None
+    found = _NAME.search(text)
+    return None if found is None else int(found[1])
 
 
 def _moved(process: ProcessId, group: JobGroup) -> bool:

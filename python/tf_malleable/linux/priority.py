@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
 
+from tf_malleable.model import Cpuset
+
 _NICE = -10
 _AUTOGROUP = Path("/proc/self/autogroup")
+# A thread that may use all CPUs that the process may; 0 is the main thread.
+_unpinned = 0
 
 
 def raise_priority() -> None:
@@ -22,9 +27,28 @@ def raise_priority() -> None:
     try:
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     except PermissionError:
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        _stay_on_one_cpu()
         return
     # Only in a session of our own. Otherwise other programs would be in the group, too.
     if os.getsid(0) == os.getpid():
         with suppress(OSError):
             _AUTOGROUP.write_text(str(_NICE))
+
+
+def unpinned_thread() -> int:
+    """Return the id of a thread whose affinity is not restricted by raise_priority()."""
+    return _unpinned
+
+
+def unpinned_cpus() -> Cpuset:
+    """Return the CPUs that this process may use, not just those it stays on by choice."""
+    return frozenset(os.sched_getaffinity(_unpinned))
+
+
+def _stay_on_one_cpu() -> None:
+    global _unpinned
+    # It only waits, and keeps the affinity that the kernel updates as the machine changes.
+    keeper = threading.Thread(target=threading.Event().wait, name="tfm-cpus", daemon=True)
+    keeper.start()
+    _unpinned = keeper.native_id or 0
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

@@ -24,6 +24,10 @@ def machine(cpus: Cpuset | None = None) -> Machine:
             f"CPUs must be among those this process may use, {format_cpuset(allowed)},"
             f" not {format_cpuset(wanted) or 'none'}"
         )
+    return _machine(wanted)
+
+
+def _machine(wanted: Cpuset) -> Machine:
     cores: dict[str, int] = {}
     return Machine(
         tuple(
@@ -33,17 +37,16 @@ def machine(cpus: Cpuset | None = None) -> Machine:
     )
 
 
-def present(wanted: Cpuset | None, most: float) -> Machine:
-    """Return what this process may use now of the CPUs that it is to share out; maybe nothing.
+def present(wanted: Cpuset | None, allowed: Cpuset, most: float) -> Machine:
+    """Return what may be used now of the CPUs to share out; maybe nothing.
 
     Args:
         wanted: The CPUs to share out; None for all.
+        allowed: The CPUs that this process may use.
         most: Number of CPUs that cgroups allow, a quota included; fractions are cut off.
     """
-    allowed = frozenset(os.sched_getaffinity(0))
     cpus = sorted(allowed if wanted is None else wanted & allowed)
-    cpus = cpus[: max(1, int(most))]
-    return machine(frozenset(cpus)) if cpus else Machine(())
+    return _machine(frozenset(cpus[: max(1, int(most))]))
 
 
 def _siblings(cpu: int) -> str:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.service import ME, host, refused
+from tf_malleable.api.requests import Submission
 from tf_malleable.linux import job_cgroup
+from tf_malleable.linux.peer import Peer
 from tf_malleable.linux.procfs import read_stat
 
 # Tells in a file the pid of a child that has left the session, and whose parent has ended.
@@ -96,6 +98,17 @@ def test_a_child_that_has_left_is_paused_and_resumed(state, tmp_path, way):
             await here.until(lambda: read_stat(child).state == "S")
             here.service.cancel(ME, job)
             await here.until(lambda: gone(child))
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_has_left_is_still_of_its_job(state, tmp_path):
+    async def scenario():
+        async with host(state) as here:
+            job, child = await escaped(here, "cgroup", tmp_path / "pid", seen=False)
+            peer = Peer(child, os.getuid(), os.getgid())
+            status, new = here.service.submit(peer, Submission(name="again", running=True))
+            assert (status.id, new) == (job, False)
 
     asyncio.run(scenario())
 

@@ -11,6 +11,7 @@ from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.state.store import Store, StoreError
+from tf_malleable.linux.priority import unpinned_cpus
 from tf_malleable.model import Machine, ProcessId, Shape, format_cpuset
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.record import Record
@@ -48,7 +49,7 @@ class Admission:
         except OSError:
             return  # It has ended; that is noticed later.
         # What we may not use ourselves does not tell whether it was confined.
-        shared = self.machine().cpuset & frozenset(os.sched_getaffinity(0))
+        shared = self.machine().cpuset & unpinned_cpus()
         if not running and not shared <= allowed:
             raise Refusal(
                 409,

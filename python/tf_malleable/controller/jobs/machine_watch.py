@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from tf_malleable.linux import topology
 from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
+from tf_malleable.linux.priority import unpinned_cpus, unpinned_thread
 from tf_malleable.model import Cpuset, Machine
 
 _SECONDS = 0.5
@@ -21,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class MachineWatch:
-    """Reads what may be shared out now. Not thread-safe.
+    """Reads what may be shared out now. Not thread-safe. Created after raise_priority().
 
     Args:
         wanted: The CPUs to share out; None for all that may be used.
@@ -29,15 +30,12 @@ class MachineWatch:
 
     def __init__(self, wanted: Cpuset | None) -> None:
         self._wanted = wanted
-        self._effective = EffectiveCpus(Warnings(lambda text: _log.warning("%s", text)))
+        warnings = Warnings(lambda text: _log.warning("%s", text))
+        self._effective = EffectiveCpus(warnings, thread=unpinned_thread())
 
     def machine(self) -> Machine:
-        """Return the CPUs that may be shared out now; maybe none.
-
-        Raises:
-            ValueError: They changed while they were read.
-        """
-        return topology.present(self._wanted, self._effective.read())
+        """Return the CPUs that may be shared out now; maybe none."""
+        return topology.present(self._wanted, unpinned_cpus(), self._effective.read())
 
     async def follow(self, share_out: Callable[[Machine], None]) -> None:
         """Call a function with the machine whenever it may have changed, until cancelled."""
@@ -46,7 +44,5 @@ class MachineWatch:
             try:
                 if self._effective.may_have_changed():
                     share_out(self.machine())
-            except ValueError:
-                continue  # The next time it is read in one piece.
             except Exception:
                 _log.exception("cannot follow the CPUs of this machine")

@@ -167,6 +167,10 @@ class Roster:
             live = self._by_pid.get(ancestor)
             if live is not None and live.record.process and procfs.is_alive(live.record.process):
                 return live
+        # A descendant whose parent has ended. A user may have made a cgroup of that name.
+        live = self._by_pid.get(job_cgroup.main_of(pid) or 0)
+        if live is not None and live.group is not None and pid in live.group.pids():
+            return live
         # A container's first process just after its start, or one from `docker exec`.
         for container in cgroup.container_ids(pid) if self._by_container else ():
             if live := self._by_container.get(container):
