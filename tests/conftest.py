@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,9 @@ import pytest
 # had these signals ignored (nohup, a shell's background), which children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Controllers of tests that run in parallel share out the same CPUs.
+os.environ["TF_MALLEABLE_CLAIMS"] = ""
 
 # Without Hypothesis the tests run that need none: of conformance, say.
 with suppress(ModuleNotFoundError):

@@ -47,6 +47,7 @@ def environment(*, stock: bool = False, **changes: Any) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("TF_MALLEABLE_", "TF_NUM_", "OMP_", "PYTEST_"))
     }
+    env["TF_MALLEABLE_CLAIMS"] = ""
     env["TF_CPP_MIN_LOG_LEVEL"] = "3"
     env["CUDA_VISIBLE_DEVICES"] = "-1"
     if not stock:

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Runs the controller as a process.
 
-Policy, CPUs, socket, port and state file are checked, in this order, before any job is
-touched.
+Policy, CPUs, socket, port, state file and claims of other controllers are checked, in this
+order, before any job is touched.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology
+from tf_malleable.linux.claims import Claim, ClaimError
 from tf_malleable.linux.priority import raise_priority
 from tf_malleable.linux.systemd import notify, watchdog_seconds
 from tf_malleable.model import Machine, format_cpuset, parse_cpuset
@@ -37,6 +38,8 @@ from tf_malleable.policies import registry
 
 _MOST_CONNECTIONS = 16384
 _METRICS_CONNECTIONS = 64
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,14 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
             stack.callback(store.close)
             raise_priority()
             watch = MachineWatch(wanted)
-            asyncio.run(_serve(watch, options.policy, store, listener, metrics, containers))
-        except (_StartError, ListenError, StoreError) as error:
+            claim = Claim(watch.machine().cpuset, str(listener.path))
+            stack.callback(claim.close)
+            if claim.problem is not None:
+                _log.warning("%s", claim.problem)
+            asyncio.run(
+                _serve(watch, options.policy, store, listener, claim, metrics, containers)
+            )
+        except (_StartError, ListenError, StoreError, ClaimError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)
             return 1
     return 0
@@ -124,6 +133,7 @@ async def _serve(
     policy: str | None,
     store: Store,
     listener: UnixListener,
+    claim: Claim,
     metrics: socket.socket | None,
     containers: Callable[[str], Containers] | None,
 ) -> None:
@@ -144,7 +154,12 @@ async def _serve(
             f"cannot take over the jobs in {store.path}: {error.strerror or error}"
         ) from None
     servers = []
-    following = asyncio.create_task(watch.follow(service.share_out))
+
+    def share_out(machine: Machine) -> None:
+        claim.update(machine.cpuset)
+        service.share_out(machine)
+
+    following = asyncio.create_task(watch.follow(share_out))
     try:
         app = application(service)
         servers.append(await Server.start(app, listener.socket, _most_connections()))
