@@ -46,6 +46,7 @@ class Job:
             jobs with the same name.
         expected_seconds: Expected total run time, from earlier runs of the same command;
             None if there are none.
+        user: Id of the user it belongs to; None if unknown.
     """
 
     id: str
@@ -64,3 +65,4 @@ class Job:
     steps_total: float | None = None
     rates: tuple[Rate, ...] = ()
     expected_seconds: float | None = None
+    user: int | None = None

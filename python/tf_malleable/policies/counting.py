@@ -25,7 +25,13 @@ class Decision:
 
 
 class CountingPolicy(ABC):
-    """A policy that only counts; placement chooses the CPUs."""
+    """A policy that only counts; placement chooses the CPUs.
+
+    Attributes:
+        preempts: It may pause a running job for another one.
+    """
+
+    preempts = False
 
     @abstractmethod
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
@@ -33,15 +39,38 @@ class CountingPolicy(ABC):
 
     def allocate(self, jobs: Sequence[Job], machine: Machine, now: float) -> Allocation:
         """Decide which CPUs each job gets from now on; see Policy."""
-        decision = self.decide(jobs, len(machine.cpus), now)
-        placed = place(decision.cores, jobs, machine)
-        grants: dict[str, Grant] = {}
-        for job in jobs:
-            cpus = placed.get(job.id)
-            if cpus:
-                unchanged = job.grant.cpus == cpus and not job.grant.lent
-                grants[job.id] = job.grant if unchanged else Grant(cpus)
-        return Allocation(grants, decision.review_at)
+        return placed(self.decide(jobs, len(machine.cpus), now), jobs, machine)
+
+    def keep(self, running: Sequence[Job], cores: int) -> dict[str, int]:
+        """Return the cores that running jobs cannot lose to others, by job id.
+
+        Args:
+            running: In order of first start; jobs that do not fit are left out.
+            cores: Number of cores.
+        """
+        return least(running, cores)
+
+
+def placed(decision: Decision, jobs: Sequence[Job], machine: Machine) -> Allocation:
+    """Return the CPUs of each job that gets cores."""
+    found = place(decision.cores, jobs, machine)
+    grants: dict[str, Grant] = {}
+    for job in jobs:
+        cpus = found.get(job.id)
+        if cpus:
+            unchanged = job.grant.cpus == cpus and not job.grant.lent
+            grants[job.id] = job.grant if unchanged else Grant(cpus)
+    return Allocation(grants, decision.review_at)
+
+
+def least(running: Sequence[Job], cores: int) -> dict[str, int]:
+    """Return min of each job that fits, in this order, by job id."""
+    counts: dict[str, int] = {}
+    for job in running:
+        if job.shape.min <= cores:
+            counts[job.id] = job.shape.min
+            cores -= job.shape.min
+    return counts
 
 
 def present(job: Job) -> int:

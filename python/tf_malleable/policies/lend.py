@@ -57,7 +57,7 @@ class LendPolicy:
     """
 
     def __init__(self, wrapped: Policy) -> None:
-        self._wrapped = wrapped
+        self.wrapped = wrapped
 
     def allocate(self, jobs: Sequence[Job], machine: Machine, now: float) -> Allocation:
         """Decide which CPUs each job gets from now on; see Policy."""
@@ -68,7 +68,7 @@ class LendPolicy:
         if loans:
             others, dwelt_at = _dwelling(others, now)
             settled_at = _earliest(settled_at, dwelt_at)
-        decision = self._wrapped.allocate(others, machine.without(kept) if kept else machine, now)
+        decision = self.wrapped.allocate(others, machine.without(kept) if kept else machine, now)
         taken = kept.union(*(grant.cpus for grant in decision.grants.values()))
         grants = dict(decision.grants)
         for loan in loans:

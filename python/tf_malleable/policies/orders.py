@@ -18,7 +18,13 @@ PRIORITY_SECONDS = 60.0
 
 
 class Order(Protocol):
-    """A queue order. Pure, like a policy."""
+    """A queue order. Pure, like a policy.
+
+    Attributes:
+        preempts: It may have victims.
+    """
+
+    preempts: bool
 
     def rank(self, job: Job, now: float) -> Rank:
         """Return the sort key of a job without cores; lowest goes first.
@@ -54,6 +60,8 @@ class Fcfs:
     Each point of priority counts like having arrived a minute earlier.
     """
 
+    preempts = False
+
     def rank(self, job: Job, now: float) -> Rank:
         """Rank paused jobs by start, then waiting ones by arrival and priority."""
         return _first_come(job, arrival(job))
@@ -85,6 +93,7 @@ class Priority(Fcfs):
     def __init__(self, ageing: float | None = None, preempt: Preempt = "no") -> None:
         self._ageing = ageing
         self._preempt = preempt
+        self.preempts = preempt != "no"
 
     def rank(self, job: Job, now: float) -> Rank:
         """Rank by points, then paused jobs by start, then waiting ones by arrival."""
@@ -124,6 +133,8 @@ class RoundRobin(Fcfs):
     Args:
         quantum: Seconds a job may run before it is another job's turn.
     """
+
+    preempts = True
 
     def __init__(self, quantum: float = 10.0) -> None:
         self._quantum = quantum

@@ -35,6 +35,11 @@ class QueueingPolicy(CountingPolicy):
         self._order = order
         self._sharing = sharing
         self._backfills = backfills
+        self.preempts = order.preempts
+
+    def keep(self, running: Sequence[Job], cores: int) -> dict[str, int]:
+        """Return the cores that running jobs cannot lose to others; see CountingPolicy."""
+        return self._sharing.keep(running, cores)
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from tf_malleable.model import Job
-from tf_malleable.policies.counting import present
+from tf_malleable.policies.counting import least, present
 from tf_malleable.policies.filling import fill
 
 
@@ -35,12 +35,7 @@ class Sharing(ABC):
             running: In order of first start; jobs that do not fit are left out.
             machine: Number of cores.
         """
-        counts: dict[str, int] = {}
-        for job in running:
-            if job.shape.min <= machine:
-                counts[job.id] = job.shape.min
-                machine -= job.shape.min
-        return counts
+        return least(running, machine)
 
     @abstractmethod
     def finish(

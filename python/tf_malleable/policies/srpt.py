@@ -41,6 +41,8 @@ class SrptPolicy(CountingPolicy):
     job's min would fit. Starves: long jobs wait as long as shorter ones keep coming.
     """
 
+    preempts = True
+
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
         ranked = _ranked([job for job in jobs if job.shape.min <= cores])

@@ -1,17 +1,20 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Decides the allocation of all live jobs: manual settings first, then the policy.
 
-Policies need not know about cores set by hand or barred jobs: they get only the remaining
-jobs and CPUs. Pure.
+Policies need not know about cores set by hand, barred jobs or users: they get only the
+remaining jobs and CPUs, and those of one user at a time. Pure.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_malleable.model import NO_GRANT, Allocation, Grant, Job, Machine
+from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies.check import check
+from tf_malleable.policies.fair_share import Taken, shared_fairly
 from tf_malleable.policies.placement import place
 from tf_malleable.policies.policy import Policy
 
@@ -33,16 +36,27 @@ class Candidate:
 
 
 def decide(
-    policy: Policy, candidates: Sequence[Candidate], machine: Machine, now: float
+    policy: Policy,
+    candidates: Sequence[Candidate],
+    machine: Machine,
+    now: float,
+    quotas: Quotas = NO_QUOTAS,
 ) -> Allocation:
     """Return the grants of all jobs.
+
+    Args:
+        policy: Decides for the jobs of each user.
+        candidates: All jobs.
+        machine: The CPUs to share out.
+        now: The time in seconds, on the same clock as the jobs' times.
+        quotas: What each user may have.
 
     Raises:
         InvalidAllocationError: The policy's allocation is invalid.
         Exception: Whatever the policy raises.
     """
     free = [candidate for candidate in candidates if not candidate.barred]
-    counts = _by_hand(free, len(machine.cpus))
+    counts = _by_hand(free, len(machine.cpus), quotas)
     placed = place(counts, [c.job for c in free if c.job.id in counts], machine) if counts else {}
     by_hand = {name: Grant(cpus) for name, cpus in placed.items()}
     jobs = [c.job for c in free if c.job.id not in counts]
@@ -50,24 +64,55 @@ def decide(
         return Allocation(by_hand)
     taken = frozenset[int]().union(*placed.values())
     left = machine.without(taken) if taken else machine
-    allocation = policy.allocate(jobs, left, now)
+    beside = _taken([c.job for c in free if c.job.id in counts], counts)
+    allocation = shared_fairly(policy, quotas, beside).allocate(jobs, left, now)
     check(allocation, jobs, left)
     return Allocation({**allocation.grants, **by_hand}, allocation.review_at)
 
 
-def _by_hand(candidates: Sequence[Candidate], cpus: int) -> dict[str, int]:
+def _by_hand(candidates: Sequence[Candidate], cpus: int, quotas: Quotas) -> dict[str, int]:
     """Return the numbers of cores set by hand, for as many jobs as fit.
 
-    A restarted controller may share out fewer CPUs than were set by hand. Jobs that do not
-    fit are left to the policy.
+    A restarted controller may share out fewer CPUs than were set by hand, and nobody gets
+    more by hand than the user's quota, nor, while others have jobs, than the user's share.
+    Jobs that do not fit are left to the policy.
     """
+    if all(candidate.by_hand is None for candidate in candidates):
+        return {}
+    users = {candidate.job.user for candidate in candidates}
+    left = {user: _most_by_hand(user, users, cpus, quotas) for user in users}
+    slots = {user: quotas.of(user).max_running for user in users}
     counts: dict[str, int] = {}
     for candidate in candidates:
-        cores = candidate.by_hand
-        if cores is not None and cores <= cpus:
+        cores, user = candidate.by_hand, candidate.job.user
+        free = slots[user]
+        if cores is not None and cores <= min(cpus, left[user]) and free != 0:
             counts[candidate.job.id] = cores
             cpus -= cores
+            left[user] -= cores
+            slots[user] = None if free is None else free - 1
     return counts
+
+
+def _most_by_hand(
+    user: int | None, users: Collection[int | None], cpus: int, quotas: Quotas
+) -> int:
+    """Return how many cores the jobs of a user may have by hand."""
+    quota = quotas.of(user)
+    most = cpus if quota.max_cores is None else min(cpus, quota.max_cores)
+    if len(users) < 2:
+        return most
+    weights = sum(quotas.of(each).weight for each in users)
+    return min(most, max(1, int(cpus * quota.weight / weights)))
+
+
+def _taken(jobs: Sequence[Job], counts: Mapping[str, int]) -> dict[int | None, Taken]:
+    """Return what users have by hand."""
+    number = Counter(job.user for job in jobs)
+    cores: Counter[int | None] = Counter()
+    for job in jobs:
+        cores[job.user] += counts[job.id]
+    return {user: Taken(cores[user], number[user]) for user in number}
 
 
 @dataclass(frozen=True)

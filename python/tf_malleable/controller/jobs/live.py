@@ -313,4 +313,5 @@ class LiveJob:
             steps_total=self.speed.total,
             rates=self.rates,
             expected_seconds=self.lessons.expected_seconds,
+            user=record.uid,
         )
