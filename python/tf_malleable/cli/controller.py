@@ -45,6 +45,12 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     help="Where to keep jobs and history.  [default: in $XDG_STATE_HOME, or the standard path]",
 )
 @click.option(
+    "--quotas",
+    type=_PATH,
+    metavar="FILE",
+    help="What each user may have.  [default: for root, /etc/tf_malleable/quotas.conf]",
+)
+@click.option(
     "--keep",
     type=Duration(),
     metavar="TIME",
@@ -64,6 +70,7 @@ def controller(
     socket: Path | None,
     group: str | None,
     state: Path | None,
+    quotas: Path | None,
     keep: float,
     metrics: int | None,
     verbose: int,
@@ -82,6 +89,7 @@ def controller(
         socket=socket,
         group=group,
         state=state,
+        quotas=quotas,
         keep=keep,
         metrics=metrics,
         verbosity=verbose,

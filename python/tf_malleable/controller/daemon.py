@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Runs the controller as a process.
 
-Policy, CPUs, socket, port, state file and claims of other controllers are checked, in this
+Policy, CPUs, quotas, socket, port, state file and claims of other controllers are checked, in this
 order, before any job is touched.
 """
 
@@ -25,6 +25,7 @@ from tf_malleable.controller.http.application import application, metrics_applic
 from tf_malleable.controller.http.server import REQUESTS, Server
 from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
 from tf_malleable.controller.jobs.machine_watch import MachineWatch
+from tf_malleable.controller.jobs.quota_file import default_quotas, read_quotas
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store, StoreError, default_state
@@ -33,6 +34,7 @@ from tf_malleable.linux.claims import Claim, ClaimError
 from tf_malleable.linux.priority import raise_priority
 from tf_malleable.linux.systemd import notify, watchdog_seconds
 from tf_malleable.model import Machine, format_cpuset, parse_cpuset
+from tf_malleable.model.quota import Quotas
 from tf_malleable.model.version import __version__
 from tf_malleable.policies import registry
 
@@ -53,6 +55,7 @@ class Options:
         group: Name of the group whose members may use the controller; None for nobody but its
             own user and root.
         state: File for jobs and history; None for the default.
+        quotas: File with the quotas of users; None for root's, if there is one.
         keep: Seconds for which the spans of ended jobs are kept; None for as long as the job.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
         verbosity: 0 logs only problems; 1 also grants, pauses, ends and changes of the policy;
@@ -64,6 +67,7 @@ class Options:
     socket: Path | None = None
     group: str | None = None
     state: Path | None = None
+    quotas: Path | None = None
     keep: float | None = None
     metrics: int | None = None
     verbosity: int = 0
@@ -96,6 +100,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
     if options.metrics is not None and not 0 <= options.metrics <= 65535:
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
     group = None if options.group is None else _group_id(options.group)
+    quotas = default_quotas() if options.quotas is None else read_quotas(options.quotas)
     with ExitStack() as stack:
         try:
             _raise_limit_of_open_files()
@@ -113,7 +118,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
             if claim.problem is not None:
                 _log.warning("%s", claim.problem)
             asyncio.run(
-                _serve(watch, options.policy, store, listener, claim, metrics, containers)
+                _serve(watch, options.policy, quotas, store, listener, claim, metrics, containers)
             )
         except (_StartError, ListenError, StoreError, ClaimError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)
@@ -131,6 +136,7 @@ def _group_id(name: str) -> int:
 async def _serve(
     watch: MachineWatch,
     policy: str | None,
+    quotas: Quotas,
     store: Store,
     listener: UnixListener,
     claim: Claim,
@@ -146,6 +152,7 @@ async def _serve(
         store,
         __version__,
         containers and containers(os.path.abspath(listener.path)),
+        quotas,
     )
     try:
         await service.start()

@@ -22,6 +22,7 @@ from tf_malleable.controller.jobs.callers import Callers, Sight
 from tf_malleable.controller.jobs.container_jobs import ContainerJobs
 from tf_malleable.controller.jobs.histories import Histories
 from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.quota_check import QuotaCheck
 from tf_malleable.controller.jobs.reactor import Reactor
 from tf_malleable.controller.jobs.views import grant_line, job_status
 from tf_malleable.controller.ports import Containers
@@ -29,6 +30,7 @@ from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import pidfds, procfs
 from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Machine
+from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.model.units import cores as cores_of
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.record import Record
@@ -51,6 +53,7 @@ class Service:
         store: Store,
         version: str,
         containers: Containers | None = None,
+        quotas: Quotas = NO_QUOTAS,
     ) -> None:
         """Create a service; start() starts it.
 
@@ -60,15 +63,22 @@ class Service:
             store: Persistent state.
             version: The version of tf_malleable, for clients.
             containers: The containers of an engine; None without containers.
+            quotas: What each user may have.
 
         Raises:
             ValueError: Unknown policy or invalid option.
         """
-        self._reactor = Reactor(machine, policy, store, containers)
+        self._reactor = Reactor(machine, policy, store, containers, quotas)
         self._roster = self._reactor.roster
         self._callers = Callers(self._roster)
         self._histories = Histories(self._reactor, store)
-        self._admission = Admission(lambda: self._reactor.machine, store)
+        self._quota_check = QuotaCheck(quotas)
+        self._admission = Admission(
+            lambda: self._reactor.machine,
+            store,
+            self._quota_check,
+            lambda: [live.record for live in self._roster.live.values()],
+        )
         self._containers = (
             None
             if containers is None
@@ -216,6 +226,7 @@ class Service:
         """Set a job's number of cores by hand; None returns it to the policy."""
         live = self._find_own(peer, job)
         if cores is not None:
+            self._quota_check.by_hand(live.record, cores)
             others = sum(o.record.by_hand or 0 for o in self._roster.live.values() if o is not live)
             total = len(self._reactor.machine.cpus)
             left = total - others

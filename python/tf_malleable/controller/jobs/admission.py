@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.jobs.quota_check import QuotaCheck
 from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.linux.priority import unpinned_cpus
 from tf_malleable.model import Machine, ProcessId, Shape, format_cpuset
+from tf_malleable.model.quota import NO_QUOTAS
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.record import Record
+
+
+_NO_QUOTAS = QuotaCheck(NO_QUOTAS)
 
 
 @dataclass(frozen=True)
@@ -24,10 +29,14 @@ class Admission:
     Attributes:
         machine: Returns the CPUs shared out now.
         store: Assigns job ids.
+        quotas: Refuses what exceeds a quota.
+        live: Returns the live jobs, which count.
     """
 
     machine: Callable[[], Machine]
     store: Store
+    quotas: QuotaCheck = _NO_QUOTAS
+    live: Callable[[], Iterable[Record]] = tuple
 
     @property
     def cpus(self) -> int:
@@ -98,9 +107,11 @@ class Admission:
             running: It is already running, so it does not wait in the queue.
 
         Raises:
-            Refusal: As check(), or 503 if the state file accepts no more jobs.
+            Refusal: As check(), 409 if the job would exceed the user's quota, or 503 if the
+                state file accepts no more jobs.
         """
         shape = self.check(request)
+        self.quotas.new(uid, shape, self.live(), running=running)
         try:
             number = self.store.next_id()
         except StoreError as error:

@@ -22,6 +22,7 @@ from tf_malleable.controller.jobs.watch import SAMPLE_SECONDS, Watch
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import CPUS, Store
 from tf_malleable.model import Allocation, Machine, format_cpuset
+from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.decision import Candidate, changes, decide
 from tf_malleable.scheduling.record import Record
@@ -56,8 +57,10 @@ class Reactor:
         policy: str | None,
         store: Store,
         containers: Containers | None = None,
+        quotas: Quotas = NO_QUOTAS,
     ) -> None:
         self.instruments = Instruments()
+        self._quotas = quotas
         self.machine = machine
         self.policy = policy or store.setting(_POLICY) or registry.DEFAULT
         self._fallback = registry.create(registry.DEFAULT)
@@ -234,7 +237,7 @@ class Reactor:
             live.note_decision()
         begin = time.perf_counter()
         try:
-            allocation = decide(self._chosen, candidates, self.machine, now)
+            allocation = decide(self._chosen, candidates, self.machine, now, self._quotas)
             self.problem = self._unusable
         except Exception as error:
             self.instruments.problems.inc()
@@ -245,6 +248,6 @@ class Reactor:
             if problem != self.problem:
                 _log.exception("%s", problem)
             self.problem = problem
-            allocation = decide(self._fallback, candidates, self.machine, now)
+            allocation = decide(self._fallback, candidates, self.machine, now, self._quotas)
         self.instruments.decisions.observe(time.perf_counter() - begin)
         return allocation

@@ -1,0 +1,79 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Refuses what would exceed a user's quota."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.linux.users import user_name
+from tf_malleable.model import Shape
+from tf_malleable.model.quota import Quotas
+from tf_malleable.model.units import cores as cores_of
+from tf_malleable.scheduling.record import Record
+
+
+@dataclass(frozen=True)
+class QuotaCheck:
+    """Checks requests against quotas. How many jobs run, and with how many cores, is decided.
+
+    Attributes:
+        quotas: The quotas of all users.
+    """
+
+    quotas: Quotas
+
+    def new(self, uid: int, shape: Shape, live: Iterable[Record], *, running: bool) -> None:
+        """Check whether a user may have one more job.
+
+        Args:
+            uid: The user's id.
+            shape: The job's shape.
+            live: All live jobs.
+            running: The job is already running, so it does not wait in the queue.
+
+        Raises:
+            Refusal: 409; it would exceed the user's quota.
+        """
+        quota, name = self.quotas.of(uid), user_name(uid)
+        if quota.max_cores is not None and shape.min > quota.max_cores:
+            raise Refusal(
+                409,
+                f"min must be at most {quota.max_cores}, the cores that user {name} may have,"
+                f" not {shape.min}",
+            )
+        if quota.max_jobs is None and quota.max_queued is None:
+            return
+        own = [record for record in live if record.uid == uid]
+        if quota.max_jobs is not None and len(own) >= quota.max_jobs:
+            raise Refusal(
+                409,
+                f"user {name} may have at most {_jobs(quota.max_jobs)} at once: wait until one"
+                " has ended, or cancel one",
+            )
+        queued = sum(record.state == "waiting" for record in own)
+        if quota.max_queued is not None and not running and queued >= quota.max_queued:
+            raise Refusal(
+                409,
+                f"at most {_jobs(quota.max_queued)} of user {name} may wait at once: wait until"
+                " one has started, or cancel one",
+            )
+
+    def by_hand(self, record: Record, cores: int) -> None:
+        """Check whether a job's number of cores may be set by hand.
+
+        Raises:
+            Refusal: 409; it would exceed the quota of the job's user.
+        """
+        most = self.quotas.of(record.uid).max_cores
+        if most is not None and cores > most:
+            raise Refusal(
+                409,
+                f"cannot set {cores_of(cores)}: user {user_name(record.uid)} may have at most"
+                f" {most}",
+            )
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{number} jobs"

@@ -1,0 +1,119 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Reads the file with the quotas of users.
+
+    [*]
+    max-jobs = 50
+
+    [ada]
+    weight = 2
+    max-cores = 32
+
+Each section is named after a user, or has a user id; `[*]` is for all users, as far as they
+have no setting of their own. Root has no quota unless there is a section for root.
+"""
+
+from __future__ import annotations
+
+import configparser
+import math
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
+
+DEFAULT: Final = Path("/etc/tf_malleable/quotas.conf")
+"""The file of root's controller, if it exists."""
+
+_ALL = "*"
+_WEIGHT = "weight"
+_LIMITS = ("max-jobs", "max-queued", "max-running", "max-cores")
+_HEAVIEST = 1000.0
+_HIGHEST = 1_000_000
+
+
+def default_quotas() -> Quotas:
+    """Return the quotas of this host's file for root's controller; none for other users'.
+
+    Raises:
+        ValueError: As read_quotas().
+    """
+    if os.geteuid() != 0 or not os.path.lexists(DEFAULT):
+        return NO_QUOTAS
+    return read_quotas(DEFAULT)
+
+
+def read_quotas(path: Path) -> Quotas:
+    """Return the quotas in a file.
+
+    Raises:
+        ValueError: The file cannot be read, or something in it is invalid; the message is one
+            sentence.
+    """
+    parser = configparser.ConfigParser(
+        default_section=_ALL, delimiters=("=",), interpolation=None, empty_lines_in_values=False
+    )
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"), source=str(path))
+    except OSError as error:
+        raise ValueError(f"cannot read the quotas in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"the quotas in {path} are not UTF-8") from None
+    except configparser.Error as error:
+        raise ValueError(f"the quotas in {path} are invalid: {_one_line(error)}") from None
+    try:
+        usual = _quota(_ALL, parser.defaults())
+        own = {_user_id(name): _quota(name, parser[name]) for name in parser.sections()}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if "root" in parser or "0" in parser:
+        return Quotas(usual, own)
+    return Quotas(usual, {**own, 0: NO_QUOTA})
+
+
+def _one_line(error: configparser.Error) -> str:
+    return " ".join(str(error).split())
+
+
+def _user_id(name: str) -> int:
+    if name.isascii() and name.isdigit():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise ValueError(f"there is no user {name!r}") from None
+
+
+def _quota(section: str, settings: Mapping[str, str]) -> Quota:
+    quota = NO_QUOTA
+    for key, text in settings.items():
+        what = f"{key} of [{section}]"
+        if key == _WEIGHT:
+            quota = replace(quota, weight=_weight(what, text))
+        elif key in _LIMITS:
+            quota = replace(quota, **{key.replace("-", "_"): _limit(what, text)})
+        else:
+            raise ValueError(
+                f"[{section}] has no setting {key!r}; there are {_WEIGHT}, {', '.join(_LIMITS)}"
+            )
+    return quota
+
+
+def _weight(what: str, text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 < weight <= _HEAVIEST:
+        raise ValueError(f"{what} must be a number above 0, at most {_HEAVIEST:g}, not {text!r}")
+    return weight
+
+
+def _limit(what: str, text: str) -> int:
+    limit = int(text) if text.isascii() and text.isdigit() and len(text) < 8 else 0
+    if not 1 <= limit <= _HIGHEST:
+        raise ValueError(f"{what} must be an integer from 1 to {_HIGHEST}, not {text!r}")
+    return limit
