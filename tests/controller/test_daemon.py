@@ -389,5 +389,5 @@ def test_the_unit_starts_a_command_there_is(tmp_path, file):
         check=True,
         env={**os.environ, "PATH": path},
     ).stdout
-    for option in ("--policy", "--cpus", "--socket", "--group", "--state", "--metrics"):
+    for option in ("--policy", "--cpus", "--socket", "--group", "--state", "--quotas", "--metrics"):
         assert option in help_text

@@ -257,3 +257,38 @@ def test_clients_do_not_talk_to_another_user_s_server(directory):
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+
+
+@as_root
+def test_quotas_are_per_user(directory, group):
+    quotas = directory / "quotas.conf"
+    quotas.write_text("[*]\nmax-jobs = 1\n[4321]\nmax-jobs = 2\n")
+    with (
+        controller(directory, "--group", group.gr_name, "--quotas", str(quotas)) as one,
+        Speaker(one.socket, group.gr_gid) as first,
+        Speaker(one.socket, group.gr_gid) as second,
+        Speaker(one.socket, group.gr_gid, 4321) as third,
+        Speaker(one.socket, group.gr_gid, 4321) as fourth,
+    ):
+        assert first.ask("POST", "/v1/jobs", {"name": "job"})[0] == 201
+        status, answer = second.ask("POST", "/v1/jobs", {"name": "job"})
+        assert status == 409
+        assert "may have at most 1 job at once: wait until one has ended" in answer["error"]
+        for speaker in (third, fourth):
+            assert speaker.ask("POST", "/v1/jobs", {"name": "job"})[0] == 201
+        assert len(one.get("/v1/jobs")["jobs"]) == 3
+
+
+def test_wrong_quotas_are_refused_before_anything_is_touched(tmp_path):
+    quotas = tmp_path / "quotas.conf"
+    quotas.write_text("[*]\nmax-jobs = many\n")
+    done = subprocess.run(
+        [TFM, "controller", "--socket", tmp_path / "run" / "c.sock", "--quotas", quotas],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 2
+    assert f"{quotas}: max-jobs of [*] must be an integer from 1 to" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()

@@ -25,6 +25,7 @@ from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import procfs
 from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Machine
+from tf_malleable.model.quota import NO_QUOTAS, Quotas
 
 ME = Peer(os.getpid(), os.getuid(), os.getgid())
 BUSY = "while True: pass"
@@ -40,10 +41,13 @@ def refused(status: int, sentence: str) -> Any:
 class Program:
     """A real process that does nothing, or computes, until it is ended."""
 
-    def __init__(self, code: str = "import time; time.sleep(600)") -> None:
+    def __init__(
+        self, code: str = "import time; time.sleep(600)", uid: int | None = None
+    ) -> None:
         self._process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
         self.pid = self._process.pid
-        self.peer = Peer(self.pid, os.getuid(), os.getgid())
+        # To the service, it is this user's.
+        self.peer = Peer(self.pid, os.getuid() if uid is None else uid, os.getgid())
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -98,8 +102,10 @@ class Host:
         self.programs: list[Program] = []
         self.agents: list[Agent] = []
 
-    def program(self, code: str = "import time; time.sleep(600)") -> Program:
-        self.programs.append(Program(code))
+    def program(
+        self, code: str = "import time; time.sleep(600)", uid: int | None = None
+    ) -> Program:
+        self.programs.append(Program(code, uid))
         return self.programs[-1]
 
     def submit(self, program: Program, name: str = "job", **fields: object) -> str:
@@ -108,9 +114,11 @@ class Host:
         assert status.is_caller
         return status.id
 
-    async def job(self, name: str = "job", obeys: bool = True, **fields: object) -> str:
+    async def job(
+        self, name: str = "job", obeys: bool = True, uid: int | None = None, **fields: object
+    ) -> str:
         """Submit a program that sleeps, with an agent; return the job's id."""
-        program = self.program()
+        program = self.program(uid=uid)
         job = self.submit(program, name, **fields)
         self.agents.append(Agent(self.service, program, job, obeys))
         await asyncio.sleep(0.01)
@@ -140,10 +148,11 @@ async def host(
     cpus: int = CPUS,
     close: bool = True,
     containers: Containers | None = None,
+    quotas: Quotas = NO_QUOTAS,
 ) -> AsyncIterator[Host]:
     """Run a service; `close=False` leaves it as a kill would."""
     store = Store(state)
-    service = Service(Machine.flat(cpus), policy, store, "0", containers)
+    service = Service(Machine.flat(cpus), policy, store, "0", containers, quotas)
     here = Host(service)
     try:
         await service.start()

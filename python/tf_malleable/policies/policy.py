@@ -24,7 +24,8 @@ class Policy(Protocol):
 
         Args:
             jobs: Every waiting, running or paused job, in order of arrival.
-            machine: The CPUs to share out; nothing else uses them.
+            machine: The CPUs to share out; nothing else uses them. If several users have jobs,
+                these are one user's jobs and share.
             now: The time in seconds, on the same clock as the jobs' times.
 
         Returns:
