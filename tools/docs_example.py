@@ -60,6 +60,7 @@ def try_out(folder: Path) -> None:
         **os.environ,
         "PYTHONPATH": str(installed),
         "TF_MALLEABLE_SOCKET": str(folder / "controller" / "controller.sock"),
+        "TF_MALLEABLE_CLAIMS": "",
     }
     pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation")
     run(*pip, "--target", installed, folder, environment=environment)

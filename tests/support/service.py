@@ -41,9 +41,7 @@ def refused(status: int, sentence: str) -> Any:
 class Program:
     """A real process that does nothing, or computes, until it is ended."""
 
-    def __init__(
-        self, code: str = "import time; time.sleep(600)", uid: int | None = None
-    ) -> None:
+    def __init__(self, code: str = "import time; time.sleep(600)", uid: int | None = None) -> None:
         self._process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
         self.pid = self._process.pid
         # To the service, it is this user's.

@@ -18,7 +18,6 @@ from tf_malleable.model.quota import NO_QUOTAS
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.record import Record
 
-
 _NO_QUOTAS = QuotaCheck(NO_QUOTAS)
 
 
