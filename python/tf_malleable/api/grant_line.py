@@ -21,6 +21,8 @@ class GrantLine:
         lent: CPUs of its own that it lends to other jobs now.
         confined: The controller confines the job to these CPUs itself, as it is a
             container. Its processes set their limits and leave their affinity alone.
+        gpus: Numbers of the GPUs the job may use, in the order of their PCI buses; None if the
+            controller shares out none.
     """
 
     serial: int
@@ -28,6 +30,7 @@ class GrantLine:
     cpus: list[int]
     lent: list[int]
     confined: bool = False
+    gpus: list[int] | None = None
 
     @classmethod
     def read(cls, line: Mapping[str, Any]) -> GrantLine:
@@ -40,14 +43,15 @@ class GrantLine:
         confined = line.get("confined", False)
         if not _is_number(serial) or not _is_state(state) or not isinstance(confined, bool):
             raise ValueError(f"this line is not a grant: {line!r}")
-        return cls(serial, state, _cpus(line, "cpus"), _cpus(line, "lent"), confined)
+        gpus = None if line.get("gpus") is None else _numbers(line, "gpus")
+        return cls(serial, state, _numbers(line, "cpus"), _numbers(line, "lent"), confined, gpus)
 
 
-def _cpus(line: Mapping[str, Any], name: str) -> list[int]:
-    cpus = line.get(name)
-    if not isinstance(cpus, list) or not all(map(_is_number, cpus)):
+def _numbers(line: Mapping[str, Any], name: str) -> list[int]:
+    numbers = line.get(name)
+    if not isinstance(numbers, list) or not all(map(_is_number, numbers)):
         raise ValueError(f"this line is not a grant: {line!r}")
-    return cpus
+    return numbers
 
 
 def _is_number(value: object) -> TypeGuard[int]:

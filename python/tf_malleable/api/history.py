@@ -42,6 +42,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         cpu_seconds: CPU time used; null if unknown.
         resizes: How often the number of its cores changed while it ran.
         steps: Training steps done; null if it reported none.
+        mem: Memory in bytes that it had asked for; null if it did not say.
+        peak_mem: The most memory that it was seen to use, in bytes; null if unknown.
+        gpus: Numbers of the GPUs that it had.
     """
 
     id: str
@@ -61,6 +64,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float | None
     resizes: int
     steps: float | None
+    mem: int | None = None
+    peak_mem: int | None = None
+    gpus: list[int] = []
 
 
 class Span(msgspec.Struct, frozen=True):

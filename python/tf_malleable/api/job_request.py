@@ -14,9 +14,13 @@ from tf_malleable.model import Shape
 MOST_CORES: Final = 65536
 MOST_PRIORITY: Final = 1000
 MOST_WEIGHT: Final = 1000
+# In bytes. A smaller need is rather a forgotten unit.
+LEAST_MEM: Final = 1 << 20
+MOST_MEM: Final = 1 << 50
+MOST_GPUS: Final = 1024
 
 # The numbers among the fields of a JobRequest; each has an option of `tfm run` and a label.
-ASKED: Final = ("min", "preferred", "max", "priority", "weight")
+ASKED: Final = ("min", "preferred", "max", "priority", "weight", "mem")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class JobRequest:
         max: Most cores it can use; None for all of the machine's.
         priority: Higher goes first; -1000 … 1000.
         weight: Share relative to other jobs, if the policy uses it; above 0, at most 1000.
+        mem: Memory that it needs at most, in bytes; None if that is not known.
+        gpus: Number of GPUs that it needs.
 
     Raises:
         ValueError: A value is invalid; the message says which, and what is allowed.
@@ -43,6 +49,8 @@ class JobRequest:
     max: int | None = None
     priority: int = 0
     weight: float = 1.0
+    mem: int | None = None
+    gpus: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= LONGEST_NAME:
@@ -60,6 +68,9 @@ class JobRequest:
             raise ValueError(
                 f"weight must be a number above 0, at most {MOST_WEIGHT}, not {self.weight!r}"
             )
+        if self.mem is not None:
+            _check_integer("mem", self.mem, LEAST_MEM, MOST_MEM)
+        _check_integer("gpus", self.gpus, 0, MOST_GPUS)
         most = self.max if self.max is not None else self.preferred
         if most is not None:
             self.shape(most)
@@ -74,9 +85,16 @@ class JobRequest:
         return Shape(self.min, self.preferred if self.preferred is not None else most, most)
 
     def said(self) -> dict[str, Any]:
-        """Return the fields that are not None, as in the body of a submission."""
+        """Return the fields that are not None, as in the body of a submission.
+
+        Without GPUs nothing is said of them, as older controllers refuse the field.
+        """
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value for name, value in values if value is not None}
+        return {
+            name: value
+            for name, value in values
+            if value is not None and (name, value) != ("gpus", 0)
+        }
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> JobRequest:

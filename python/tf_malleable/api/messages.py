@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from tf_malleable.model import JobState
+from tf_malleable.model.need import Lack
 
 
 class ContainerInfo(msgspec.Struct, frozen=True):
@@ -77,6 +78,15 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             there are none.
         used_cpus: CPUs its processes kept busy recently; null if unknown.
         speeds: Measured speeds, by number of cores.
+        mem: Memory in bytes that it has asked for; null if it did not say.
+        expected_mem: Memory in bytes that earlier runs of the same command used at most; null
+            if there are none.
+        used_mem: Memory in bytes that its processes use, without files; null if unknown.
+        peak_mem: The most that it was seen to use, in bytes; null if unknown.
+        gpus: Number of GPUs that it has asked for.
+        granted_gpus: Numbers of the GPUs that it has, until it ends.
+        lacks: What it waits for other than cores: memory, GPUs, or that fewer jobs run; null
+            if nothing.
     """
 
     id: str
@@ -112,6 +122,13 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     expected_seconds: float | None = None
     used_cpus: float | None
     speeds: list[Speed]
+    mem: int | None = None
+    expected_mem: float | None = None
+    used_mem: int | None = None
+    peak_mem: int | None = None
+    gpus: int = 0
+    granted_gpus: list[int] = []
+    lacks: Lack | None = None
 
 
 class Jobs(msgspec.Struct, frozen=True):
@@ -139,6 +156,8 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
         policy: The policy in force.
         cpus: The CPUs it divides among the jobs.
         problem: What prevents it from working fully; null if nothing does.
+        gpus: Numbers of the GPUs that it shares out.
+        max_running: How many jobs may have started and not ended; null for no limit.
     """
 
     version: str
@@ -148,6 +167,8 @@ class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     cpus: list[CpuInfo]
     problem: str | None
+    gpus: list[int] = []
+    max_running: int | None = None
 
 
 class PolicyInfo(msgspec.Struct, frozen=True):

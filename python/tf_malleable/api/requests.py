@@ -3,15 +3,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from tf_malleable.api.job_request import MOST_CORES, MOST_PRIORITY, MOST_WEIGHT, JobRequest
+from tf_malleable.api.job_request import (
+    LEAST_MEM,
+    MOST_CORES,
+    MOST_GPUS,
+    MOST_MEM,
+    MOST_PRIORITY,
+    MOST_WEIGHT,
+    JobRequest,
+)
 from tf_malleable.api.naming import LONGEST_NAME
+from tf_malleable.model.sizes import SIZE_PATTERN, parse_size
 
 Cores = Annotated[int, Meta(ge=1, le=MOST_CORES)]
+# In bytes, or a text such as 4G.
+Size = Annotated[int, Meta(ge=LEAST_MEM, le=MOST_MEM)] | Annotated[str, Meta(pattern=SIZE_PATTERN)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 # Small enough that the next integer is a different float, and so is refused.
 Steps = Annotated[float, Meta(ge=0, le=10**15)]
@@ -35,6 +46,8 @@ class Asked(Request, frozen=True):
         max: Most cores it can use; by default all of the machine's.
         priority: Higher goes first.
         weight: Share relative to other jobs, if the policy uses it.
+        mem: Memory that it needs at most: bytes, or a text such as 512M or 4G. Null if it is not
+            known; then it is learned. Where cgroups allow it, a job never gets more.
     """
 
     min: Cores = 1
@@ -42,6 +55,18 @@ class Asked(Request, frozen=True):
     max: Cores | None = None
     priority: Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] = 0
     weight: Annotated[float, Meta(gt=0, le=MOST_WEIGHT)] = 1.0
+    mem: Size | None = None
+
+    def numbers(self) -> dict[str, Any]:
+        """Return these numbers by name, sizes in bytes.
+
+        Raises:
+            ValueError: A size is not one.
+        """
+        values = {name: getattr(self, name) for name in Asked.__struct_fields__}
+        if isinstance(self.mem, str):
+            values["mem"] = parse_size(self.mem)
+        return values
 
 
 class Submission(Asked, frozen=True, kw_only=True):
@@ -55,12 +80,16 @@ class Submission(Asked, frozen=True, kw_only=True):
         max: Most cores it can use; by default all of the machine's.
         priority: Higher goes first.
         weight: Share relative to other jobs, if the policy uses it.
+        mem: Memory that it needs at most: bytes, or a text such as 512M or 4G. Null if it is not
+            known; then it is learned. Where cgroups allow it, a job never gets more.
+        gpus: Number of GPUs that it needs.
         queue: Wait until there are cores; if false, be refused instead.
         running: The process is already computing, so it joins without queueing.
     """
 
     name: Name
     command: Annotated[list[Argument], Meta(max_length=256)] = []
+    gpus: Annotated[int, Meta(ge=0, le=MOST_GPUS)] = 0
     queue: bool = True
     running: bool = False
 
@@ -71,8 +100,7 @@ class Submission(Asked, frozen=True, kw_only=True):
         Raises:
             ValueError: The numbers contradict each other.
         """
-        asked = {name: getattr(self, name) for name in Asked.__struct_fields__}
-        return JobRequest(self.name, tuple(self.command), **asked)
+        return JobRequest(self.name, tuple(self.command), gpus=self.gpus, **self.numbers())
 
 
 class Acknowledgement(Request, frozen=True):

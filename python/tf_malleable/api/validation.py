@@ -15,6 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from tf_malleable.api.refusal import Refusal
+from tf_malleable.model.sizes import SIZE_PATTERN
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
 
@@ -121,7 +122,9 @@ def _allowed(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.FloatType):
         return f"a number{_range(kind)}"
     if isinstance(kind, inspect.StrType):
-        # The only pattern in use excludes control characters.
+        if kind.pattern == SIZE_PATTERN:
+            return "a size such as 512M or 4G"
+        # The only other pattern in use excludes control characters.
         characters = "characters" if kind.pattern is None else "printable characters"
         return f"a string{_length(kind, characters)}"
     if isinstance(kind, inspect.ListType):

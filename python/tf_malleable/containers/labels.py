@@ -94,14 +94,12 @@ def read(labels: Mapping[str, str], name: str) -> Labels:
         raise Refusal(
             refusal.status, f"the labels of container {name}: {refusal.sentence}"
         ) from None
-    asked = msgspec.structs.asdict(values)
-    user, resize = asked.pop("user"), asked.pop("resize")
     try:
         job = printable_name(labels.get(JOB, "")) or printable_name(name)
-        request = JobRequest(name=job, **asked)
+        request = JobRequest(name=job, **values.numbers())
     except ValueError as error:
         raise Refusal(400, f"the labels of container {name}: {error}") from None
-    return Labels(request, labels.get(_SOCKET, ROOT_SOCKET), user, resize)
+    return Labels(request, labels.get(_SOCKET, ROOT_SOCKET), values.user, values.resize)
 
 
 def _number(text: str) -> float | str:
