@@ -36,11 +36,13 @@ class Submitted:
         id: The job's id.
         min: The job does not run with fewer cores.
         is_caller: This process is its main process, and not one that it has started.
+        lacks: What it waits for other than cores; None if nothing.
     """
 
     id: str
     min: int
     is_caller: bool = False
+    lacks: str | None = None
 
     @property
     def path(self) -> str:
@@ -70,7 +72,13 @@ def submit(
     identity, least = found.get("id"), found.get("min", 1)
     if not isinstance(identity, str) or not isinstance(least, int):
         raise ConnectionError(f"what answers at {connection.path} is not a controller: {job!r}")
-    return Submitted(identity, least, found.get("is_caller") is True)
+    lacks = found.get("lacks")
+    return Submitted(
+        identity,
+        least,
+        found.get("is_caller") is True,
+        lacks if isinstance(lacks, str) else None,
+    )
 
 
 class Notices:

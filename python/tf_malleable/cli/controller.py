@@ -63,6 +63,17 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     metavar="PORT",
     help="Also serve /metrics for Prometheus on 127.0.0.1:PORT.",
 )
+@click.option(
+    "--gpus",
+    metavar="N|auto",
+    help="GPUs to hand out to jobs, or auto for all of the host.  [default: none]",
+)
+@click.option(
+    "--max-running",
+    type=int,
+    metavar="N",
+    help="Start no further job while N jobs have started and not ended.  [default: no limit]",
+)
 @click.option("-v", "--verbose", count=True, help="Log actions; -vv also logs requests.")
 def controller(
     policy: str | None,
@@ -73,6 +84,8 @@ def controller(
     quotas: Path | None,
     keep: float,
     metrics: int | None,
+    gpus: str | None,
+    max_running: int | None,
     verbose: int,
 ) -> None:
     """Share this machine's CPUs among the jobs that tfm run starts.
@@ -92,6 +105,8 @@ def controller(
         quotas=quotas,
         keep=keep,
         metrics=metrics,
+        gpus=gpus,
+        max_running=max_running,
         verbosity=verbose,
     )
     code = daemon.run(options, _containers())

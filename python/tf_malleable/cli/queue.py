@@ -50,12 +50,25 @@ def wait_in_queue(join: Join, *, queue: bool, id_file: Path | None) -> Collectio
         admitted.connection.close()
 
 
+def gpu_variables(gpus: Collection[int]) -> dict[str, str]:
+    """Return the environment variables that make a program see these GPUs only, maybe none."""
+    return {
+        # Without this, CUDA numbers GPUs by their speed.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+    }
+
+
+_LACKING = {"memory": "memory", "gpus": "GPUs", "jobs": "another job to end"}
+
+
 class QueueNotices(Notices):
     """Tells the user that a job is in the queue."""
 
     def waiting(self, job: Submitted) -> None:
         """Print, once, that it has waited for a second."""
-        say(f"job {job.id} is waiting for {cores(job.min)}; tfm jobs shows the queue")
+        what = _LACKING.get(job.lacks or "", cores(job.min))
+        say(f"job {job.id} is waiting for {what}; tfm jobs shows the queue")
 
 
 def say(sentence: str) -> None:
@@ -91,6 +104,8 @@ class _ProgramNotices(QueueNotices):
 def _carry_out(admitted: Admitted) -> Collection[int]:
     """Confine this process to its CPUs, unless the controller does, and acknowledge them."""
     job, grant = admitted.job, admitted.grant
+    if grant.gpus is not None:
+        os.environ.update(gpu_variables(grant.gpus))
     cpus = grant.cpus or grant.lent
     try:
         if not grant.confined:

@@ -20,7 +20,7 @@ from tf_malleable.cli.options import socket_path_option
 from tf_malleable.linux.cgroup import in_container
 from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
-from tf_malleable.workload.options import job_options
+from tf_malleable.workload.options import gpus_option, job_options
 
 _PRELOAD = Path(__file__).parent.parent / "preload"
 
@@ -38,6 +38,7 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     help="Keep the limits equal to the CPUs of its cgroup.  [default: in a container]",
 )
 @job_options
+@gpus_option
 @click.option("--name", metavar="NAME", help="Name of the job.  [default: the program]")
 @click.option(
     "--queue/--no-queue",
@@ -58,6 +59,7 @@ def run(
     threads: int | None,
     follow_cgroup: bool | None,
     asked: dict[str, Any],
+    gpus: int,
     name: str | None,
     queue: bool,
     id_file: Path | None,
@@ -82,7 +84,10 @@ def run(
     if threads is None:
         os.environ[environment.FOLLOW_CGROUP] = str(int(following))
         request = JobRequest(
-            name=name or default_name(command), command=shortened_command(command), **asked
+            name=name or default_name(command),
+            command=shortened_command(command),
+            gpus=gpus,
+            **asked,
         )
         join = Join(os.path.abspath(socket), request)
         os.environ[JOIN] = join.encode()

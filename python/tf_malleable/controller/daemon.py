@@ -24,7 +24,9 @@ from tf_malleable.api.address import default_listening_socket
 from tf_malleable.controller.http.application import application, metrics_application
 from tf_malleable.controller.http.server import REQUESTS, Server
 from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
+from tf_malleable.controller.jobs.gpus import parse_gpus
 from tf_malleable.controller.jobs.machine_watch import MachineWatch
+from tf_malleable.controller.jobs.provision import HostMemory, Provision
 from tf_malleable.controller.jobs.quota_file import default_quotas, read_quotas
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.service import Service
@@ -58,6 +60,8 @@ class Options:
         quotas: File with the quotas of users; None for root's, if there is one.
         keep: Seconds for which the spans of ended jobs are kept; None for as long as the job.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
+        gpus: Number of GPUs to share out, or ``"auto"`` for all of the host; None for none.
+        max_running: How many jobs may have started and not ended; None for no limit.
         verbosity: 0 logs only problems; 1 also grants, pauses, ends and changes of the policy;
             2 also requests.
     """
@@ -70,6 +74,8 @@ class Options:
     quotas: Path | None = None
     keep: float | None = None
     metrics: int | None = None
+    gpus: str | None = None
+    max_running: int | None = None
     verbosity: int = 0
 
 
@@ -101,6 +107,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
     group = None if options.group is None else _group_id(options.group)
     quotas = default_quotas() if options.quotas is None else read_quotas(options.quotas)
+    provision = _provision(options)
     with ExitStack() as stack:
         try:
             _raise_limit_of_open_files()
@@ -118,7 +125,17 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
             if claim.problem is not None:
                 _log.warning("%s", claim.problem)
             asyncio.run(
-                _serve(watch, options.policy, quotas, store, listener, claim, metrics, containers)
+                _serve(
+                    watch,
+                    options.policy,
+                    quotas,
+                    provision,
+                    store,
+                    listener,
+                    claim,
+                    metrics,
+                    containers,
+                )
             )
         except (_StartError, ListenError, StoreError, ClaimError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)
@@ -133,10 +150,18 @@ def _group_id(name: str) -> int:
         raise ValueError(f"--group must be a group of this host, not {name!r}") from None
 
 
+def _provision(options: Options) -> Provision:
+    most = options.max_running
+    if most is not None and most < 1:
+        raise ValueError(f"--max-running must be a number from 1 on, not {most}")
+    return Provision(HostMemory(), parse_gpus(options.gpus), most)
+
+
 async def _serve(
     watch: MachineWatch,
     policy: str | None,
     quotas: Quotas,
+    provision: Provision,
     store: Store,
     listener: UnixListener,
     claim: Claim,
@@ -153,6 +178,7 @@ async def _serve(
         __version__,
         containers and containers(os.path.abspath(listener.path)),
         quotas,
+        provision,
     )
     try:
         await service.start()

@@ -22,9 +22,10 @@ from tf_malleable.controller.jobs.callers import Callers, Sight
 from tf_malleable.controller.jobs.container_jobs import ContainerJobs
 from tf_malleable.controller.jobs.histories import Histories
 from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.jobs.quota_check import QuotaCheck
 from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.jobs.views import grant_line, job_status
+from tf_malleable.controller.jobs.views import grant_line, job_status, why_not
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import pidfds, procfs
@@ -54,6 +55,7 @@ class Service:
         version: str,
         containers: Containers | None = None,
         quotas: Quotas = NO_QUOTAS,
+        provision: Provision | None = None,
     ) -> None:
         """Create a service; start() starts it.
 
@@ -64,11 +66,13 @@ class Service:
             version: The version of tf_malleable, for clients.
             containers: The containers of an engine; None without containers.
             quotas: What each user may have.
+            provision: What to share out beside cores; None for nothing.
 
         Raises:
             ValueError: Unknown policy or invalid option.
         """
-        self._reactor = Reactor(machine, policy, store, containers, quotas)
+        provision = provision or Provision()
+        self._reactor = Reactor(machine, policy, store, containers, quotas, provision)
         self._roster = self._reactor.roster
         self._callers = Callers(self._roster)
         self._histories = Histories(self._reactor, store)
@@ -76,6 +80,7 @@ class Service:
         self._admission = Admission(
             lambda: self._reactor.machine,
             store,
+            provision,
             self._quota_check,
             lambda: [live.record for live in self._roster.live.values()],
         )
@@ -119,6 +124,8 @@ class Service:
             policy=self._reactor.policy,
             cpus=[CpuInfo(cpu.id, cpu.core, cpu.node) for cpu in self._reactor.machine.cpus],
             problem=self._reactor.problem or self._store.problem,
+            gpus=list(self._reactor.provision.gpus),
+            max_running=self._reactor.provision.most_jobs,
         )
 
     def sight(self, peer: Peer) -> Sight:
@@ -151,10 +158,7 @@ class Service:
         self._reactor.react()
         if not submission.queue and live.record.state == "waiting":
             self._roster.refuse(live)
-            raise Refusal(
-                409,
-                f"too few cores are free: the job needs {submission.min} and must not queue",
-            )
+            raise Refusal(409, f"{why_not(live)} and must not queue")
         self._store.save(live.record)
         # Save at once: a program must not believe that it runs alone although it is a job.
         self._reactor.save()

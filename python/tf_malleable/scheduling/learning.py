@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Learns from earlier jobs: speeds by user and job name, run times by user and command. Pure.
+"""Learns from earlier jobs: speeds by user and job name, run times and memory by user and command.
 
-Nobody can slow down or overtake another user's jobs by what he runs under their names.
+Nobody can slow down or overtake another user's jobs by what he runs under their names. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_malleable.model import Rate
 from tf_malleable.scheduling.recently_set import RecentlySet
@@ -36,15 +36,18 @@ class Learned:
 
 @dataclass(frozen=True)
 class RunTime:
-    """A learned run time of a command.
+    """What the runs of a command took.
 
     Attributes:
-        seconds: Weighted mean of all runs.
+        seconds: Weighted mean of their run times.
         weight: Sum of the runs' weights, at least 1.
+        peak_mem: The memory that the next run is expected to use at most, in bytes; None if
+            unknown.
     """
 
     seconds: float
     weight: float
+    peak_mem: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,12 @@ class Lessons:
     Attributes:
         rates: Speeds of jobs of the same user and name, fewest cores first.
         expected_seconds: Run time of the same command, in seconds; None if it never finished.
+        peak_mem: Memory that the same command used at most, in bytes; None if unknown.
     """
 
     rates: tuple[Rate, ...] = ()
     expected_seconds: float | None = None
+    peak_mem: float | None = None
 
 
 def speed_key(uid: int, name: str) -> str:
@@ -76,11 +81,29 @@ def command_key(uid: int, name: str, command: Sequence[str]) -> str:
     return hashlib.blake2b(json.dumps([uid, name, *command]).encode(), digest_size=16).hexdigest()
 
 
-def blend_run_time(known: RunTime | None, seconds: float) -> RunTime:
-    """Return the run time after one more run of `seconds`, weighted as in :func:`blend`."""
+def blend_run_time(known: RunTime | None, seconds: float, peak: float | None = None) -> RunTime:
+    """Return the run time after one more run of `seconds`, weighted as in :func:`blend`.
+
+    Args:
+        known: What is known of earlier runs.
+        seconds: Run time.
+        peak: The most memory that was used, in bytes; None if unknown.
+    """
     if known is None:
-        return RunTime(seconds, 1.0)
-    return RunTime(*_mean(known.seconds, known.weight, seconds))
+        return RunTime(seconds, 1.0, peak)
+    mean, weight = _mean(known.seconds, known.weight, seconds)
+    return RunTime(mean, weight, blend_peak(known.peak_mem, peak))
+
+
+def blend_peak(known: float | None, peak: float | None) -> float | None:
+    """Return the memory to expect after one more run that used `peak` bytes at most.
+
+    It follows a larger peak at once and a smaller one slowly: too high an estimate delays a
+    job, one too low can end all of them.
+    """
+    if known is None or peak is None or peak >= known:
+        return known if peak is None else peak
+    return _FADING * known + (1 - _FADING) * peak
 
 
 def blend(known: Iterable[Learned], rates: Iterable[Rate]) -> tuple[Learned, ...]:
@@ -136,7 +159,10 @@ class Knowledge:
     def lessons(self, record: Record) -> Lessons:
         """Return what earlier jobs tell about a job."""
         rates = self.rates(speed_key(record.uid, record.name))
-        return Lessons(rates, self.run_seconds(_key(record)))
+        known = self.run_times.get(_key(record))
+        if known is None:
+            return Lessons(rates)
+        return Lessons(rates, known.seconds, known.peak_mem)
 
     def rates(self, key: str) -> tuple[Rate, ...]:
         """Return the speeds of earlier jobs, by their key, fewest cores first."""
@@ -147,18 +173,27 @@ class Knowledge:
         known = self.run_times.get(command)
         return None if known is None else known.seconds
 
-    def learn(self, record: Record, rates: Iterable[Rate], *, finished: bool) -> None:
+    def learn(
+        self, record: Record, rates: Iterable[Rate], peak: float | None = None, *, finished: bool
+    ) -> None:
         """Learn from a job that has ended.
 
         Args:
             record: The job's record at its end.
             rates: The speeds it reached.
+            peak: The most memory it used, in bytes; None if unknown.
             finished: Whether it ended by itself, with exit code 0. The run times of failed
-                and cancelled jobs are ignored.
+                and cancelled jobs are ignored, and so is their memory, unless it was more
+                than expected.
         """
         self.learn_rates(speed_key(record.uid, record.name), rates)
+        key = _key(record)
         if finished:
-            self.learn_run_seconds(_key(record), record.run_seconds)
+            self.learn_run_seconds(key, record.run_seconds, peak)
+            return
+        known = self.run_times.get(key)
+        if known is not None and peak is not None and peak > (known.peak_mem or 0.0):
+            self.run_times.set(key, replace(known, peak_mem=peak))
 
     def learn_rates(self, key: str, rates: Iterable[Rate]) -> None:
         """Learn the speeds of one more job, by its key; see :func:`blend`."""
@@ -166,9 +201,9 @@ class Knowledge:
         if blended:
             self.speeds.set(key, blended)
 
-    def learn_run_seconds(self, command: str, seconds: float) -> None:
-        """Learn the run time of one more run of a command, by its key."""
-        self.run_times.set(command, blend_run_time(self.run_times.get(command), seconds))
+    def learn_run_seconds(self, command: str, seconds: float, peak: float | None = None) -> None:
+        """Learn the run time, and memory if known, of one more run of a command, by its key."""
+        self.run_times.set(command, blend_run_time(self.run_times.get(command), seconds, peak))
 
 
 def is_same_program(one: Record, other: Record) -> bool:

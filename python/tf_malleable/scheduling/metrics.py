@@ -25,6 +25,7 @@ def ended(
     steps: float | None,
     *,
     user: str,
+    peak_mem: int | None = None,
 ) -> JobRecord:
     """Return the metrics of a job that ended at `at`, a Unix time in seconds.
 
@@ -42,6 +43,7 @@ def ended(
         cpu_seconds: CPU time used; None if unknown.
         steps: Training steps in total; None if it reported none.
         user: Name of the job's user.
+        peak_mem: The most memory it was seen to use, in bytes; None if unknown.
     """
     last = up_to(record, at)
     return JobRecord(
@@ -62,6 +64,9 @@ def ended(
         cpu_seconds=cpu_seconds,
         resizes=record.resizes,
         steps=steps,
+        mem=record.mem,
+        peak_mem=peak_mem,
+        gpus=list(record.gpus or ()),
     )
 
 

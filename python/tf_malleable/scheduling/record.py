@@ -39,6 +39,9 @@ class Record:
         resizes: How often its number of cores changed while it ran.
         container: The container it runs in; None for processes of the host.
         cgroup: Folder of the cgroup that has all its processes; None if there is none.
+        mem: Memory in bytes that it has asked for; None if it did not say.
+        gpus_wanted: Number of GPUs that it has asked for.
+        gpus: Numbers of the GPUs that it has; None before it starts, or without GPUs here.
     """
 
     id: str
@@ -66,6 +69,9 @@ class Record:
     resizes: int = 0
     container: ContainerInfo | None = None
     cgroup: str | None = None
+    mem: int | None = None
+    gpus_wanted: int = 0
+    gpus: tuple[int, ...] | None = None
 
     @property
     def title(self) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from tf_malleable.model import Allocation, Machine
 from tf_malleable.model.need import Lack, Need, Supply
+from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling import decision
 from tf_malleable.scheduling.decision import Candidate
@@ -80,6 +81,7 @@ def decide(
     supply: Supply,
     machine: Machine,
     now: float,
+    quotas: Quotas = NO_QUOTAS,
 ) -> Starts:
     """Return the grants of all jobs, and what others lack.
 
@@ -90,12 +92,13 @@ def decide(
         supply: What there is beside cores.
         machine: The CPUs to share out.
         now: The time in seconds, on the clock of the jobs' times.
+        quotas: What each user may have.
 
     Raises:
         InvalidAllocationError: The policy's allocation is invalid.
         Exception: Whatever the policy raises.
     """
-    allocation = decision.decide(policy, candidates, machine, now)
+    allocation = decision.decide(policy, candidates, machine, now, quotas)
     if not _starting(candidates, allocation):
         return Starts(allocation, {})
     room = _Room(supply, supply.mem or 0.0, supply.gpus, 0)
@@ -108,7 +111,7 @@ def decide(
             lacks |= _lacking(candidates, need, room, now)
         lacks |= late
         barred = [replace(c, barred=c.barred or c.job.id in lacks) for c in candidates]
-        allocation = decision.decide(policy, barred, machine, now)
+        allocation = decision.decide(policy, barred, machine, now, quotas)
     if "memory" in lacks.values():
         review = min(allocation.review_at or now + _REVIEW_SECONDS, now + _REVIEW_SECONDS)
         allocation = replace(allocation, review_at=review)

@@ -10,6 +10,26 @@ from typing import Any
 import click
 
 from tf_malleable.api.job_request import ASKED
+from tf_malleable.model.sizes import parse_size
+
+
+class Size(click.ParamType):
+    """An amount of memory, such as 4G; its value is in bytes."""
+
+    name = "size"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return the size in bytes."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(str(value))
+        except ValueError:
+            self.fail(f"must be a size such as 512M or 4G, not {str(value)!r}", param, ctx)
+
+
 
 _OPTIONS = (
     click.option("--min", type=int, metavar="N", default=1, help="Do not run with fewer cores."),
@@ -31,6 +51,12 @@ _OPTIONS = (
         default=1.0,
         help="Share relative to other jobs, in policies that use it.",
     ),
+    click.option(
+        "--mem",
+        type=Size(),
+        metavar="SIZE",
+        help="Memory it needs at most, such as 512M or 4G: it starts when that much is free.",
+    ),
 )
 
 
@@ -46,3 +72,10 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated
+
+
+def gpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option --gpus to a command, which gets it as `gpus`."""
+    return click.option(
+        "--gpus", type=int, metavar="N", default=0, help="Wait for N GPUs, for this job alone."
+    )(command)

@@ -25,7 +25,7 @@ import click
 
 from tf_malleable.api.job_request import ASKED, JobRequest
 from tf_malleable.api.naming import default_name
-from tf_malleable.workload.options import job_options
+from tf_malleable.workload.options import gpus_option, job_options
 
 # Options of `tfm run` that belong to the whole workload or its controller.
 _NOT_HERE = ("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file")
@@ -61,7 +61,7 @@ class PlannedJob:
         """The arguments of `tfm run` that start it."""
         said = self.request.said()
         return [
-            *(f"--{name}={said[name]}" for name in ("name", *ASKED) if name in said),
+            *(f"--{name}={said[name]}" for name in ("name", *ASKED, "gpus") if name in said),
             "--queue" if self.queue else "--no-queue",
             "--",
             *self.request.command,
@@ -97,13 +97,15 @@ def read_workload(path: Path) -> list[PlannedJob]:
 
 @click.command(context_settings={"allow_interspersed_args": False, "help_option_names": []})
 @job_options
+@gpus_option
 @click.option("--name")
 @click.option("--queue/--no-queue", default=True)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def _line(
-    asked: dict[str, Any], name: str | None, queue: bool, command: tuple[str, ...]
+    asked: dict[str, Any], gpus: int, name: str | None, queue: bool, command: tuple[str, ...]
 ) -> tuple[JobRequest, bool]:
-    return JobRequest(name=name or default_name(command), command=command, **asked), queue
+    name = name or default_name(command)
+    return JobRequest(name=name, command=command, gpus=gpus, **asked), queue
 
 
 def _parse(words: list[str]) -> PlannedJob:

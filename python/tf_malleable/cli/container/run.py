@@ -96,6 +96,8 @@ def run(
     called = job or name or (default_name(command) if command else image)
     options = {_SDK_NAMES[key]: value for key, value in others.items() if value}
     options["tmpfs"] = dict.fromkeys(tmpfs, "")
+    if asked["mem"] is not None:
+        options.setdefault("mem_limit", asked["mem"])
     if gpus is not None:
         options["device_requests"] = [_gpus(gpus)]
     recipe = Recipe(

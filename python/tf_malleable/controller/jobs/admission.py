@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.jobs.quota_check import QuotaCheck
 from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.linux.priority import unpinned_cpus
@@ -28,12 +29,14 @@ class Admission:
     Attributes:
         machine: Returns the CPUs shared out now.
         store: Assigns job ids.
+        provision: What is shared out beside cores.
         quotas: Refuses what exceeds a quota.
         live: Returns the live jobs, which count.
     """
 
     machine: Callable[[], Machine]
     store: Store
+    provision: Provision = field(default_factory=Provision)
     quotas: QuotaCheck = _NO_QUOTAS
     live: Callable[[], Iterable[Record]] = tuple
 
@@ -51,7 +54,7 @@ class Admission:
         Raises:
             Refusal: As check(), or 409 if the process may not use all CPUs shared out.
         """
-        self.check(request)
+        self.check(request, running=running)
         try:
             allowed = frozenset(os.sched_getaffinity(pid))
         except OSError:
@@ -66,8 +69,12 @@ class Admission:
                 " and the like, and limit its cores with --max",
             )
 
-    def check(self, request: JobRequest) -> Shape:
+    def check(self, request: JobRequest, *, running: bool = False) -> Shape:
         """Return the requested shape.
+
+        Args:
+            request: The job's request.
+            running: It is already running.
 
         Raises:
             Refusal: 400; no job on this machine can have it.
@@ -80,6 +87,7 @@ class Admission:
                     f"{name} must be at most {self.cpus}, the number of CPUs shared out here,"
                     f" not {cores}",
                 )
+        self.provision.check(request, running=running)
         try:
             return request.shape(self.cpus)
         except ValueError as error:
@@ -109,7 +117,7 @@ class Admission:
             Refusal: As check(), 409 if the job would exceed the user's quota, or 503 if the
                 state file accepts no more jobs.
         """
-        shape = self.check(request)
+        shape = self.check(request, running=running)
         self.quotas.new(uid, shape, self.live(), running=running)
         try:
             number = self.store.next_id()
@@ -128,5 +136,7 @@ class Admission:
             entered=now,
             since=now,
             container=container,
+            mem=request.mem,
+            gpus_wanted=request.gpus,
         )
         return accounting.joined(record, now) if running else record

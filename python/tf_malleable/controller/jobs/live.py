@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from tf_malleable.controller.ports import Container
 from tf_malleable.linux.job_cgroup import JobGroup
+from tf_malleable.linux.memory_cgroup import MemoryGroup
 from tf_malleable.model import Cpuset, Grant, Job, ProcessId, Rate
+from tf_malleable.model.need import Lack
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.learning import Lessons
 from tf_malleable.scheduling.record import Record
@@ -55,6 +57,10 @@ class LiveJob:
         container: Controls its container; None for processes of the host.
         diverged: The container's state differs from what it was told.
         group: Its cgroup; None for containers, and where none could be made.
+        memory_group: The cgroup in which its memory is limited; None if it is not.
+        used_mem: Memory it uses, in bytes; None if unknown.
+        peak_mem: The most memory it was seen to use, in bytes; None if unknown.
+        lack: What it waits for other than cores.
     """
 
     record: Record
@@ -80,6 +86,10 @@ class LiveJob:
     container: Container | None = None
     diverged: bool = False
     group: JobGroup | None = None
+    memory_group: MemoryGroup | None = None
+    used_mem: int | None = None
+    peak_mem: int | None = None
+    lack: Lack | None = None
     _idle: tuple[tuple[object, ...], Job] | None = None
 
     # Mutators; nothing else assigns to its attributes.
@@ -116,6 +126,18 @@ class LiveJob:
         """Set the cgroup that has all its processes."""
         self.group = group
         self.record = replace(self.record, cgroup=None if group is None else str(group.folder))
+
+    def attach_memory(self, group: MemoryGroup | None) -> None:
+        """Set the cgroup in which its memory is limited."""
+        self.memory_group = group
+
+    def note_memory(self, used: int) -> None:
+        """Note how many bytes of memory it uses now."""
+        self.used_mem, self.peak_mem = used, max(used, self.peak_mem or 0)
+
+    def note_lack(self, lack: Lack | None) -> None:
+        """Note what it waits for other than cores."""
+        self.lack = lack
 
     def amend(self, record: Record) -> None:
         """Replace its record."""

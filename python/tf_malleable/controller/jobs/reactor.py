@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 
 from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.clock import Clock
 from tf_malleable.controller.jobs.enforcement import Enforcer
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.provision import Needs, Provision
 from tf_malleable.controller.jobs.roster import Roster
 from tf_malleable.controller.jobs.watch import SAMPLE_SECONDS, Watch
 from tf_malleable.controller.ports import Containers
@@ -24,7 +26,9 @@ from tf_malleable.controller.state.store import CPUS, Store
 from tf_malleable.model import Allocation, Machine, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies import registry
-from tf_malleable.scheduling.decision import Candidate, changes, decide
+from tf_malleable.policies.policy import Policy
+from tf_malleable.scheduling import starting
+from tf_malleable.scheduling.decision import Candidate, changes
 from tf_malleable.scheduling.record import Record
 
 _POLICY = "policy"
@@ -48,6 +52,7 @@ class Reactor:
         machine: The CPUs shared out.
         roster: The live jobs.
         policy: Name and options of the policy in force.
+        provision: What is shared out beside cores.
         problem: Why the default policy decides instead of the chosen one; None if it does not.
     """
 
@@ -58,7 +63,11 @@ class Reactor:
         store: Store,
         containers: Containers | None = None,
         quotas: Quotas = NO_QUOTAS,
+        provision: Provision | None = None,
     ) -> None:
+        self.provision = provision or Provision()
+        # Jobs that are held back though the policy would start them.
+        self._held_back: frozenset[str] = frozenset()
         self.instruments = Instruments()
         self._quotas = quotas
         self.machine = machine
@@ -197,7 +206,9 @@ class Reactor:
             for job, each in live.items()
             if each.record.state != "waiting" and not each.record.grant and not each.is_inactive
         ]
-        self._enforcer.apply(changes(allocation, current, still_running), now)
+        found = changes(allocation, current, still_running)
+        self.provision.hand_out(found, live)
+        self._enforcer.apply(found, now)
         if self._saving is None:
             self._saving = asyncio.create_task(self._save_later())
         self.instruments.show(live.values())
@@ -237,7 +248,7 @@ class Reactor:
             live.note_decision()
         begin = time.perf_counter()
         try:
-            allocation = decide(self._chosen, candidates, self.machine, now, self._quotas)
+            allocation = self._ask(self._chosen, candidates, now)
             self.problem = self._unusable
         except Exception as error:
             self.instruments.problems.inc()
@@ -248,6 +259,20 @@ class Reactor:
             if problem != self.problem:
                 _log.exception("%s", problem)
             self.problem = problem
-            allocation = decide(self._fallback, candidates, self.machine, now, self._quotas)
+            allocation = self._ask(self._fallback, candidates, now)
         self.instruments.decisions.observe(time.perf_counter() - begin)
         return allocation
+
+    def _ask(self, policy: Policy, candidates: Sequence[Candidate], now: float) -> Allocation:
+        """Return a policy's allocation to the jobs for which there is everything else."""
+        live = self.roster.live
+        supply = self.provision.supply(live.values())
+        need = Needs(live, now).of
+        found = starting.decide(
+            policy, candidates, need, supply, self.machine, now, self._quotas
+        )
+        for job in self._held_back | found.lacks.keys():
+            if job in live:
+                live[job].note_lack(found.lacks.get(job))
+        self._held_back = frozenset(found.lacks)
+        return found.allocation

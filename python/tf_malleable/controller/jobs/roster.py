@@ -17,8 +17,9 @@ from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import cgroup, job_cgroup, pidfds, procfs
+from tf_malleable.linux import cgroup, job_cgroup, memory_cgroup, pidfds, procfs
 from tf_malleable.linux.job_cgroup import JobGroup
+from tf_malleable.linux.memory_cgroup import MemoryGroup
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling import accounting, metrics
@@ -72,7 +73,7 @@ class Roster:
         # Containers that ended while no controller ran; their engine may know how.
         self._missed: dict[str, Record] = {}
         # Cgroups of ended jobs, to be removed once their processes are gone.
-        self._emptying: list[JobGroup] = []
+        self._emptying: list[JobGroup | MemoryGroup] = []
 
     def load(self) -> None:
         """Adopt jobs of an earlier controller that still run.
@@ -124,7 +125,7 @@ class Roster:
             processes.kill_group(group)
             self._empty(group)
 
-    def _empty(self, group: JobGroup) -> None:
+    def _empty(self, group: JobGroup | MemoryGroup) -> None:
         self._emptying.append(group)
         asyncio.get_running_loop().call_later(_KILLED_SECONDS, self._remove_groups)
 
@@ -147,6 +148,7 @@ class Roster:
         live.attach_process(process, pidfd)
         if live.record.container is None:
             live.attach_group(job_cgroup.make(process))
+            _limit_memory(live, process)
         self._store.save(live.record)
         self._by_pid[process.pid] = live
         asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
@@ -218,13 +220,16 @@ class Roster:
         was_cancelled = live.record.cancelled or live.record.started is None
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = accounting.up_to(live.record, now)
-        self._record_end(record, now, outcome, code, live.usage.cpu_seconds, live.speed.steps)
+        cpu_seconds, steps = live.usage.cpu_seconds, live.speed.steps
+        self._record_end(record, now, outcome, code, cpu_seconds, steps, live.peak_mem)
         if live.record.container is None:
             processes.kill_survivors(live)
-            if live.group is not None:
-                self._empty(live.group)
+            for group in (live.memory_group, live.group):
+                if group is not None:
+                    self._empty(group)
         self._drop(live)
-        self._store.knowledge.learn(record, live.speed.rates, finished=outcome == "finished")
+        finished = outcome == "finished"
+        self._store.knowledge.learn(record, live.speed.rates, live.peak_mem, finished=finished)
         self._teach(record)
         self._request_decision()
 
@@ -248,9 +253,12 @@ class Roster:
         code: int | None,
         cpu_seconds: float | None,
         steps: float | None,
+        peak_mem: int | None = None,
     ) -> None:
         user = user_name(record.uid)
-        ended = metrics.ended(record, at, outcome, code, cpu_seconds, steps, user=user)
+        ended = metrics.ended(
+            record, at, outcome, code, cpu_seconds, steps, user=user, peak_mem=peak_mem
+        )
         self._store.end(record.id, ended)
         self._instruments.ended.labels(outcome).inc()
         how = "" if code is None else f", exit code {code}"
@@ -288,6 +296,17 @@ class Roster:
         if live.container is not None:
             live.container.release()
         live.end()
+
+
+def _limit_memory(live: LiveJob, process: ProcessId) -> None:
+    """Limit a job to the memory it has asked for, where its cgroup can."""
+    if live.record.mem is None or live.group is None:
+        return
+    group = memory_cgroup.make(process, live.group)
+    if group is not None:
+        live.attach_memory(group)
+        if not group.limit(live.record.mem):
+            _log.warning("%s: its memory cannot be limited", live.record.title)
 
 
 def _outcome(code: int | None) -> Outcome:

@@ -7,6 +7,7 @@ from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import JobStatus, Speed
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.linux.users import user_name
+from tf_malleable.model.sizes import size_text
 from tf_malleable.scheduling import accounting
 
 
@@ -19,6 +20,7 @@ def grant_line(live: LiveJob) -> GrantLine:
         sorted(grant.cpus),
         sorted(grant.lent),
         confined=live.container is not None,
+        gpus=None if live.record.gpus is None else list(live.record.gpus),
     )
 
 
@@ -68,4 +70,25 @@ def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobSt
         expected_seconds=live.lessons.expected_seconds,
         used_cpus=live.used_cpus,
         speeds=[Speed(rate.cores, rate.steps_per_second) for rate in live.rates],
+        mem=record.mem,
+        expected_mem=live.lessons.peak_mem,
+        used_mem=live.used_mem,
+        peak_mem=live.peak_mem,
+        gpus=record.gpus_wanted,
+        granted_gpus=list(record.gpus or ()),
+        lacks=live.lack,
     )
+
+
+def why_not(live: LiveJob) -> str:
+    """Return why a job cannot start now, as the begin of a sentence about it."""
+    record = live.record
+    if live.lack == "memory":
+        need = record.mem if record.mem is not None else live.lessons.peak_mem
+        mem = "memory, nobody knows how much," if need is None else f"{size_text(need)} of memory"
+        return f"too little memory is free: the job needs {mem}"
+    if live.lack == "gpus":
+        return f"too few GPUs are free: the job needs {record.gpus_wanted}"
+    if live.lack == "jobs":
+        return "as many jobs run as may run at a time: the job would be one more"
+    return f"too few cores are free: the job needs {record.shape.min}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tf_malleable.controller.jobs import enforcement, processes
 from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.memory_meter import MemoryMeter
 from tf_malleable.controller.jobs.metering import Meter
 from tf_malleable.controller.ports import Look
 from tf_malleable.linux import procfs
@@ -62,6 +63,7 @@ class Watch:
         self._on_settled = on_settled
         self._looks = 0
         self._meter = Meter()
+        self._memory = MemoryMeter()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -184,6 +186,7 @@ class Watch:
         now, clock = self._now(), time.monotonic()
         self._looks = 0
         self._look_at_lenders(now)
+        self._memory.look(self._jobs)
         news = False
         for live in self._jobs.values():
             seen, changed = self.look_at(live)

@@ -1,0 +1,54 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Which GPUs this controller shares out: numbers in the order of their PCI buses."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Final
+
+from tf_malleable.api.job_request import MOST_GPUS
+
+AUTO: Final = "auto"
+_PROC: Final = Path("/proc/driver/nvidia/gpus")
+
+
+def parse_gpus(text: str | None) -> tuple[int, ...]:
+    """Return the GPUs of the option --gpus; none without the option.
+
+    Raises:
+        ValueError: It is neither a number of GPUs nor ``"auto"``.
+    """
+    if text is None:
+        return ()
+    if text == AUTO:
+        return tuple(range(count()))
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) <= MOST_GPUS):
+        raise ValueError(f"--gpus must be auto or a number up to {MOST_GPUS}, not {text!r}")
+    return tuple(range(int(text)))
+
+
+def count() -> int:
+    """Return the number of NVIDIA GPUs of this host, from NVML or else from the driver."""
+    found = _count_by_nvml()
+    if found is not None:
+        return found
+    try:
+        return sum(1 for _ in _PROC.iterdir())
+    except OSError:
+        return 0
+
+
+def _count_by_nvml() -> int | None:
+    """Return what NVML says; None without its Python package or without a driver."""
+    try:
+        nvml = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+    except Exception:  # The package is missing, or of its own kind if there is no driver.
+        return None
+    try:
+        return int(nvml.nvmlDeviceGetCount())
+    except nvml.NVMLError:
+        return None
+    finally:
+        nvml.nvmlShutdown()
