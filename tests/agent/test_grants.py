@@ -149,6 +149,14 @@ def test_a_confinement_that_is_neither_is_no_grant():
         GrantLine.read({**line, "confined": 1})
 
 
+def test_gpus_are_none_unless_the_controller_shares_them_out():
+    line = {"serial": 1, "state": "running", "cpus": [0], "lent": []}
+    assert GrantLine.read(line).gpus is GrantLine.read({**line, "gpus": None}).gpus is None
+    assert GrantLine.read({**line, "gpus": [1, 2]}).gpus == [1, 2]
+    with pytest.raises(ValueError, match="this line is not a grant"):
+        GrantLine.read({**line, "gpus": ["0"]})
+
+
 def test_a_grant_that_cannot_be_carried_out_is_not_acknowledged(fake, job):
     fake.wait_for_acknowledgement(fake.grant(FIRST))
     impossible = fake.grant([4242])

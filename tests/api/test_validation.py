@@ -24,7 +24,7 @@ from tf_malleable.api.validation import decode_body, decode_query
 
 BODIES = [route.body for route in ROUTES if route.body is not None]
 
-ALL = "min, preferred, max, priority, weight, name, command, queue, running"
+ALL = "min, preferred, max, priority, weight, mem, name, command, gpus, queue, running"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,7 @@ ALL = "min, preferred, max, priority, weight, name, command, queue, running"
         ('{"max": []}', "max must be an integer from 1 to 65536 or null, not []"),
         ('{"priority": 1001}', "priority must be an integer from -1000 to 1000, not 1001"),
         ('{"weight": 0}', "weight must be a number above 0 up to 1000, not 0"),
+        ('{"gpus": -1}', "gpus must be an integer from 0 to 1024, not -1"),
         ('{"queue": 1}', "queue must be true or false, not 1"),
         ('{"command": null}', "command must be a list of at most 256 entries, not null"),
         ('{"command": ["a", 2]}', "command[1] must be a string of at most 4096 characters"),
@@ -165,3 +166,28 @@ def test_a_name_that_would_write_to_the_terminal_is_refused():
     assert refusal.value.sentence == (
         'name must be a string of 1 to 200 printable characters, not "red \\u001b[31m"'
     )
+
+
+def test_memory_is_bytes_or_a_text_with_a_unit():
+    for said, size in (("4294967296", 4 << 30), ('"4G"', 4 << 30), ('"512m"', 512 << 20)):
+        body = f'{{"name": "a", "mem": {said}}}'.encode()
+        assert decode_body(body, Submission).request.mem == size
+    assert decode_body(b'{"name": "a", "mem": null}', Submission).request.mem is None
+
+
+@pytest.mark.parametrize("said", ["0", "1048575", "1125899906842625", '"4"', '"4GB"', '"G"', "[]"])
+def test_what_is_no_amount_of_memory_is_refused(said):
+    with pytest.raises(Refusal) as caught:
+        decode_body(f'{{"name": "a", "mem": {said}}}'.encode(), Submission)
+    sentence = caught.value.sentence
+    assert sentence.startswith("mem must be ")
+    assert sentence.endswith(f", not {said}")
+    for allowed in ("an integer from 1048576 to 1125899906842624", "a size such as 512M or 4G"):
+        assert allowed in sentence
+
+
+@pytest.mark.parametrize("said", ['"1K"', '"0G"', '"2048T"'])
+def test_too_little_or_too_much_memory_is_refused_with_a_unit_too(said):
+    submission = decode_body(f'{{"name": "a", "mem": {said}}}'.encode(), Submission)
+    with pytest.raises(ValueError, match="mem must be an integer from 1048576 to"):
+        _ = submission.request

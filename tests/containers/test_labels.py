@@ -26,3 +26,15 @@ def test_a_user_that_cannot_be_is_refused():
     with pytest.raises(Refusal) as caught:
         found(engine.inspect("c" * 64))
     assert 'user must be an integer from 0 to 4294967296, not "root"' in caught.value.sentence
+
+
+def test_a_label_says_how_much_memory_a_job_needs():
+    engine = FakeEngine()
+    engine.labels["tf_malleable.mem"] = "4G"
+    assert found(engine.inspect("c" * 64)).request.mem == 4 << 30
+    engine.labels["tf_malleable.mem"] = str(4 << 30)
+    assert found(engine.inspect("c" * 64)).request.mem == 4 << 30
+    for label, value in (("mem", "much"), ("mem", "1K"), ("gpus", "1")):
+        engine.labels = {**FakeEngine().labels, f"tf_malleable.{label}": value}
+        with pytest.raises(Refusal, match=label):
+            found(engine.inspect("c" * 64))

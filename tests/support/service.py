@@ -19,6 +19,7 @@ from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Acknowledgement, Submission
+from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store
@@ -147,10 +148,11 @@ async def host(
     close: bool = True,
     containers: Containers | None = None,
     quotas: Quotas = NO_QUOTAS,
+    provision: Provision | None = None,
 ) -> AsyncIterator[Host]:
     """Run a service; `close=False` leaves it as a kill would."""
     store = Store(state)
-    service = Service(Machine.flat(cpus), policy, store, "0", containers, quotas)
+    service = Service(Machine.flat(cpus), policy, store, "0", containers, quotas, provision)
     here = Host(service)
     try:
         await service.start()

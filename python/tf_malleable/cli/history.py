@@ -156,7 +156,8 @@ def _print_csv(jobs: list[JobRecord]) -> None:
     names = [field.name for field in msgspec.structs.fields(JobRecord)]
     writer.writerow(names)
     for job in jobs:
-        values = {**msgspec.structs.asdict(job), "command": shlex.join(job.command)}
+        lists = {"command": shlex.join(job.command), "gpus": " ".join(map(str, job.gpus))}
+        values = {**msgspec.structs.asdict(job), **lists}
         writer.writerow([values[name] for name in names])
 
 
