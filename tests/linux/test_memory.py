@@ -144,3 +144,10 @@ def test_it_is_found_again(grouped):
     again = memory_cgroup.make(identity, group)
     assert again is not None
     assert again.folder == counted.folder
+
+
+def test_a_limit_can_be_lifted(grouped):
+    process, _, _, counted = grouped
+    assert counted.limit(64 * MIB)
+    assert counted.lift()
+    assert take(process, 128) == "taken"

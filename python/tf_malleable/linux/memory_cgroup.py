@@ -41,6 +41,12 @@ class MemoryGroup:
         _write(self.folder / "memory.oom.group", 1)
         return _write(self.folder / "memory.max", size)
 
+    def lift(self) -> bool:
+        """Limit its processes no longer; return whether the kernel does it."""
+        if not self._unified:
+            return _write(self.folder / "memory.limit_in_bytes", -1)
+        return _write(self.folder / "memory.max", "max")
+
     def used(self) -> int | None:
         """Return the bytes used, without page cache; None if unknown."""
         names = ("anon", "shmem") if self._unified else ("total_rss", "total_shmem")
@@ -109,7 +115,7 @@ def _home(pid: int) -> Path | None:
     return None
 
 
-def _write(path: Path, value: int) -> bool:
+def _write(path: Path, value: int | str) -> bool:
     try:
         # Unlike write_text(), this does not create a file.
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)

@@ -190,9 +190,7 @@ def _lacking(
     return lacks
 
 
-def _emptied(
-    candidates: Sequence[Candidate], need: Callable[[str], Need], room: _Room
-) -> _Room:
+def _emptied(candidates: Sequence[Candidate], need: Callable[[str], Need], room: _Room) -> _Room:
     """Return what there would be if all jobs that have started had ended."""
     used = sum(need(c.job.id).used for c in candidates if c.job.started is not None)
     supply = room.supply

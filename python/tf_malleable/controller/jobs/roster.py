@@ -224,9 +224,10 @@ class Roster:
         self._record_end(record, now, outcome, code, cpu_seconds, steps, live.peak_mem)
         if live.record.container is None:
             processes.kill_survivors(live)
-            for group in (live.memory_group, live.group):
-                if group is not None:
-                    self._empty(group)
+            if live.group is not None:
+                self._empty(live.group)
+            if live.memory_group is not None:
+                self._empty(live.memory_group)
         self._drop(live)
         finished = outcome == "finished"
         self._store.knowledge.learn(record, live.speed.rates, live.peak_mem, finished=finished)
@@ -266,6 +267,8 @@ class Roster:
 
     def refuse(self, live: LiveJob) -> None:
         """Remove a job as if it had never been added."""
+        if live.memory_group is not None:
+            live.memory_group.lift()
         self._store.forget(live.record.id)
         self._drop(live)
 
