@@ -34,18 +34,25 @@ class MemoryGroup:
         """Limit the memory of all its processes; return whether the kernel does it.
 
         If they need more and nothing of it is page cache, the kernel kills one of them, or
-        all with v2.
+        all with v2. They do not swap instead, which would slow down the whole host.
         """
-        if not self._unified:
-            return _write(self.folder / "memory.limit_in_bytes", size)
-        _write(self.folder / "memory.oom.group", 1)
-        return _write(self.folder / "memory.max", size)
+        if self._unified:
+            limited = self._write("memory.max", size)
+            self._write("memory.swap.max", 0)
+            self._write("memory.oom.group", 1)
+        else:
+            limited = self._write("memory.limit_in_bytes", size)
+            self._write("memory.memsw.limit_in_bytes", size)
+        return limited
 
     def lift(self) -> bool:
         """Limit its processes no longer; return whether the kernel does it."""
-        if not self._unified:
-            return _write(self.folder / "memory.limit_in_bytes", -1)
-        return _write(self.folder / "memory.max", "max")
+        if self._unified:
+            self._write("memory.swap.max", "max")
+            return self._write("memory.max", "max")
+        # In this order: with swap must never be less than without.
+        self._write("memory.memsw.limit_in_bytes", -1)
+        return self._write("memory.limit_in_bytes", -1)
 
     def used(self) -> int | None:
         """Return the bytes used, without page cache; None if unknown."""
@@ -66,6 +73,20 @@ class MemoryGroup:
     def remove(self) -> bool:
         """Remove it if it is not the job's own cgroup as well; return whether it is gone."""
         return self._unified or JobGroup(self.folder, unified=False).remove()
+
+    def _write(self, name: str, value: int | str) -> bool:
+        try:
+            # Unlike write_text(), this does not create a file.
+            descriptor = os.open(self.folder / name, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            os.write(descriptor, str(value).encode())
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
 
 
 def make(process: ProcessId, group: JobGroup) -> MemoryGroup | None:
@@ -113,18 +134,3 @@ def _home(pid: int) -> Path | None:
             if folder.name == Path(path).name or path == mount.root:
                 return folder
     return None
-
-
-def _write(path: Path, value: int | str) -> bool:
-    try:
-        # Unlike write_text(), this does not create a file.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        os.write(descriptor, str(value).encode())
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True

@@ -30,7 +30,6 @@ class Size(click.ParamType):
             self.fail(f"must be a size such as 512M or 4G, not {str(value)!r}", param, ctx)
 
 
-
 _OPTIONS = (
     click.option("--min", type=int, metavar="N", default=1, help="Do not run with fewer cores."),
     click.option(
