@@ -99,12 +99,12 @@ def test_a_job_is_paused_and_resumed(controller):
     with running("--name", "one") as process:
         assert out("pause", "one") == "job 1 (one): paused; resume it with: tfm resume 1\n"
         assert state_of(process.pid) == "T"
-        assert " held " in out("jobs")
-        assert out("pause", "1") == "job 1 (one): no change, it is already held\n"
+        assert " paused " in out("jobs")
+        assert out("pause", "1") == "job 1 (one): no change, it is already paused\n"
         assert out("resume", "1") == f"job 1 (one): resumed; it runs on CPUs {CPU}\n"
         assert state_of(process.pid) in "RS"
         said = out("resume", "1")
-        assert said == f"job 1 (one): no change, it is not held; it runs on CPUs {CPU}\n"
+        assert said == f"job 1 (one): no change, it is not paused; it runs on CPUs {CPU}\n"
         assert json.loads(out("pause", "1", "--json"))["held"]
         assert json.loads(out("resume", "1", "--json"))["state"] == "running"
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_done_yet_is_pending(controller):
         with running("--name", "other"):
             said = out("resume", "one")
             assert said == (
-                "job 1 (one): resumed; pending, it is paused until enough cores are free\n"
+                "job 1 (one): resumed; pending, it is held until enough cores are free\n"
             )
 
 
@@ -125,23 +125,23 @@ def test_what_only_a_person_can_end_is_pending_for_that_reason(controller):
         said = out("set", "one", "1")
         assert said == (
             "job 1 (one): set to 1 core by hand;"
-            " pending, it is held; resume it with: tfm resume 1\n"
+            " pending, it is paused; resume it with: tfm resume 1\n"
         )
         out("resume", "one")
         os.kill(process.pid, signal.SIGSTOP)
         wait_for(lambda: controller.get("/v1/jobs/1")["stopped"])
         said = out("resume", "one")
         assert said == (
-            "job 1 (one): no change, it is not held;"
-            " pending, its processes were stopped by somebody else\n"
+            "job 1 (one): no change, it is not paused;"
+            " pending, its processes were stopped by a signal\n"
         )
 
 
-def test_a_job_in_the_queue_is_held(controller):
+def test_a_job_in_the_queue_is_paused(controller):
     with running("--name", "one") as one, started("run", "--name", "two", "--", "echo") as two:
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
         assert (
-            out("pause", "two") == "job 2 (two): held in the queue; resume it with: tfm resume 2\n"
+            out("pause", "two") == "job 2 (two): paused in the queue; resume it with: tfm resume 2\n"
         )
         one.kill()
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 1)

@@ -16,6 +16,7 @@ from tf_malleable.api.client import Client
 from tf_malleable.api.job_request import MOST_CORES
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.cli.options import json_option, print_json, socket_option
+from tf_malleable.cli.words import state
 from tf_malleable.model import format_cpuset
 from tf_malleable.model.units import cores as cores_of
 from tf_malleable.model.units import printable
@@ -72,9 +73,9 @@ def pause(client: Client, job: str, as_json: bool) -> None:
     if as_json:
         print_json(after)
     elif before.held:
-        click.echo(f"{_title(after)}: no change, it is already held")
+        click.echo(f"{_title(after)}: no change, it is already paused")
     elif after.state == "waiting":
-        click.echo(f"{_title(after)}: held in the queue; resume it with: tfm resume {after.id}")
+        click.echo(f"{_title(after)}: paused in the queue; resume it with: tfm resume {after.id}")
     else:
         click.echo(f"{_title(after)}: paused; resume it with: tfm resume {after.id}")
 
@@ -91,7 +92,7 @@ def resume(client: Client, job: str, as_json: bool) -> None:
     if as_json:
         print_json(latest or after)
     else:
-        said = "resumed" if before.held else "no change, it is not held"
+        said = "resumed" if before.held else "no change, it is not paused"
         click.echo(f"{_title(after)}: {said}; {_cores(latest)}")
 
 
@@ -120,11 +121,11 @@ def _cores(job: JobStatus | None) -> str:
     if job is None:
         return "it has ended in the meantime"
     if job.held:
-        return f"pending, it is held; resume it with: tfm resume {job.id}"
+        return f"pending, it is paused; resume it with: tfm resume {job.id}"
     if job.stopped:
-        return "pending, its processes were stopped by somebody else"
+        return "pending, its processes were stopped by a signal"
     if job.state != "running":
-        return f"pending, it is {job.state} until enough cores are free"
+        return f"pending, it is {state(job)} until enough cores are free"
     if job.actual != job.granted:
         return f"pending, it has not acknowledged CPUs {format_cpuset(job.granted)} yet"
     if not job.granted:

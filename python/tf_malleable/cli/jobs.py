@@ -31,7 +31,10 @@ _COLUMNS = (
 @json_option
 @socket_option
 def jobs(client: Client, as_json: bool) -> None:
-    """List the waiting, running and paused jobs.
+    """List the jobs that have not ended.
+
+    A job waits until it first has cores, then runs. It is paused by a person, held without
+    cores by the policy, or stopped by a signal.
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
     policy; +1 means one more is lent to others) and actual (acknowledged by the job).

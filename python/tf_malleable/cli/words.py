@@ -9,10 +9,16 @@ from tf_malleable.model.units import duration
 
 
 def state(job: JobStatus) -> str:
-    """Return a job's state in one word; ``held`` means paused by a person."""
+    """Return a job's state in one word.
+
+    ``"paused"``: a person has paused it. ``"stopped"``: a signal has, or `docker pause`.
+    ``"held"``: the policy has taken its cores away.
+    """
     if job.held:
-        return "held"
-    return "stopped" if job.stopped else job.state
+        return "paused"
+    if job.stopped:
+        return "stopped"
+    return "held" if job.state == "paused" else job.state
 
 
 def desired(job: JobStatus) -> str:
