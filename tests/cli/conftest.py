@@ -15,6 +15,7 @@ def socket(tmp_path, monkeypatch):
     path = tmp_path / "run" / "controller.sock"
     monkeypatch.setenv("TF_MALLEABLE_SOCKET", str(path))
     monkeypatch.delenv("TF_MALLEABLE_JOIN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return path
 
 

@@ -15,7 +15,7 @@ from tf_malleable.policies.registry import DEFAULT
 
 COMMANDS = [
     *("run", "controller", "jobs", "top", "set", "pause", "resume", "cancel", "policy"),
-    *("history", "workload", "container"),
+    *("history", "workload", "container", "config", "completion"),
 ]
 
 

@@ -12,6 +12,7 @@ import sys
 
 import click
 
+from tf_malleable.cli.settings import Settings
 from tf_malleable.model import OperationError
 from tf_malleable.model.version import __version__
 
@@ -28,6 +29,8 @@ _MODULES = {
     "history": "history",
     "workload": "workload.command",
     "container": "container.group",
+    "config": "config",
+    "completion": "completion",
 }
 """The module of tf_malleable.cli that defines each subcommand."""
 
@@ -46,6 +49,15 @@ class _Lazy(click.Group):
         return next(
             each for each in commands if isinstance(each, click.Command) and each.name == cmd_name
         )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        # `tfm config` itself shows the settings, and completion must not fail.
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            ctx.default_map = {name: Settings(_MODULES).defaults(name, command)}
+        return name, command, rest
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,0 +1,186 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Defaults of options, from the site's file, the user's file and the environment.
+
+A file has a section for each command (``[run]``, ``[container run]``) and in it options by
+their long names without dashes (``max = 4``). The variable TF_MALLEABLE_RUN_MAX does the
+same. What comes later in this list goes before: site, user, environment, command line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+SITE_FILE: Final = Path("/etc/tf_malleable/config.ini")
+_PREFIX: Final = "TF_MALLEABLE_"
+
+_Sections = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The default of one option.
+
+    Attributes:
+        command: The command's name, such as ``"container run"``.
+        option: The option's long name without dashes.
+        value: The value, as it was written.
+        source: The file or environment variable it comes from.
+    """
+
+    command: str
+    option: str
+    value: str
+    source: str
+
+
+def user_file() -> Path:
+    """Return the path of the user's file: in $XDG_CONFIG_HOME, or else in ~/.config."""
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    # The XDG specification declares relative paths invalid.
+    folder = home if home.startswith("/") else os.path.expanduser("~/.config")
+    return Path(folder, "tf_malleable", "config.ini")
+
+
+class Settings:
+    """The settings of both files and the environment.
+
+    Attributes:
+        files: The sections of each file, in ascending precedence; None if it does not exist.
+    """
+
+    def __init__(self, commands: Collection[str], files: Collection[Path] | None = None) -> None:
+        """Read the files.
+
+        Args:
+            commands: The names of all commands of tfm.
+            files: In ascending precedence; by default the site's and the user's.
+
+        Raises:
+            ValueError: A file cannot be read or understood; the message says why.
+        """
+        paths = (SITE_FILE, user_file()) if files is None else files
+        self.files: dict[Path, _Sections | None] = {path: _read(path) for path in paths}
+        for path, sections in self.files.items():
+            for name in sections or ():
+                if name.partition(" ")[0] not in commands:
+                    raise ValueError(
+                        f"{path}: there is no command for [{name}]; there are {', '.join(commands)}"
+                    )
+
+    def of(self, name: str, command: click.Command) -> list[Setting]:
+        """Return the settings in force for a command, and for the commands of a group.
+
+        Raises:
+            ValueError: A setting names no option, or its value is not allowed.
+        """
+        return [setting for setting, _ in self._checked(name, command)]
+
+    def defaults(self, name: str, command: click.Command) -> dict[str, Any]:
+        """Return the settings as click's default map of a command.
+
+        Raises:
+            ValueError: As of().
+        """
+        if isinstance(command, click.Group):
+            return {
+                each: self.defaults(f"{name} {each}", member)
+                for each, member in command.commands.items()
+            }
+        known = _options(command)
+        return {
+            known[setting.option].name or "": value
+            for setting, value in self._checked(name, command)
+        }
+
+    def _checked(self, name: str, command: click.Command) -> list[tuple[Setting, object]]:
+        """Return the settings of a command, each with its value as the option has it."""
+        if isinstance(command, click.Group):
+            self._check_members(name, command)
+            return [
+                checked
+                for each, member in command.commands.items()
+                for checked in self._checked(f"{name} {each}", member)
+            ]
+        known = _options(command)
+        found = {}
+        for setting in self._given(name, known):
+            if setting.option not in known:
+                raise ValueError(
+                    f"{setting.source}: tfm {name} has no option {setting.option!r} that can be"
+                    f" set; there are {', '.join(known) or 'none'}"
+                )
+            option = known[setting.option]
+            try:
+                value = option.type.convert(setting.value, option, None)
+            except click.BadParameter as error:
+                raise ValueError(
+                    f"{setting.source}: {setting.option} of tfm {name}: {error.message}"
+                ) from None
+            found[setting.option] = (setting, value)
+        return list(found.values())
+
+    def _check_members(self, name: str, group: click.Group) -> None:
+        members = [f"{name} {each}" for each in group.commands]
+        for path, sections in self.files.items():
+            for section in sections or ():
+                if section.partition(" ")[0] == name and section not in members:
+                    raise ValueError(
+                        f"{path}: there is no command for [{section}]; there are"
+                        f" {', '.join(members)}"
+                    )
+
+    def _given(self, name: str, known: Collection[str]) -> Iterator[Setting]:
+        """Yield what is said about a command, in ascending precedence."""
+        for path, sections in self.files.items():
+            for option, value in (sections or {}).get(name, {}).items():
+                yield Setting(name, option, value, str(path))
+        for option in known:
+            variable = variable_of(name, option)
+            if value := os.environ.get(variable):
+                yield Setting(name, option, value, variable)
+
+
+def variable_of(command: str, option: str) -> str:
+    """Return the environment variable for an option of a command."""
+    return _PREFIX + f"{command}_{option}".upper().replace(" ", "_").replace("-", "_")
+
+
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """Return the options of a command that have one value, by long name without dashes."""
+    return {
+        name.removeprefix("--"): option
+        for option in command.params
+        if isinstance(option, click.Option) and not option.multiple and option.nargs == 1
+        for name in option.opts[-1:]
+        if name.startswith("--")
+    }
+
+
+def _read(path: Path) -> _Sections | None:
+    """Return the sections of a file; None if there is no file."""
+    try:
+        text = path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text file") from None
+    # Imported only here: `tfm run` must start fast, and most users have no file.
+    import configparser
+
+    # No section has its values in all others: no name can be that of `default_section`.
+    parser = configparser.ConfigParser(
+        delimiters=("=",), comment_prefixes=("#",), interpolation=None, default_section="\n"
+    )
+    try:
+        parser.read_string(text, str(path))
+    except configparser.Error as error:
+        raise ValueError(f"{path}: {' '.join(error.message.split())}") from None
+    return {name: dict(parser[name]) for name in parser.sections()}
