@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +32,14 @@ def failure(*arguments: str) -> str:
     assert (result.returncode, result.stdout) == (1, "")
     assert len(result.stderr.splitlines()) == 1
     return result.stderr.removesuffix("\n")
+
+
+@contextmanager
+def running_second(controller) -> Iterator[subprocess.Popen[str]]:
+    """Have a second job wait for cores for the length of a with statement."""
+    with started("run", "--name", "two", "--", "true") as process:
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        yield process
 
 
 def state_of(pid: int) -> str:
@@ -168,6 +180,77 @@ def test_a_job_that_does_not_obey_is_pending(controller):
         assert out("cancel", "deaf") == ("job 1 (deaf): cancelled; pending, it is still running\n")
 
 
+def test_several_jobs_are_changed_at_once(controller):
+    with running("--name", "one"), started("run", "--name", "two", "--", "true"):
+        wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
+        # Named twice, changed once.
+        assert out("pause", "one", "2", "1") == (
+            "job 1 (one): paused; resume it with: tfm resume 1\n"
+            "job 2 (two): paused in the queue; resume it with: tfm resume 2\n"
+        )
+        assert [job["held"] for job in controller.get("/v1/jobs")["jobs"]] == [True, True]
+        listed = json.loads(out("pause", "1", "2", "--json"))["jobs"]
+        assert [job["id"] for job in listed] == ["1", "2"]
+        # If one cannot be found, none is changed.
+        assert failure("cancel", "1", "3") == (
+            "tfm: there is no job '3'; 'tfm jobs' lists the live jobs"
+        )
+        assert len(controller.get("/v1/jobs")["jobs"]) == 2
+        assert out("cancel", "1", "2").splitlines() == [
+            "job 1 (one): cancelled; it has ended",
+            "job 2 (two): cancelled; it has ended",
+        ]
+
+
+def test_priority_and_most_cores_are_set(controller):
+    with running("--name", "one"):
+        said = out("set", "one", "--priority", "5", "--max", "1")
+        assert said == f"job 1 (one): priority set to 5, max set to 1; it runs on CPUs {CPU}\n"
+        job = controller.get("/v1/jobs/1")
+        assert (job["priority"], job["max"]) == (5, 1)
+        result = tfm("set", "one", "--max", "2")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("tfm: max must be an integer from 1, the job's min, to 1")
+        result = tfm("set", "one")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr == "tfm: nothing to set: give CORES, --priority or --max\n"
+
+
+def test_it_says_whom_it_takes_cores_from_before_it_does(controller):
+    with running("--name", "one"), running_second(controller) as second:
+        user = controller.get("/v1/jobs/1")["user"]
+        would = out("set", "two", "1", "--dry-run")
+        assert would == f"job 1 (one, {user}): 1 core now, would have 0\n"
+        assert controller.get("/v1/jobs/1")["granted"] == [CPU]
+        preview = json.loads(out("set", "two", "1", "--dry-run", "--json"))
+        assert [(each["id"], each["after"]) for each in preview["changes"]] == [("1", 0), ("2", 1)]
+        first, then = out("set", "two", "1").splitlines()
+        assert first == f"job 2 (two): takes 1 core from job 1 (one, {user})"
+        assert then.startswith("job 2 (two): set to 1 core by hand; ")
+        assert second.wait(30) == 0
+
+
+def test_a_job_is_shown_with_what_it_waits_for(controller):
+    with running("--name", "one"), running_second(controller):
+        shown = dict(line.split("  ", 1) for line in out("show", "two").splitlines())
+        shown = {name.strip(): value.strip() for name, value in shown.items()}
+        assert shown["state"] == "waiting"
+        assert shown["reason"] == "it needs 1 core, 0 of 1 are free"
+        assert "a guess" in shown["expected start"]
+        assert shown["command"] == "true"
+        assert "reason" not in out("show", "one")
+        document = json.loads(out("show", "two", "--json"))
+        assert document["job"]["name"] == "two"
+        assert document["outlook"]["reason"] == shown["reason"]
+        out("cancel", "one")
+    wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
+    ended = out("show", "one")
+    assert re.search(r"^outcome +cancelled$", ended, re.MULTILINE)
+    assert failure("show", "three") == (
+        "tfm: there is no job 'three'; 'tfm jobs' and 'tfm history' list them"
+    )
+
+
 def test_a_name_must_be_one_job_s(controller):
     with running("--name", "twin"), started("run", "--name", "twin", "--", "true"):
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
@@ -192,6 +275,7 @@ def test_an_id_goes_before_a_name(controller):
         *(
             ["jobs"],
             ["jobs", "--json"],
+            ["show", "1"],
             ["top"],
             ["top", "--json"],
             ["policy"],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,13 +61,17 @@ class Client:
         """Return the live jobs, in order of arrival."""
         return self.get("/v1/jobs", Jobs).jobs
 
-    def find(self, job: str) -> JobStatus:
+    def find(self, job: str, jobs: Sequence[JobStatus] | None = None) -> JobStatus:
         """Return the live job with this id, or else the one with this name.
+
+        Args:
+            job: Its id or name.
+            jobs: The live jobs, if known.
 
         Raises:
             OperationError: There is no such job, or several have this name.
         """
-        jobs = self.jobs()
+        jobs = self.jobs() if jobs is None else jobs
         found = [each for each in jobs if each.id == job] or [
             each for each in jobs if each.name == job
         ]

@@ -131,6 +131,44 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     lacks: Lack | None = None
 
 
+class Outlook(msgspec.Struct, frozen=True):
+    """What a job without cores waits for.
+
+    Attributes:
+        reason: Why it has no cores, in one sentence; null if it has some.
+        expected_start: When it is expected to have cores; null if that cannot be foreseen.
+        guessed: The run time of some job that has cores before it is not known, but guessed.
+    """
+
+    reason: str | None
+    expected_start: float | None = None
+    guessed: bool = False
+
+
+class CoreChange(msgspec.Struct, frozen=True):
+    """A job whose number of cores would change.
+
+    Attributes:
+        id: Its id.
+        name: As submitted.
+        user: Its owner's name, or number if there is no name.
+        before: Cores it has now, used or lent.
+        after: Cores it would have.
+    """
+
+    id: str
+    name: str
+    user: str
+    before: int
+    after: int
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """The jobs whose number of cores would change, in order of arrival."""
+
+    changes: list[CoreChange]
+
+
 class Jobs(msgspec.Struct, frozen=True):
     """All live jobs, in order of arrival."""
 

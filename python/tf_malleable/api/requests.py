@@ -144,6 +144,28 @@ class ByHand(Request, frozen=True):
     cores: Cores | None
 
 
+class PreviewQuery(Request, frozen=True):
+    """What to foresee.
+
+    Attributes:
+        cores: Cores to set by hand; 0 returns the job to the policy.
+    """
+
+    cores: Annotated[int, Meta(ge=0, le=MOST_CORES)] = 0
+
+
+class JobChange(Request, frozen=True):
+    """What to change of a job's request; null leaves it as it is.
+
+    Attributes:
+        priority: Higher goes first.
+        max: Most cores it can use.
+    """
+
+    priority: Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] | None = None
+    max: Cores | None = None
+
+
 class PolicyChange(Request, frozen=True):
     """The policy to use from now on, for example ``"priority-strict:ageing=60"``."""
 

@@ -4,12 +4,7 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
-
-from tf_malleable.api.address import default_socket
-from tf_malleable.api.client import Client
-from tf_malleable.model import OperationError
-from tf_malleable.model.units import printable
+from click.shell_completion import get_completion_class
 
 # The variable that click's scripts set, derived from the program's name.
 _VARIABLE = "_TFM_COMPLETE"
@@ -29,21 +24,3 @@ def completion(context: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(context.find_root().command, {}, "tfm", _VARIABLE).source())
-
-
-def live_jobs(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Return the ids of live jobs that begin so, with their names; none without a controller."""
-    client = context.params.get("client")
-    if not isinstance(client, Client):
-        client = Client(default_socket())
-    try:
-        jobs = client.jobs()
-    except OperationError:
-        return []
-    return [
-        CompletionItem(job.id, help=printable(job.name))
-        for job in jobs
-        if job.id.startswith(incomplete)
-    ]

@@ -20,6 +20,7 @@ _MODULES = {
     "run": "run",
     "controller": "controller",
     "jobs": "jobs",
+    "show": "show",
     "top": "top",
     "set": "control",
     "pause": "control",

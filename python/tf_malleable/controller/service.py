@@ -13,13 +13,23 @@ from dataclasses import replace
 
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.history import History
-from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus, Policies, PolicyInfo
+from tf_malleable.api.messages import (
+    ControllerInfo,
+    CpuInfo,
+    JobStatus,
+    Outlook,
+    Policies,
+    PolicyInfo,
+    Preview,
+)
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import Acknowledgement, Progress, Submission
+from tf_malleable.api.requests import Acknowledgement, JobChange, Progress, Submission
 from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.admission import Admission
 from tf_malleable.controller.jobs.callers import Callers, Sight
+from tf_malleable.controller.jobs.changing import changed, check_cores
 from tf_malleable.controller.jobs.container_jobs import ContainerJobs
+from tf_malleable.controller.jobs.foresight import Foresight
 from tf_malleable.controller.jobs.histories import Histories
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.provision import Provision
@@ -32,7 +42,6 @@ from tf_malleable.linux import pidfds, procfs
 from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
-from tf_malleable.model.units import cores as cores_of
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.record import Record
 
@@ -76,6 +85,7 @@ class Service:
         self._roster = self._reactor.roster
         self._callers = Callers(self._roster)
         self._histories = Histories(self._reactor, store)
+        self._foresight = Foresight(self._reactor)
         self._quota_check = QuotaCheck(quotas)
         self._admission = Admission(
             lambda: self._reactor.machine,
@@ -229,19 +239,23 @@ class Service:
     def set_cores(self, peer: Peer, job: str, cores: int | None) -> JobStatus:
         """Set a job's number of cores by hand; None returns it to the policy."""
         live = self._find_own(peer, job)
-        if cores is not None:
-            self._quota_check.by_hand(live.record, cores)
-            others = sum(o.record.by_hand or 0 for o in self._roster.live.values() if o is not live)
-            total = len(self._reactor.machine.cpus)
-            left = total - others
-            if cores > left:
-                is_left = "is left" if left == 1 else "are left"
-                taken = ", the others are set by hand for other jobs" if others else ""
-                raise Refusal(
-                    409,
-                    f"cannot set {cores_of(cores)}: only {left} of {total} {is_left}{taken}",
-                )
+        check_cores(self._reactor, self._quota_check, live, cores)
         return self._amended(live, replace(live.record, by_hand=cores))
+
+    def preview(self, peer: Peer, job: str, cores: int) -> Preview:
+        """Return whose cores would change if a job's were set by hand; 0 for the policy's."""
+        live = self._find_own(peer, job)
+        check_cores(self._reactor, self._quota_check, live, cores or None)
+        return self._foresight.preview(live, cores or None)
+
+    async def outlook(self, peer: Peer, job: str) -> Outlook:
+        """Return why a job has no cores, and when it is expected to have some."""
+        return await self._foresight.outlook(self._find_own(peer, job))
+
+    def change(self, peer: Peer, job: str, change: JobChange) -> JobStatus:
+        """Change what a job asks for."""
+        live = self._find_own(peer, job)
+        return self._amended(live, changed(live.record, change, len(self._reactor.machine.cpus)))
 
     def pause(self, peer: Peer, job: str) -> JobStatus:
         """Take a job's cores away until it is resumed."""

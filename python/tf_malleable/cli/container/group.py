@@ -78,36 +78,47 @@ def set_cores(
     CORES is a number, or auto to let the policy decide again.
     """
     job = _find(client, container).id
-    context.invoke(control.set_cores, client=client, job=job, cores=cores, as_json=as_json)
+    context.invoke(
+        control.set_cores,
+        client=client,
+        job=job,
+        cores=cores,
+        priority=None,
+        most=None,
+        dry_run=False,
+        as_json=as_json,
+    )
 
 
 def _add_command(name: str, action: Callable[..., None], summary: str) -> None:
-    """Add a command that applies a command for jobs to a container."""
+    """Add a command that applies a command for jobs to containers."""
 
     @container.command(name, help=summary)
-    @click.argument("container")
+    @click.argument("containers", metavar="CONTAINER...", nargs=-1, required=True)
     @json_option
     @socket_option
     @click.pass_context
-    def command(context: click.Context, client: Client, container: str, as_json: bool) -> None:
-        job = _find(client, container).id
-        context.invoke(action, client=client, job=job, as_json=as_json)
+    def command(
+        context: click.Context, client: Client, containers: tuple[str, ...], as_json: bool
+    ) -> None:
+        jobs = tuple(_find(client, each).id for each in containers)
+        context.invoke(action, client=client, jobs=jobs, as_json=as_json)
 
 
 _add_command(
     "pause",
     control.pause,
-    "Freeze a CONTAINER until tfm container resume.",
+    "Freeze each CONTAINER until tfm container resume.",
 )
 _add_command(
     "resume",
     control.resume,
-    "Let a paused CONTAINER have cores again, as the policy decides.",
+    "Let each paused CONTAINER have cores again, as the policy decides.",
 )
 _add_command(
     "stop",
     control.cancel,
-    "End a CONTAINER with SIGTERM, and SIGKILL after 10 seconds.",
+    "End each CONTAINER with SIGTERM, and SIGKILL after 10 seconds.",
 )
 
 

@@ -70,6 +70,7 @@ def application(
         "grants": _grants(service, caller),
         "history": _history(service, caller),
         "metrics": _metrics(service),
+        "outlook": _outlook(service, caller),
         "take": _take(service, caller),
     }
     for route in ROUTES:
@@ -120,6 +121,8 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
         "status": status,
         "acknowledge": acknowledge,
         "progress": progress,
+        "change": lambda call: (200, service.change(call.peer, call.job, call.body)),
+        "preview": lambda call: (200, service.preview(call.peer, call.job, call.query.cores)),
         "set_cores": lambda call: (200, service.set_cores(call.peer, call.job, call.body.cores)),
         "pause": lambda call: (200, service.pause(call.peer, call.job)),
         "resume": lambda call: (200, service.resume(call.peer, call.job)),
@@ -162,6 +165,18 @@ def _take(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
         await service.saved()
         status = 201 if new else 200
         return web.Response(status=status, body=msgspec.json.encode(job), content_type=JSON)
+
+    return handle
+
+
+def _outlook(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
+    (route,) = (route for route in ROUTES if route.name == "outlook")
+
+    async def handle(request: web.Request) -> web.Response:
+        _query(request, route)
+        await _body(request, route)
+        outlook = await service.outlook(caller(request), request.match_info["id"])
+        return web.Response(body=msgspec.json.encode(outlook), content_type=JSON)
 
     return handle
 

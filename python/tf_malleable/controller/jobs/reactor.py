@@ -30,6 +30,7 @@ from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling import starting
 from tf_malleable.scheduling.decision import Candidate, changes
 from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.starting import Starts
 
 _POLICY = "policy"
 
@@ -239,11 +240,23 @@ class Reactor:
         if self._saving is not None:
             await asyncio.shield(self._saving)
 
-    def _decide(self, now: float) -> Allocation:
-        candidates = [
+    def candidates(self, now: float) -> list[Candidate]:
+        """Return all live jobs as a decision sees them, in order of arrival."""
+        return [
             Candidate(live.as_job(now), live.record.by_hand, live.is_barred(now))
             for live in self.roster.live.values()
         ]
+
+    def foresee(self, candidates: Sequence[Candidate], now: float) -> Allocation:
+        """Return what would be decided; nothing is carried out.
+
+        Raises:
+            Exception: Whatever the policy raises.
+        """
+        return self._share_out(self._chosen, candidates, now).allocation
+
+    def _decide(self, now: float) -> Allocation:
+        candidates = self.candidates(now)
         for live in self.roster.live.values():
             live.note_decision()
         begin = time.perf_counter()
@@ -266,13 +279,15 @@ class Reactor:
     def _ask(self, policy: Policy, candidates: Sequence[Candidate], now: float) -> Allocation:
         """Return a policy's allocation to the jobs for which there is everything else."""
         live = self.roster.live
-        supply = self.provision.supply(live.values())
-        need = Needs(live, now).of
-        found = starting.decide(
-            policy, candidates, need, supply, self.machine, now, self._quotas
-        )
+        found = self._share_out(policy, candidates, now)
         for job in self._held_back | found.lacks.keys():
             if job in live:
                 live[job].note_lack(found.lacks.get(job))
         self._held_back = frozenset(found.lacks)
         return found.allocation
+
+    def _share_out(self, policy: Policy, candidates: Sequence[Candidate], now: float) -> Starts:
+        live = self.roster.live
+        supply = self.provision.supply(live.values())
+        need = Needs(live, now).of
+        return starting.decide(policy, candidates, need, supply, self.machine, now, self._quotas)

@@ -1,0 +1,27 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Finds jobs that have ended, in the controller's history."""
+
+from __future__ import annotations
+
+from tf_malleable.api.client import Client
+from tf_malleable.api.history import History, JobRecord
+
+# Looked through first, as most questions are about recent jobs.
+_FEW = 100
+_MANY = 10_000
+
+
+def find_ended(client: Client, job: str) -> JobRecord | None:
+    """Return the job of the last 10,000 that ended with this id, or else the last so named.
+
+    Raises:
+        OperationError: No controller answers, or it refuses.
+    """
+    for limit in (_FEW, _MANY):
+        jobs = client.get(f"/v1/history?limit={limit}", History).jobs
+        by_id = [each for each in jobs if each.id == job]
+        by_name = [each for each in jobs if each.name == job]
+        found = by_id or sorted(by_name, key=lambda each: each.ended)
+        if found or len(jobs) < limit:
+            return found[-1] if found else None
+    return None

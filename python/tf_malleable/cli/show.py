@@ -1,0 +1,137 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm show: all about one job, and why it has no cores."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+
+import click
+
+from tf_malleable.api.client import Client
+from tf_malleable.api.history import JobRecord
+from tf_malleable.api.messages import JobStatus, Outlook
+from tf_malleable.cli.ended import find_ended
+from tf_malleable.cli.job_arguments import job_argument
+from tf_malleable.cli.options import json_option, print_json, socket_option
+from tf_malleable.cli.words import desired, granted, progress, state
+from tf_malleable.model import OperationError, format_cpuset
+from tf_malleable.model.units import duration, number, percent, printable
+
+
+@click.command()
+@job_argument
+@json_option
+@socket_option
+def show(client: Client, job: str, as_json: bool) -> None:
+    """Show all about a JOB: live with the reason why it has no cores, or ended.
+
+    JOB is an id, or a name; of ended jobs with the same name, the last is shown.
+    """
+    live = client.jobs()
+    if any(job in (each.id, each.name) for each in live):
+        found = client.find(job, live)
+        outlook = _outlook(client, found)
+        if as_json:
+            print_json({"job": found, "outlook": outlook})
+        else:
+            _print(_live_lines(found, outlook))
+        return
+    ended = find_ended(client, job)
+    if ended is None:
+        raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+    if as_json:
+        print_json({"job": ended, "outlook": None})
+    else:
+        _print(_ended_lines(ended))
+
+
+def _outlook(client: Client, job: JobStatus) -> Outlook | None:
+    """Return what a job waits for; None if it is not ours or has ended meanwhile."""
+    try:
+        return client.get(f"/v1/jobs/{job.id}/outlook", Outlook)
+    except OperationError:
+        return None
+
+
+def _print(lines: list[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        click.echo(f"{name:<{width}}  {printable(value)}")
+
+
+def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]]:
+    by_hand = ", set by hand" if job.by_hand is not None else ""
+    speeds = ", ".join(
+        f"{number(each.steps_per_second)} with {each.cores}" for each in job.speeds
+    )
+    lines = [
+        ("job", job.id),
+        ("name", job.name),
+        ("command", shlex.join(job.command) or "-"),
+        ("user", job.user),
+        ("process", "-" if job.pid is None else str(job.pid)),
+        ("state", state(job)),
+        *_why(outlook),
+        ("cores asked for", f"{job.min} to {job.max}, preferably {job.preferred}"),
+        ("cores desired", f"{desired(job).rstrip('*')}{by_hand}"),
+        ("cores granted", f"{granted(job)} (CPUs {_cpus(job.granted)})"),
+        ("cores actual", f"{len(job.actual)} (CPUs {_cpus(job.actual)})"),
+        ("cores kept busy", number(job.used_cpus)),
+        ("priority", str(job.priority)),
+        ("weight", f"{job.weight:g}"),
+        ("arrived", _at(job.submitted)),
+        ("started", "-" if job.started is None else _at(job.started)),
+        ("waited", duration(job.waiting_seconds)),
+        ("ran", duration(job.run_seconds)),
+        ("paused or held", duration(job.paused_seconds)),
+        ("expected run time", duration(job.expected_seconds)),
+        ("steps done", f"{number(job.steps_done, 0)} ({percent(progress(job))})"),
+        ("steps/s", number(job.steps_per_second)),
+        ("known speeds", f"{speeds} cores" if speeds else "-"),
+        ("resizes", str(job.resizes)),
+    ]
+    if job.container is not None:
+        container = f"{job.container.name}, image {job.container.image or '-'}"
+        lines.insert(5, ("container", container))
+    return lines
+
+
+def _why(outlook: Outlook | None) -> list[tuple[str, str]]:
+    """Return why a job has no cores, and when it is expected to have some."""
+    if outlook is None or outlook.reason is None:
+        return []
+    lines = [("reason", outlook.reason)]
+    if outlook.expected_start is not None:
+        guess = ", a guess: not all run times are known" if outlook.guessed else ""
+        lines.append(("expected start", f"{_at(outlook.expected_start)}{guess}"))
+    return lines
+
+
+def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
+    return [
+        ("job", job.id),
+        ("name", job.name),
+        ("command", shlex.join(job.command) or "-"),
+        ("user", job.user),
+        ("outcome", job.outcome),
+        ("exit code", "-" if job.exit_code is None else str(job.exit_code)),
+        ("arrived", _at(job.submitted)),
+        ("started", "-" if job.started is None else _at(job.started)),
+        ("ended", _at(job.ended)),
+        ("waited", duration(job.waiting_seconds)),
+        ("ran", duration(job.service_seconds)),
+        ("paused or held", duration(job.paused_seconds)),
+        ("cores times seconds", number(job.core_seconds)),
+        ("CPU time", duration(job.cpu_seconds)),
+        ("steps done", number(job.steps, 0)),
+        ("resizes", str(job.resizes)),
+    ]
+
+
+def _cpus(cpus: list[int]) -> str:
+    return format_cpuset(frozenset(cpus)) or "none"
+
+
+def _at(time: float) -> str:
+    return datetime.fromtimestamp(time).strftime("%b %d %H:%M:%S")

@@ -1,0 +1,66 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a person may change of a live job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.requests import JobChange
+from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.quota_check import QuotaCheck
+from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.model import Shape
+from tf_malleable.model.units import cores as cores_of
+from tf_malleable.scheduling.record import Record
+
+
+def check_cores(
+    reactor: Reactor, quotas: QuotaCheck, live: LiveJob, cores: int | None
+) -> None:
+    """Check that a job's cores can be set by hand; None returns it to the policy.
+
+    Raises:
+        Refusal: 409; it would exceed the user's quota, or there are not so many beside those
+            set by hand for other jobs.
+    """
+    if cores is None:
+        return
+    quotas.by_hand(live.record, cores)
+    others = sum(o.record.by_hand or 0 for o in reactor.roster.live.values() if o is not live)
+    total = len(reactor.machine.cpus)
+    left = total - others
+    if cores > left:
+        is_left = "is left" if left == 1 else "are left"
+        taken = ", the others are set by hand for other jobs" if others else ""
+        raise Refusal(
+            409,
+            f"cannot set {cores_of(cores)}: only {left} of {total} {is_left}{taken}",
+        )
+
+
+def changed(record: Record, change: JobChange, cpus: int) -> Record:
+    """Return a job's record after a change of what it asks for.
+
+    A job that asked for all it can use does so with another `max`, too.
+
+    Args:
+        record: The job.
+        change: What is to change.
+        cpus: Number of CPUs shared out.
+
+    Raises:
+        Refusal: 400; the new numbers contradict the others or the machine.
+    """
+    shape, most = record.shape, change.max
+    if most is not None:
+        if not shape.min <= most <= cpus:
+            raise Refusal(
+                400,
+                f"max must be an integer from {shape.min}, the job's min, to {cpus}, the number"
+                f" of CPUs shared out here, not {most}",
+            )
+        follows = shape.preferred == shape.max
+        shape = Shape(shape.min, most if follows else min(shape.preferred, most), most)
+    priority = record.priority if change.priority is None else change.priority
+    return replace(record, shape=shape, priority=priority)

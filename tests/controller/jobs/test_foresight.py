@@ -1,0 +1,126 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What people are told before they change something, and why a job waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tests.support.service import ME, host, refused
+from tf_malleable.api.messages import CoreChange
+from tf_malleable.api.requests import JobChange
+from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.users import user_name
+
+
+def test_a_job_is_told_what_it_waits_for_and_until_when(state):
+    async def scenario():
+        async with host(state, "fcfs-strict", 2) as here:
+            first = await here.job("first", min=2)
+            second = await here.job("second", min=2)
+            third = await here.job("third", min=2)
+            assert (await here.service.outlook(ME, first)).reason is None
+            outlook = await here.service.outlook(ME, second)
+            assert outlook.reason == "it needs 2 cores, 0 of 2 are free"
+            assert outlook.guessed
+            assert outlook.expected_start > time.time()
+            later = await here.service.outlook(ME, third)
+            assert later.reason == (
+                "it needs 2 cores, 0 of 2 are free, and 1 job that waits arrived before it"
+            )
+            assert later.expected_start > outlook.expected_start
+
+    asyncio.run(scenario())
+
+
+def test_what_a_person_has_paused_or_cancelled_has_no_expected_start(state):
+    async def scenario():
+        async with host(state, "fcfs-strict", 2) as here:
+            await here.job("first", min=2)
+            second = await here.job("second", min=2)
+            here.service.pause(ME, second)
+            outlook = await here.service.outlook(ME, second)
+            assert outlook.reason == f"it is paused; resume it with: tfm resume {second}"
+            assert outlook.expected_start is None
+
+    asyncio.run(scenario())
+
+
+def test_a_preview_changes_nothing_and_names_who_would_lose_cores(state):
+    async def scenario():
+        async with host(state) as here:
+            first = await here.job("first")
+            second = await here.job("second")
+            me = user_name(ME.uid)
+            preview = here.service.preview(ME, first, 3)
+            assert preview.changes == [
+                CoreChange(first, "first", me, 2, 3),
+                CoreChange(second, "second", me, 2, 1),
+            ]
+            assert here.granted() == [2, 2]
+            assert here.status(first).by_hand is None
+            here.service.set_cores(ME, first, 3)
+            assert here.granted() == [3, 1]
+            back = here.service.preview(ME, first, 0).changes
+            assert [(each.id, each.after) for each in back] == [(first, 2), (second, 2)]
+            with refused(409, "cannot set 5 cores: only 4 of 4 are left"):
+                here.service.preview(ME, first, 5)
+
+    asyncio.run(scenario())
+
+
+def test_priority_and_most_cores_can_be_changed(state):
+    async def scenario():
+        async with host(state) as here:
+            job = await here.job(min=2)
+            status = here.service.change(ME, job, JobChange(max=3))
+            assert (status.max, status.preferred, status.priority) == (3, 3, 0)
+            await here.until(lambda: here.granted() == [3])
+            status = here.service.change(ME, job, JobChange(priority=7))
+            assert (status.max, status.priority) == (3, 7)
+            for most in (1, 5):
+                with refused(400, "max must be an integer from 2, the job's min, to 4, the"):
+                    here.service.change(ME, job, JobChange(max=most))
+            assert here.status(job).max == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_preferred_number_stays_below_the_most(state):
+    async def scenario():
+        async with host(state) as here:
+            job = await here.job(preferred=2, max=4)
+            assert here.service.change(ME, job, JobChange(max=3)).preferred == 2
+            assert here.service.change(ME, job, JobChange(max=1)).preferred == 1
+
+    asyncio.run(scenario())
+
+
+def test_changes_outlive_the_controller(state):
+    async def scenario():
+        async with host(state) as before:
+            job = await before.job()
+            before.service.change(ME, job, JobChange(priority=7, max=3))
+            before.service._reactor._watch.stop()
+            before.service._store.close()
+            async with host(state) as after:
+                status = after.status(job)
+                assert (status.priority, status.max) == (7, 3)
+
+    asyncio.run(scenario())
+
+
+def test_nothing_of_another_user_s_job_is_foreseen_or_changed(state):
+    async def scenario():
+        async with host(state) as here:
+            job = await here.job()
+            other = Peer(ME.pid, 65534, 65534)
+            sentence = f"job {job} belongs to another user"
+            with refused(403, sentence):
+                here.service.change(other, job, JobChange(priority=7))
+            with refused(403, sentence):
+                here.service.preview(other, job, 1)
+            with refused(403, sentence):
+                await here.service.outlook(other, job)
+
+    asyncio.run(scenario())
