@@ -45,6 +45,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         mem: Memory in bytes that it had asked for; null if it did not say.
         peak_mem: The most memory that it was seen to use, in bytes; null if unknown.
         gpus: Numbers of the GPUs that it had.
+        output: As submitted; null if there is none, or for other users.
     """
 
     id: str
@@ -67,6 +68,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     mem: int | None = None
     peak_mem: int | None = None
     gpus: list[int] = []
+    output: str | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

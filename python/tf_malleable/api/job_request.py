@@ -18,6 +18,8 @@ MOST_WEIGHT: Final = 1000
 LEAST_MEM: Final = 1 << 20
 MOST_MEM: Final = 1 << 50
 MOST_GPUS: Final = 1024
+# PATH_MAX of Linux.
+LONGEST_PATH: Final = 4096
 
 # The numbers among the fields of a JobRequest; each has an option of `tfm run` and a label.
 ASKED: Final = ("min", "preferred", "max", "priority", "weight", "mem")
@@ -37,6 +39,7 @@ class JobRequest:
         weight: Share relative to other jobs, if the policy uses it; above 0, at most 1000.
         mem: Memory that it needs at most, in bytes; None if that is not known.
         gpus: Number of GPUs that it needs.
+        output: Path of the file that its output goes to; None if that is not known.
 
     Raises:
         ValueError: A value is invalid; the message says which, and what is allowed.
@@ -51,6 +54,7 @@ class JobRequest:
     weight: float = 1.0
     mem: int | None = None
     gpus: int = 0
+    output: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= LONGEST_NAME:
@@ -71,6 +75,10 @@ class JobRequest:
         if self.mem is not None:
             _check_integer("mem", self.mem, LEAST_MEM, MOST_MEM)
         _check_integer("gpus", self.gpus, 0, MOST_GPUS)
+        if self.output is not None and not _is_path(self.output):
+            raise ValueError(
+                f"output must be a string of 1 to {LONGEST_PATH} characters, not {self.output!r}"
+            )
         most = self.max if self.max is not None else self.preferred
         if most is not None:
             self.shape(most)
@@ -116,6 +124,10 @@ class JobRequest:
 def _check_integer(name: str, value: object, lowest: int, highest: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
         raise ValueError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= LONGEST_PATH
 
 
 def _is_number(value: object) -> bool:

@@ -55,6 +55,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         max: Most cores it can use.
         priority: As submitted.
         weight: As submitted.
+        output: As submitted; null if there is none, or for other users.
         desired: Cores it asks for, or cores set by hand.
         granted: CPUs the policy has decided on.
         lent: CPUs of its own that it lends to other jobs now.
@@ -101,6 +102,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     max: int
     priority: int
     weight: float
+    output: str | None = None
     desired: int
     granted: list[int]
     lent: list[int]

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from tf_malleable.api.job_request import (
     LEAST_MEM,
+    LONGEST_PATH,
     MOST_CORES,
     MOST_GPUS,
     MOST_MEM,
@@ -83,6 +84,7 @@ class Submission(Asked, frozen=True, kw_only=True):
         mem: Memory that it needs at most: bytes, or a text such as 512M or 4G. Null if it is not
             known; then it is learned. Where cgroups allow it, a job never gets more.
         gpus: Number of GPUs that it needs.
+        output: Path of the file that its output goes to, for `tfm logs`.
         queue: Wait until there are cores; if false, be refused instead.
         running: The process is already computing, so it joins without queueing.
     """
@@ -90,6 +92,7 @@ class Submission(Asked, frozen=True, kw_only=True):
     name: Name
     command: Annotated[list[Argument], Meta(max_length=256)] = []
     gpus: Annotated[int, Meta(ge=0, le=MOST_GPUS)] = 0
+    output: Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)] | None = None
     queue: bool = True
     running: bool = False
 
@@ -100,7 +103,13 @@ class Submission(Asked, frozen=True, kw_only=True):
         Raises:
             ValueError: The numbers contradict each other.
         """
-        return JobRequest(self.name, tuple(self.command), gpus=self.gpus, **self.numbers())
+        return JobRequest(
+            self.name,
+            tuple(self.command),
+            gpus=self.gpus,
+            output=self.output,
+            **self.numbers(),
+        )
 
 
 class Acknowledgement(Request, frozen=True):

@@ -18,9 +18,12 @@ from tf_malleable.model.version import __version__
 
 _MODULES = {
     "run": "run",
+    "submit": "submit",
     "controller": "controller",
     "jobs": "jobs",
     "show": "show",
+    "logs": "logs",
+    "wait": "wait",
     "top": "top",
     "set": "control",
     "pause": "control",

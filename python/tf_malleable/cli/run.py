@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -21,6 +23,9 @@ from tf_malleable.linux.cgroup import in_container
 from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
 from tf_malleable.workload.options import gpus_option, job_options
+
+if TYPE_CHECKING:
+    from tf_malleable.cli.background import Background
 
 _PRELOAD = Path(__file__).parent.parent / "preload"
 
@@ -53,6 +58,9 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     is_flag=True,
     help="Fail if no controller answers, rather than run alone.",
 )
+@click.option(
+    "--detach", is_flag=True, help="Print the job's id and run it in the background: tfm submit."
+)
 @socket_path_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -64,6 +72,7 @@ def run(
     queue: bool,
     id_file: Path | None,
     require_controller: bool,
+    detach: bool,
     socket: Path,
     command: tuple[str, ...],
 ) -> None:
@@ -89,10 +98,18 @@ def run(
             gpus=gpus,
             **asked,
         )
+        background = None
+        if detach:
+            from tf_malleable.cli.background import continue_in_background
+
+            background = continue_in_background()
+            request = replace(request, output=str(background.output))
         join = Join(os.path.abspath(socket), request)
         os.environ[JOIN] = join.encode()
         if _is_program(command[0]):
-            _ask_controller(join, queue, id_file, most, required)
+            cpus = _ask_controller(join, queue, id_file, required, background)
+            if cpus:
+                os.environ[environment.THREADS] = str(min(len(cpus), most))
     else:
         _check_by_hand(threads, most)
         if required:
@@ -141,22 +158,26 @@ def _is_program(name: str) -> bool:
 
 
 def _ask_controller(
-    join: Join, queue: bool, id_file: Path | None, most: int, required: bool
-) -> None:
-    """Return once the program may start, confined to its CPUs if it was granted any."""
+    join: Join,
+    queue: bool,
+    id_file: Path | None,
+    required: bool,
+    background: Background | None,
+) -> Collection[int]:
+    """Return its CPUs once the program may start, confined to them; none if it runs alone."""
     try:
         os.stat(join.socket)  # Avoids the import below if there is no controller.
         from tf_malleable.cli.queue import wait_in_queue
 
-        cpus = wait_in_queue(join, queue=queue, id_file=id_file)
+        return wait_in_queue(join, queue=queue, id_file=id_file, background=background)
     except OSError as error:
+        if background is not None:
+            raise NoAnswerError(join.socket, error) from None
         problem = NoAnswerError(join.socket, error).problem
         if required:
             raise OperationError(requirement.reason(problem)) from None
         click.echo(f"tfm: {problem}, running alone", err=True)
-    else:
-        if cpus:
-            os.environ[environment.THREADS] = str(min(len(cpus), most))
+        return ()
 
 
 def _become(command: tuple[str, ...]) -> NoReturn:

@@ -90,6 +90,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("steps/s", number(job.steps_per_second)),
         ("known speeds", f"{speeds} cores" if speeds else "-"),
         ("resizes", str(job.resizes)),
+        ("output", job.output or "-"),
     ]
     if job.container is not None:
         container = f"{job.container.name}, image {job.container.image or '-'}"
@@ -126,6 +127,7 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
         ("CPU time", duration(job.cpu_seconds)),
         ("steps done", number(job.steps, 0)),
         ("resizes", str(job.resizes)),
+        ("output", job.output or "-"),
     ]
 
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from tf_malleable.api.history import Summary
+from tf_malleable.api.history import JobRecord, Summary
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.model.units import duration, printable
 
 
-def title(job: JobStatus) -> str:
+def title(job: JobStatus | JobRecord) -> str:
     """Return a job's id and name."""
     return f"job {job.id} ({printable(job.name)})"
 

@@ -67,6 +67,7 @@ def ended(
         mem=record.mem,
         peak_mem=peak_mem,
         gpus=list(record.gpus or ()),
+        output=record.output,
     )
 
 

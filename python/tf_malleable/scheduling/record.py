@@ -38,6 +38,7 @@ class Record:
         core_seconds: Cores granted times seconds, up to `since`.
         resizes: How often its number of cores changed while it ran.
         container: The container it runs in; None for processes of the host.
+        output: File that its output goes to, as submitted.
         cgroup: Folder of the cgroup that has all its processes; None if there is none.
         mem: Memory in bytes that it has asked for; None if it did not say.
         gpus_wanted: Number of GPUs that it has asked for.
@@ -68,6 +69,7 @@ class Record:
     core_seconds: float = 0.0
     resizes: int = 0
     container: ContainerInfo | None = None
+    output: str | None = None
     cgroup: str | None = None
     mem: int | None = None
     gpus_wanted: int = 0

@@ -28,7 +28,9 @@ from tf_malleable.api.naming import default_name
 from tf_malleable.workload.options import gpus_option, job_options
 
 # Options of `tfm run` that belong to the whole workload or its controller.
-_NOT_HERE = ("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file")
+_NOT_HERE = (
+    *("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file", "--detach"),
+)
 
 
 @dataclass(frozen=True)

@@ -138,5 +138,6 @@ class Admission:
             container=container,
             mem=request.mem,
             gpus_wanted=request.gpus,
+            output=request.output,
         )
         return accounting.joined(record, now) if running else record

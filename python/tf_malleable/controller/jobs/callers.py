@@ -101,16 +101,18 @@ class Sight:
     job: str | None
 
     def of(self, status: JobStatus) -> JobStatus:
-        """Return a live job as the caller may see it: of others neither command nor image."""
+        """Return a live job as the caller may see it: of others no command, path or image."""
         if self._is_own(status):
             return status
         container = status.container
         hidden = None if container is None else msgspec.structs.replace(container, image="")
-        return msgspec.structs.replace(status, command=[], container=hidden)
+        return msgspec.structs.replace(status, command=[], output=None, container=hidden)
 
     def of_ended(self, record: JobRecord) -> JobRecord:
-        """Return an ended job as the caller may see it: of others no command."""
-        return record if self._is_own(record) else msgspec.structs.replace(record, command=[])
+        """Return an ended job as the caller may see it: of others neither command nor path."""
+        if self._is_own(record):
+            return record
+        return msgspec.structs.replace(record, command=[], output=None)
 
     def _is_own(self, job: JobStatus | JobRecord) -> bool:
         return self.everything or job.user == self.user or job.id == self.job

@@ -48,6 +48,7 @@ def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobSt
         max=record.shape.max,
         priority=record.priority,
         weight=record.weight,
+        output=record.output,
         desired=record.shape.preferred if record.by_hand is None else record.by_hand,
         granted=sorted(record.grant.cpus),
         lent=sorted(record.grant.lent),

@@ -1,0 +1,85 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm logs: prints the output of a job that runs, or ran, in the background."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from tf_malleable.api.address import NoAnswerError
+from tf_malleable.api.client import Client
+from tf_malleable.api.history import JobRecord
+from tf_malleable.api.messages import JobStatus
+from tf_malleable.cli.ended import find_ended
+from tf_malleable.cli.job_arguments import job_argument
+from tf_malleable.cli.options import socket_option
+from tf_malleable.cli.outputs import open_output
+from tf_malleable.cli.words import title
+from tf_malleable.model import OperationError
+
+_POLL_SECONDS = 0.2
+_PIECE = 1 << 16
+
+
+@click.command()
+@job_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
+@socket_option
+def logs(client: Client, job: str, follow: bool) -> None:
+    """Print what a JOB of tfm submit has printed.
+
+    JOB is an id, or a name; of ended jobs with the same name, it is the last.
+    """
+    live = client.jobs()
+    found: JobStatus | JobRecord | None
+    if any(job in (each.id, each.name) for each in live):
+        found = client.find(job, live)
+    else:
+        found = find_ended(client, job)
+    if found is None:
+        raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+    if found.output is None:
+        raise OperationError(
+            f"no output is known of {title(found)}: only that of your own jobs, started by"
+            " tfm submit"
+        )
+    is_awaited = follow and isinstance(found, JobStatus)
+    with open_output(Path(found.output), found.user) as file:
+        _print(file, _watching(client, found.id) if is_awaited else _is_over_already)
+
+
+def _is_over_already() -> bool:
+    return True
+
+
+def _watching(client: Client, job: str) -> Callable[[], bool]:
+    """Return a function that waits a moment and returns whether a job has ended."""
+
+    def is_over() -> bool:
+        time.sleep(_POLL_SECONDS)
+        try:
+            return all(each.id != job for each in client.jobs())
+        except NoAnswerError:
+            return False  # The next controller takes the job over.
+
+    return is_over
+
+
+def _print(file: BinaryIO, is_over: Callable[[], bool]) -> None:
+    """Print what is in a file, and what comes until it is over."""
+    output = click.get_binary_stream("stdout")
+    is_last = False
+    while True:
+        piece = file.read(_PIECE)
+        if piece:
+            output.write(piece)
+            output.flush()
+        elif is_last:
+            return
+        else:
+            # What was printed just before the end is there afterwards.
+            is_last = is_over()

@@ -1,0 +1,50 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The files in which tfm submit keeps the output and exit code of a job.
+
+Their path is what the job's user has told the controller. So nobody reads a file that is
+not the user's own, and no device or pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from tf_malleable.linux.users import user_name
+from tf_malleable.model import OperationError
+
+
+def exit_file(output: Path) -> Path:
+    """Return the file for the exit code of a job with this output."""
+    return output.with_suffix(".exit")
+
+
+def open_output(path: Path, user: str) -> BinaryIO:
+    """Open a job's file for reading.
+
+    Args:
+        path: Its path, as submitted.
+        user: The job's user.
+
+    Raises:
+        OperationError: It cannot be read, or is not a regular file of the user.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        raise OperationError(f"cannot read {path}: {error.strerror}") from None
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or user_name(about.st_uid) != user:
+        os.close(descriptor)
+        raise OperationError(f"{path} is not a regular file of user {user}")
+    return open(descriptor, "rb")
+
+
+def read_exit_code(output: Path, user: str) -> int | None:
+    """Return the exit code written down for a job with this output; None if there is none."""
+    with suppress(OperationError, ValueError), open_output(exit_file(output), user) as file:
+        return int(file.read(8))
+    return None

@@ -1,0 +1,161 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Jobs in the background: submitted, read, waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import running, started, tfm
+from tests.support.controllers import TFM, job, wait_for
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path, monkeypatch):
+    """The folder of output files, which does not exist yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "tf_malleable" / "output"
+
+
+def submitted(*arguments: str) -> str:
+    """Return the id of a job in the background."""
+    result = tfm("submit", *arguments)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout.strip()
+
+
+def shell(program: str) -> list[str]:
+    return ["--", "sh", "-c", program]
+
+
+def test_a_job_runs_in_the_background_and_its_output_is_kept(controller, outputs):
+    number = submitted("--name", "one", *shell("echo out; echo err >&2; exit 3"))
+    assert number == "1"
+    result = tfm("wait", number)
+    assert (result.returncode, result.stderr) == (3, "")
+    assert result.stdout == "job 1 (one): failed, exit code 3\n"
+    result = tfm("logs", number)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "out\nerr\n", "")
+    assert tfm("logs", "one").stdout == "out\nerr\n"
+    (output,) = outputs.glob("*.log")
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+    assert stat.S_IMODE(outputs.stat().st_mode) == 0o700
+    wait_for(output.with_suffix(".exit").exists)
+    assert output.with_suffix(".exit").read_text() == "3\n"
+    (record,) = controller.get("/v1/history")["jobs"]
+    assert (record["output"], record["exit_code"]) == (str(output), 3)
+
+
+def test_detach_is_another_way_to_say_it(controller):
+    result = tfm("run", "--detach", "--", "true")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1\n", "")
+    assert tfm("wait", "1").returncode == 0
+
+
+def test_it_waits_for_cores_without_the_terminal(controller):
+    with running("--name", "first"):
+        number = submitted("--name", "second", "--", "echo", "ran")
+        assert controller.get(f"/v1/jobs/{number}")["state"] == "waiting"
+        with started("wait", number) as waiting:
+            assert tfm("cancel", "first").returncode == 0
+            assert waiting.wait(30) == 0
+    assert tfm("logs", number).stdout == "ran\n"
+
+
+def test_it_has_a_session_of_its_own_and_reads_nothing(controller):
+    number = submitted("--", "sh", "-c", "cat; echo read; exec sleep 600")
+    status = controller.get(f"/v1/jobs/{number}")
+    pid, output = status["pid"], status["output"]
+    try:
+        wait_for(lambda: tfm("logs", number).stdout == "read\n")
+        keeper = os.getsid(pid)
+        assert keeper not in (os.getsid(0), pid)
+        assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
+        # Nobody who reads what tfm submit prints waits for the job.
+        for process, known in ((pid, {os.devnull, output}), (keeper, {os.devnull})):
+            links = Path(f"/proc/{process}/fd").iterdir()
+            assert {os.readlink(link) for link in links} == known
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_output_is_followed_to_its_end(controller):
+    number = submitted(*shell("echo one; sleep 1; echo two"))
+    with started("logs", "-f", number) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "one\n"
+        assert number in {each["id"] for each in controller.get("/v1/jobs")["jobs"]}
+        assert following.stdout.readline() == "two\n"
+        assert following.wait(30) == 0
+
+
+def test_a_job_that_is_cancelled_has_failed_for_whoever_waits(controller):
+    number = submitted("--", "sleep", "600")
+    with started("wait", number) as waiting:
+        tfm("cancel", number)
+        assert waiting.wait(30) == 128 + signal.SIGTERM
+
+
+def test_of_several_jobs_the_first_failure_counts(controller):
+    jobs = [submitted(*shell(f"exit {code}")) for code in (0, 4, 5)]
+    result = tfm("wait", *jobs)
+    assert result.returncode == 4
+    assert len(result.stdout.splitlines()) == 3
+
+
+def test_without_a_controller_nothing_is_started(outputs, socket):
+    result = tfm("submit", "--", "true")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"tfm: no controller answers at {socket}; start one with: tfm controller\n"
+    )
+    assert list(outputs.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--min", "2", "--max", "1", "--", "true"], 2, "a shape must have"),
+        (["--min", "9999", "--", "true"], 2, "min must be at most 1"),
+        (["--", "no-such-program"], 127, "there is no program 'no-such-program'"),
+    ],
+)
+def test_what_is_refused_is_said_in_the_terminal(controller, outputs, arguments, code, said):
+    result = tfm("submit", *arguments)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert not outputs.exists() or list(outputs.iterdir()) == []
+
+
+def test_inside_a_job_it_is_refused(controller):
+    result = tfm("run", "--", TFM, "submit", "--", "true")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "this is part of job 1, and would end with it" in result.stderr
+
+
+def test_other_jobs_have_no_output(controller):
+    with running("--name", "one"):
+        result = tfm("logs", "one")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "tfm: no output is known of job 1 (one): only that of your own jobs, started by"
+        " tfm submit\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_path_that_somebody_made_up_is_not_read(controller, tmp_path, kind):
+    path = tmp_path / "made-up"
+    if kind == "link":
+        path.symlink_to("/etc/passwd")
+    else:
+        os.mkfifo(path)
+    with job(controller.socket) as speaker:
+        speaker.submit(name="x", output=str(path))
+        result = tfm("logs", "x")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert str(path) in result.stderr
