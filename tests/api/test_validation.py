@@ -24,7 +24,10 @@ from tf_malleable.api.validation import decode_body, decode_query
 
 BODIES = [route.body for route in ROUTES if route.body is not None]
 
-ALL = "min, preferred, max, priority, weight, mem, name, command, gpus, queue, running"
+ALL = (
+    "min, preferred, max, priority, weight, mem, name, command, gpus, output, time_limit,"
+    " expected, queue, running"
+)
 
 
 @pytest.mark.parametrize(

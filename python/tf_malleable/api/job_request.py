@@ -18,6 +18,8 @@ MOST_WEIGHT: Final = 1000
 LEAST_MEM: Final = 1 << 20
 MOST_MEM: Final = 1 << 50
 MOST_GPUS: Final = 1024
+# A hundred years.
+MOST_SECONDS: Final = 36500 * 86400
 # PATH_MAX of Linux.
 LONGEST_PATH: Final = 4096
 
@@ -39,6 +41,8 @@ class JobRequest:
         weight: Share relative to other jobs, if the policy uses it; above 0, at most 1000.
         mem: Memory that it needs at most, in bytes; None if that is not known.
         gpus: Number of GPUs that it needs.
+        time_limit: Seconds with cores after which it is ended; None for no limit.
+        expected: Seconds that it is expected to run; None if that is not known.
         output: Path of the file that its output goes to; None if that is not known.
 
     Raises:
@@ -54,6 +58,8 @@ class JobRequest:
     weight: float = 1.0
     mem: int | None = None
     gpus: int = 0
+    time_limit: float | None = None
+    expected: float | None = None
     output: str | None = None
 
     def __post_init__(self) -> None:
@@ -75,6 +81,11 @@ class JobRequest:
         if self.mem is not None:
             _check_integer("mem", self.mem, LEAST_MEM, MOST_MEM)
         _check_integer("gpus", self.gpus, 0, MOST_GPUS)
+        for name, seconds in (("time_limit", self.time_limit), ("expected", self.expected)):
+            if seconds is not None and not (_is_number(seconds) and 0 < seconds <= MOST_SECONDS):
+                raise ValueError(
+                    f"{name} must be a number above 0, at most {MOST_SECONDS}, not {seconds!r}"
+                )
         if self.output is not None and not _is_path(self.output):
             raise ValueError(
                 f"output must be a string of 1 to {LONGEST_PATH} characters, not {self.output!r}"

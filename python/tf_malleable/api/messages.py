@@ -56,6 +56,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         priority: As submitted.
         weight: As submitted.
         output: As submitted; null if there is none, or for other users.
+        time_limit: Time with cores after which it is ended; null for no limit.
         desired: Cores it asks for, or cores set by hand.
         granted: CPUs the policy has decided on.
         lent: CPUs of its own that it lends to other jobs now.
@@ -75,8 +76,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         steps_done: Training steps done, as reported; null if unknown.
         steps_total: Training steps at its end, as reported; null if unknown.
         steps_per_second: Recent speed; null if unknown.
-        expected_seconds: Expected run time, from earlier runs of the same command; null if
-            there are none.
+        expected_seconds: Expected run time, as submitted, or else from earlier runs of the same
+            command; null if there are none.
         used_cpus: CPUs its processes kept busy recently; null if unknown.
         speeds: Measured speeds, by number of cores.
         mem: Memory in bytes that it has asked for; null if it did not say.
@@ -103,6 +104,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     weight: float
     output: str | None = None
+    time_limit: float | None = None
     desired: int
     granted: list[int]
     lent: list[int]

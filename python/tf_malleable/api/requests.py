@@ -15,6 +15,7 @@ from tf_malleable.api.job_request import (
     MOST_GPUS,
     MOST_MEM,
     MOST_PRIORITY,
+    MOST_SECONDS,
     MOST_WEIGHT,
     JobRequest,
 )
@@ -31,6 +32,7 @@ Steps = Annotated[float, Meta(ge=0, le=10**15)]
 Name = Annotated[
     str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
 ]
+Seconds = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
 Argument = Annotated[str, Meta(max_length=4096)]
 
 
@@ -85,6 +87,8 @@ class Submission(Asked, frozen=True, kw_only=True):
             known; then it is learned. Where cgroups allow it, a job never gets more.
         gpus: Number of GPUs that it needs.
         output: Path of the file that its output goes to, for `tfm logs`.
+        time_limit: End it after this time with cores.
+        expected: How long it is expected to run; by default learned from earlier runs.
         queue: Wait until there are cores; if false, be refused instead.
         running: The process is already computing, so it joins without queueing.
     """
@@ -93,6 +97,8 @@ class Submission(Asked, frozen=True, kw_only=True):
     command: Annotated[list[Argument], Meta(max_length=256)] = []
     gpus: Annotated[int, Meta(ge=0, le=MOST_GPUS)] = 0
     output: Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)] | None = None
+    time_limit: Seconds | None = None
+    expected: Seconds | None = None
     queue: bool = True
     running: bool = False
 
@@ -107,6 +113,8 @@ class Submission(Asked, frozen=True, kw_only=True):
             self.name,
             tuple(self.command),
             gpus=self.gpus,
+            time_limit=self.time_limit,
+            expected=self.expected,
             output=self.output,
             **self.numbers(),
         )

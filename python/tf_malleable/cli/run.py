@@ -18,6 +18,7 @@ from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join
 from tf_malleable.api.naming import default_name, shortened_command
+from tf_malleable.cli.durations import Duration
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.linux.cgroup import in_container
 from tf_malleable.model import OperationError
@@ -59,6 +60,18 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     help="Fail if no controller answers, rather than run alone.",
 )
 @click.option(
+    "--time-limit",
+    type=Duration(),
+    metavar="TIME",
+    help="End the job once it has had cores for so long, such as 90m or 12h.",
+)
+@click.option(
+    "--expected",
+    type=Duration(),
+    metavar="TIME",
+    help="How long it will run, as far as you know.  [default: as the same command before]",
+)
+@click.option(
     "--detach", is_flag=True, help="Print the job's id and run it in the background: tfm submit."
 )
 @socket_path_option
@@ -72,6 +85,8 @@ def run(
     queue: bool,
     id_file: Path | None,
     require_controller: bool,
+    time_limit: float | None,
+    expected: float | None,
     detach: bool,
     socket: Path,
     command: tuple[str, ...],
@@ -96,6 +111,8 @@ def run(
             name=name or default_name(command),
             command=shortened_command(command),
             gpus=gpus,
+            time_limit=time_limit,
+            expected=expected,
             **asked,
         )
         background = None

@@ -86,6 +86,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("ran", duration(job.run_seconds)),
         ("paused or held", duration(job.paused_seconds)),
         ("expected run time", duration(job.expected_seconds)),
+        ("time limit", duration(job.time_limit)),
         ("steps done", f"{number(job.steps_done, 0)} ({percent(progress(job))})"),
         ("steps/s", number(job.steps_per_second)),
         ("known speeds", f"{speeds} cores" if speeds else "-"),

@@ -24,7 +24,6 @@ from tf_malleable.api.messages import (
 )
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Acknowledgement, JobChange, Progress, Submission
-from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.admission import Admission
 from tf_malleable.controller.jobs.callers import Callers, Sight
 from tf_malleable.controller.jobs.changing import changed, check_cores
@@ -270,12 +269,7 @@ class Service:
     def cancel(self, peer: Peer, job: str) -> JobStatus:
         """End a job: SIGTERM to its processes, and SIGKILL after 10 seconds."""
         live = self._find_own(peer, job)
-        if not live.record.cancelled:
-            live.cancel(self._reactor.now())
-            self._store.save(live.record)
-            # Save first: a controller that takes over must tell it, or kill it if need be.
-            self._reactor.save()
-            enforcement.terminate(live)
+        self._reactor.cancel(live)
         return job_status(live, self._reactor.now())
 
     def _amended(self, live: LiveJob, record: Record) -> JobStatus:

@@ -38,6 +38,8 @@ class Record:
         core_seconds: Cores granted times seconds, up to `since`.
         resizes: How often its number of cores changed while it ran.
         container: The container it runs in; None for processes of the host.
+        time_limit: Seconds with cores after which it is ended; None for no limit.
+        expected: Seconds that it is expected to run, as submitted; None if nothing was said.
         output: File that its output goes to, as submitted.
         cgroup: Folder of the cgroup that has all its processes; None if there is none.
         mem: Memory in bytes that it has asked for; None if it did not say.
@@ -69,6 +71,8 @@ class Record:
     core_seconds: float = 0.0
     resizes: int = 0
     container: ContainerInfo | None = None
+    time_limit: float | None = None
+    expected: float | None = None
     output: str | None = None
     cgroup: str | None = None
     mem: int | None = None

@@ -138,6 +138,8 @@ class Admission:
             container=container,
             mem=request.mem,
             gpus_wanted=request.gpus,
+            time_limit=request.time_limit,
+            expected=request.expected,
             output=request.output,
         )
         return accounting.joined(record, now) if running else record

@@ -299,6 +299,19 @@ class LiveJob:
         # One that lends all must be noticed when it wants any of them.
         return self.usage.level(len(self.record.grant.cpus) or len(self.record.grant.lent))
 
+    def is_overdue(self, now: float) -> bool:
+        """Return whether it has had cores for longer than its time limit, and was not told."""
+        limit = self.record.time_limit
+        if limit is None or self.record.cancelled:
+            return False
+        return accounting.run_seconds(self.record, now) >= limit
+
+    @property
+    def expected_seconds(self) -> float | None:
+        """Expected run time, as its user or else earlier runs say; None if unknown."""
+        expected = self.record.expected
+        return self.lessons.expected_seconds if expected is None else expected
+
     @property
     def rates(self) -> tuple[Rate, ...]:
         """Recently measured speeds, completed by those of earlier jobs."""
@@ -334,6 +347,6 @@ class LiveJob:
             steps_done=self.speed.steps,
             steps_total=self.speed.total,
             rates=self.rates,
-            expected_seconds=self.lessons.expected_seconds,
+            expected_seconds=self.expected_seconds,
             user=record.uid,
         )

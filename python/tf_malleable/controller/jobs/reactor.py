@@ -108,6 +108,7 @@ class Reactor:
             self.now,
             request_decision=self.react_soon,
             on_settled=self._enforcer.settle,
+            on_overdue=self._end_overdue,
         )
         self.instruments.cpus.set(len(machine.cpus))
 
@@ -173,6 +174,19 @@ class Reactor:
             live.amend(record)
             self._store.save(record)
             self.react()
+
+    def cancel(self, live: LiveJob) -> None:
+        """End a job: SIGTERM to its processes, and SIGKILL after 10 seconds."""
+        if not live.record.cancelled:
+            live.cancel(self.now())
+            self._store.save(live.record)
+            # Save first: a controller that takes over must tell it, or kill it if need be.
+            self.save()
+            enforcement.terminate(live)
+
+    def _end_overdue(self, live: LiveJob) -> None:
+        _log.warning("%s: ended, it has reached its time limit", live.record.title)
+        self.cancel(live)
 
     def acknowledge(self, live: LiveJob, pid: int, serial: int) -> None:
         """Note that a process of a job has carried out a grant."""

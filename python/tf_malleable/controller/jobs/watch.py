@@ -48,6 +48,7 @@ class Watch:
         *,
         request_decision: Callable[[], None],
         on_settled: Callable[[LiveJob], None],
+        on_overdue: Callable[[LiveJob], None],
     ) -> None:
         """Create a watch; it does nothing until start().
 
@@ -56,11 +57,13 @@ class Watch:
             now: Returns the time on the clock of all records, in seconds.
             request_decision: Called when something changed that affects a decision.
             on_settled: Called when the kernel confirms a container's grant.
+            on_overdue: Called when a job has reached its time limit.
         """
         self._jobs = jobs
         self._now = now
         self._request_decision = request_decision
         self._on_settled = on_settled
+        self._on_overdue = on_overdue
         self._looks = 0
         self._meter = Meter()
         self._memory = MemoryMeter()
@@ -158,6 +161,8 @@ class Watch:
         for live in self._jobs.values():
             if live.kill_at is not None and now >= live.kill_at:
                 enforcement.kill(live)
+            if live.is_overdue(now):
+                self._on_overdue(live)
             if live.container is not None and live.diverged:
                 self._enforce_again(live)
         self._meter.forget_others(set(self._jobs))
