@@ -107,6 +107,24 @@ def test_of_several_jobs_the_first_failure_counts(controller):
     assert len(result.stdout.splitlines()) == 3
 
 
+def test_somebody_is_notified_of_the_end(controller, tmp_path, outputs):
+    note = tmp_path / "note"
+    command = f"echo $TFM_JOB $TFM_EXIT_CODE $TFM_OUTPUT > {note}.new; mv {note}.new {note}"
+    number = submitted("--notify", command, *shell("exit 3"))
+    wait_for(note.exists)
+    (output,) = outputs.glob("*.log")
+    assert note.read_text().split() == [number, "3", str(output)]
+
+
+def test_nobody_is_notified_of_a_job_that_never_was(controller, tmp_path):
+    note = tmp_path / "note"
+    assert tfm("submit", "--notify", f"touch {note}", "--", "no-such-program").returncode == 127
+    assert not note.exists()
+    result = tfm("run", "--notify", f"touch {note}", "--", "true")
+    assert result.returncode == 2
+    assert result.stderr == "tfm: --notify is for jobs in the background: give --detach, too\n"
+
+
 def test_without_a_controller_nothing_is_started(outputs, socket):
     result = tfm("submit", "--", "true")
     assert (result.returncode, result.stdout) == (1, "")

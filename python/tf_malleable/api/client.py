@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -21,13 +21,16 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class Client:
-    """A client of one controller. Each request opens a connection of its own.
+    """A client of one controller.
 
     Attributes:
-        socket: The controller's socket.
+        socket: The controller's socket, or the name of its host.
+        connect: Returns a connection for one request; by default each request opens one of
+            its own to the socket. Set for a controller on another host.
     """
 
-    socket: Path
+    socket: Path | str
+    connect: Callable[[], AbstractContextManager[Connection]] | None = None
 
     def get(self, path: str, answer: type[_Answer]) -> _Answer:
         """Send a GET request. Raises: as :meth:`ask`."""
@@ -42,7 +45,7 @@ class Client:
             ValueError: The request was invalid.
         """
         try:
-            with closing(Connection(self.socket)) as connection:
+            with self._connected() as connection:
                 return msgspec.convert(connection.ask(method, path, body), answer)
         except ControllerError as error:
             raise OperationError(str(error)) from None
@@ -52,6 +55,9 @@ class Client:
             ) from None
         except OSError as error:
             raise NoAnswerError(self.socket, error) from None
+
+    def _connected(self) -> AbstractContextManager[Connection]:
+        return closing(Connection(self.socket)) if self.connect is None else self.connect()
 
     def info(self) -> ControllerInfo:
         """Return information about the controller itself."""

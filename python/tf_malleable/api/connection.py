@@ -42,6 +42,7 @@ class Connection:
         *,
         timeout: float = _TIMEOUT,
         largest: int = _LARGEST_ANSWER,
+        dial: Callable[[], socket.socket] | None = None,
     ) -> None:
         """Prepare a connection.
 
@@ -50,10 +51,13 @@ class Connection:
             timeout: The longest silence within an answer, in seconds.
             largest: The longest answer, in bytes, except for streams; by default longer than
                 any.
+            dial: Returns a new socket to a controller that is not on this host; then `path` is
+                only its name.
         """
         self.path = os.fspath(path)
         self._timeout = timeout
         self._largest = largest
+        self._dial = dial
         self._sockets: list[socket.socket] = []
         self._aborted = False
         self._http = self._client()
@@ -147,7 +151,7 @@ class Connection:
                 os.close(each.detach())
 
     def _client(self) -> _UnixClient:
-        return _UnixClient(self.path, self._timeout, self._opened)
+        return _UnixClient(self.path, self._timeout, self._opened, self._dial)
 
     def _opened(self, new: socket.socket) -> None:
         # The descriptor of a closed socket is -1.
@@ -186,18 +190,30 @@ class Connection:
 class _UnixClient(HTTPConnection):
     """http.client's connection, over a Unix socket."""
 
-    def __init__(self, path: str, timeout: float, opened: Callable[[socket.socket], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        timeout: float,
+        opened: Callable[[socket.socket], None],
+        dial: Callable[[], socket.socket] | None,
+    ) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
         self._opened = opened
+        self._dial = dial
 
     def connect(self) -> None:
         """Connect; called by http.client when needed."""
+        if self._dial is not None:
+            self.sock = self._dial()
+            self._opened(self.sock)
+            self.sock.settimeout(self.timeout)
+            return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._opened(self.sock)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
-        _check_server(self.sock)
+        check_server(self.sock)
 
     def send(self, data: object) -> None:
         """Send; called by http.client.
@@ -210,7 +226,7 @@ class _UnixClient(HTTPConnection):
         self.sock.sendall(data, socket.MSG_NOSIGNAL)
 
 
-def _check_server(connection: socket.socket) -> None:
+def check_server(connection: socket.socket) -> None:
     """Raise OSError unless root or our own user serves here.
 
     Others could have created the socket before the controller did, to read command lines.

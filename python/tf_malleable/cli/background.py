@@ -29,35 +29,39 @@ class Background:
         output: File for what the program prints.
     """
 
-    def __init__(self, output: Path, file: int, report: int) -> None:
+    def __init__(self, output: Path, file: int, reports: tuple[int, ...]) -> None:
         """Create it.
 
         Args:
             output: File for what the program prints.
             file: Its descriptor.
-            report: The pipe to the process in the terminal.
+            reports: The pipes to the process in the terminal and to the keeper.
         """
         self.output = output
         self._file = file
-        self._report: int | None = report
+        self._reports = reports
 
     def submitted(self, job: str) -> None:
-        """Tell the job's id to the terminal and leave it; only the first call does anything.
+        """Tell the job's id and leave the terminal; only the first call does anything.
 
         Until then errors go to the terminal, later to the output file.
         """
-        if self._report is None:
+        if not self._reports:
             return
-        with suppress(BrokenPipeError):  # Nobody waits for it.
-            os.write(self._report, f"{job}\n".encode())
-        os.close(self._report)
-        self._report = None
+        for report in self._reports:
+            with suppress(BrokenPipeError):  # Nobody waits for it.
+                os.write(report, f"{job}\n".encode())
+            os.close(report)
+        self._reports = ()
         os.dup2(self._file, 1)
         os.dup2(self._file, 2)
 
 
-def continue_in_background() -> Background:
+def continue_in_background(notify: str | None = None) -> Background:
     """Go on in a process in the background; in the present one, print the job's id and exit.
+
+    Args:
+        notify: A command for the shell to run when the job has ended; None for none.
 
     Raises:
         OperationError: There can be no file for the output, or no process.
@@ -72,15 +76,17 @@ def continue_in_background() -> Background:
         _await_id(reading, keeper, output)
     os.close(reading)
     os.setsid()
+    hearing, telling = os.pipe()
     program = _fork()
     if program:
-        os.close(writing)
-        os.close(file)
-        _keep(program, output)
+        for descriptor in (writing, telling, file):
+            os.close(descriptor)
+        _keep(program, output, hearing, notify)
+    os.close(hearing)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    return Background(output, file, writing)
+    return Background(output, file, (writing, telling))
 
 
 def _new_output() -> tuple[Path, int]:
@@ -115,8 +121,8 @@ def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
     sys.exit(code if code >= 0 else 1)
 
 
-def _keep(program: int, output: Path) -> NoReturn:
-    """Wait for the program and write down its exit code."""
+def _keep(program: int, output: Path, hearing: int, notify: str | None) -> NoReturn:
+    """Wait for the program, write down its exit code, and notify whoever wants to know."""
     # Whoever reads what the terminal's process prints must not wait for the keeper.
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -127,5 +133,9 @@ def _keep(program: int, output: Path) -> NoReturn:
         code = os.waitstatus_to_exitcode(status)
         code = code if code >= 0 else 128 - code
         exit_file(output).write_text(f"{code}\n")
+        job = os.read(hearing, 64).decode().strip()
+        if notify is not None and job:
+            said = {"TFM_JOB": job, "TFM_EXIT_CODE": str(code), "TFM_OUTPUT": str(output)}
+            os.execvpe("sh", ["sh", "-c", notify], {**os.environ, **said})
     finally:
         os._exit(code)

@@ -9,6 +9,7 @@ import click
 
 from tf_malleable.api.address import default_socket
 from tf_malleable.cli.options import json_option, print_json
+from tf_malleable.cli.remote import remote_host
 from tf_malleable.cli.settings import Settings
 from tf_malleable.cli.tables import console, table
 
@@ -34,7 +35,7 @@ def config(context: click.Context, as_json: bool) -> None:
         command = group.get_command(root, name)
         if command is not None:
             found += settings.of(name, command)
-    socket = default_socket()
+    controller = remote_host() or str(default_socket())
     if as_json:
         print_json(
             {
@@ -42,14 +43,14 @@ def config(context: click.Context, as_json: bool) -> None:
                     {"path": str(path), "exists": sections is not None}
                     for path, sections in settings.files.items()
                 ],
-                "socket": str(socket),
+                "controller": controller,
                 "settings": [asdict(setting) for setting in found],
             }
         )
         return
     for path, sections in settings.files.items():
         click.echo(f"file: {path}{'' if sections is not None else ' (does not exist)'}")
-    click.echo(f"socket: {socket}")
+    click.echo(f"controller: {controller}")
     if not found:
         click.echo("no defaults are set")
         return

@@ -21,8 +21,13 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 def live_jobs(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the ids of live jobs that begin so, with their names; none without a controller."""
+    """Return the ids of live jobs that begin so, with their names.
+
+    There are none without a controller on this host.
+    """
     client = context.params.get("client")
+    if isinstance(client, Client) and client.connect is not None:
+        return []  # The shell would wait for ssh.
     if not isinstance(client, Client):
         client = Client(default_socket())
     try:

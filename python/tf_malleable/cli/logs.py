@@ -34,6 +34,10 @@ def logs(client: Client, job: str, follow: bool) -> None:
 
     JOB is an id, or a name; of ended jobs with the same name, it is the last.
     """
+    if client.connect is not None:
+        raise OperationError(
+            f"the output of job {job} is at {client.socket}: use ssh and tfm logs there"
+        )
     live = client.jobs()
     found: JobStatus | JobRecord | None
     if any(job in (each.id, each.name) for each in live):

@@ -35,6 +35,7 @@ _MODULES = {
     "container": "container.group",
     "config": "config",
     "completion": "completion",
+    "dial-stdio": "dial",
 }
 """The module of tf_malleable.cli that defines each subcommand."""
 

@@ -6,6 +6,7 @@ The client and msgspec are imported only where they are used: `tfm run` must sta
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,8 +26,13 @@ def socket_option(command: _Command) -> _Command:
     return _add_socket(command, "client", _client)
 
 
+def local_socket_option(command: _Command) -> _Command:
+    """Add the option --socket to a command that starts programs; it gets a Client `client`."""
+    return _add_socket(command, "client", _local_client)
+
+
 def socket_path_option(command: _Command) -> _Command:
-    """Add the option --socket to a command, which gets it as a Path named `socket`."""
+    """Add the option --socket to a command that starts programs; it gets a Path `socket`."""
     return _add_socket(command, "socket", _path)
 
 
@@ -46,13 +52,29 @@ def _add_socket(
 
 
 def _path(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
+    if value is None and os.environ.get("TF_MALLEABLE_HOST") and not context.resilient_parsing:
+        raise ValueError(
+            f"tfm {context.info_name} starts programs on this host, and TF_MALLEABLE_HOST names"
+            " another: unset it, or use ssh"
+        )
     return value if value is not None else default_socket()
+
+
+def _local_client(context: click.Context, parameter: click.Parameter, value: Path | None) -> Client:
+    from tf_malleable.api.client import Client
+
+    return Client(_path(context, parameter, value))
 
 
 def _client(context: click.Context, parameter: click.Parameter, value: Path | None) -> Client:
     from tf_malleable.api.client import Client
 
-    return Client(_path(context, parameter, value))
+    if value is None and os.environ.get("TF_MALLEABLE_HOST"):
+        from tf_malleable.cli.remote import remote_client
+
+        if remote := remote_client():
+            return remote
+    return Client(value if value is not None else default_socket())
 
 
 def json_option(command: _Command) -> _Command:

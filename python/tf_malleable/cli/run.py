@@ -74,6 +74,12 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
 @click.option(
     "--detach", is_flag=True, help="Print the job's id and run it in the background: tfm submit."
 )
+@click.option(
+    "--notify",
+    metavar="CMD",
+    help="In the background only: run this shell command when the job has ended, with TFM_JOB,"
+    " TFM_EXIT_CODE and TFM_OUTPUT in its environment.",
+)
 @socket_path_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -88,6 +94,7 @@ def run(
     time_limit: float | None,
     expected: float | None,
     detach: bool,
+    notify: str | None,
     socket: Path,
     command: tuple[str, ...],
 ) -> None:
@@ -103,6 +110,8 @@ def run(
     replaces tfm, so exit code, signals, input and output are the program's own.
     """
     required = requirement.is_controller_required(asked_for=require_controller)
+    if notify is not None and not detach:
+        raise ValueError("--notify is for jobs in the background: give --detach, too")
     most = environment.max_threads()
     following = _is_to_follow(follow_cgroup)
     if threads is None:
@@ -119,7 +128,7 @@ def run(
         if detach:
             from tf_malleable.cli.background import continue_in_background
 
-            background = continue_in_background()
+            background = continue_in_background(notify)
             request = replace(request, output=str(background.output))
         join = Join(os.path.abspath(socket), request)
         os.environ[JOIN] = join.encode()

@@ -12,7 +12,7 @@ import click
 
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import History
-from tf_malleable.cli.options import json_option, print_json, socket_option
+from tf_malleable.cli.options import json_option, local_socket_option, print_json
 from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.words import summed_up
 from tf_malleable.cli.workload.progress import WorkloadProgress
@@ -35,7 +35,7 @@ from tf_malleable.workload.runner import run_workload
 @click.option("--alone", is_flag=True, help="Start the jobs without a controller, to compare.")
 @click.option("--dry-run", is_flag=True, help="Check FILE and list its jobs, but run nothing.")
 @json_option
-@socket_option
+@local_socket_option
 def workload(
     client: Client, file: Path, out: Path | None, alone: bool, dry_run: bool, as_json: bool
 ) -> None:
