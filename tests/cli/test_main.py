@@ -14,7 +14,8 @@ from tests.support.commands import tfm
 from tf_malleable.policies.registry import DEFAULT
 
 COMMANDS = [
-    *("run", "submit", "controller", "jobs", "show", "logs", "wait", "top", "set", "pause", "resume", "cancel", "policy"),
+    *("run", "submit", "controller", "jobs", "show", "logs", "wait", "top", "set", "pause"),
+    *("resume", "cancel", "policy"),
     *("history", "workload", "container", "config", "completion"),
 ]
 

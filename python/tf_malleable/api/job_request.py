@@ -18,6 +18,8 @@ MOST_WEIGHT: Final = 1000
 LEAST_MEM: Final = 1 << 20
 MOST_MEM: Final = 1 << 50
 MOST_GPUS: Final = 1024
+# Jobs that another one starts after.
+MOST_AFTER: Final = 100
 # A hundred years.
 MOST_SECONDS: Final = 36500 * 86400
 # PATH_MAX of Linux.
@@ -43,6 +45,7 @@ class JobRequest:
         gpus: Number of GPUs that it needs.
         time_limit: Seconds with cores after which it is ended; None for no limit.
         expected: Seconds that it is expected to run; None if that is not known.
+        after: Ids of jobs that must have ended before it starts.
         output: Path of the file that its output goes to; None if that is not known.
 
     Raises:
@@ -60,6 +63,7 @@ class JobRequest:
     gpus: int = 0
     time_limit: float | None = None
     expected: float | None = None
+    after: tuple[str, ...] = ()
     output: str | None = None
 
     def __post_init__(self) -> None:
@@ -69,6 +73,8 @@ class JobRequest:
             )
         if not all(isinstance(argument, str) for argument in self.command):
             raise ValueError(f"command must be a list of strings, not {self.command!r}")
+        if not all(isinstance(job, str) for job in self.after):
+            raise ValueError(f"after must be a list of strings, not {self.after!r}")
         _check_integer("min", self.min, 1, MOST_CORES)
         for name, cores in (("preferred", self.preferred), ("max", self.max)):
             if cores is not None:
@@ -106,13 +112,14 @@ class JobRequest:
     def said(self) -> dict[str, Any]:
         """Return the fields that are not None, as in the body of a submission.
 
-        Without GPUs nothing is said of them, as older controllers refuse the field.
+        Without GPUs and jobs to start after nothing is said of them, as older controllers refuse
+        the fields.
         """
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {
             name: value
             for name, value in values
-            if value is not None and (name, value) != ("gpus", 0)
+            if value is not None and (name, value) not in (("gpus", 0), ("after", ()))
         }
 
     @classmethod
@@ -126,10 +133,12 @@ class JobRequest:
         values = {name: said[name] for name in known & said.keys() if said[name] is not None}
         if "name" not in values:
             raise ValueError("name is missing")
-        command = values.get("command", [])
-        if not isinstance(command, list | tuple):
-            raise ValueError(f"command must be a list of strings, not {command!r}")
-        return cls(**{**values, "command": tuple(command)})
+        for name in ("command", "after"):
+            listed = values.get(name, [])
+            if not isinstance(listed, list | tuple):
+                raise ValueError(f"{name} must be a list of strings, not {listed!r}")
+            values[name] = tuple(listed)
+        return cls(**values)
 
 
 def _check_integer(name: str, value: object, lowest: int, highest: int) -> None:

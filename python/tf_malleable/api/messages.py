@@ -56,6 +56,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         priority: As submitted.
         weight: As submitted.
         output: As submitted; null if there is none, or for other users.
+        after: Ids of jobs that must have ended before it starts.
         time_limit: Time with cores after which it is ended; null for no limit.
         desired: Cores it asks for, or cores set by hand.
         granted: CPUs the policy has decided on.
@@ -104,6 +105,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     weight: float
     output: str | None = None
+    after: list[str] = []
     time_limit: float | None = None
     desired: int
     granted: list[int]

@@ -11,6 +11,7 @@ from msgspec import Meta
 from tf_malleable.api.job_request import (
     LEAST_MEM,
     LONGEST_PATH,
+    MOST_AFTER,
     MOST_CORES,
     MOST_GPUS,
     MOST_MEM,
@@ -89,6 +90,7 @@ class Submission(Asked, frozen=True, kw_only=True):
         output: Path of the file that its output goes to, for `tfm logs`.
         time_limit: End it after this time with cores.
         expected: How long it is expected to run; by default learned from earlier runs.
+        after: Ids of jobs that must have ended before it starts, in whatever way.
         queue: Wait until there are cores; if false, be refused instead.
         running: The process is already computing, so it joins without queueing.
     """
@@ -99,6 +101,7 @@ class Submission(Asked, frozen=True, kw_only=True):
     output: Annotated[str, Meta(min_length=1, max_length=LONGEST_PATH)] | None = None
     time_limit: Seconds | None = None
     expected: Seconds | None = None
+    after: Annotated[list[Name], Meta(max_length=MOST_AFTER)] = []
     queue: bool = True
     running: bool = False
 
@@ -115,6 +118,7 @@ class Submission(Asked, frozen=True, kw_only=True):
             gpus=self.gpus,
             time_limit=self.time_limit,
             expected=self.expected,
+            after=tuple(self.after),
             output=self.output,
             **self.numbers(),
         )

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import History, JobRecord
+from tf_malleable.model import OperationError
 
 # Looked through first, as most questions are about recent jobs.
 _FEW = 100
@@ -25,3 +28,23 @@ def find_ended(client: Client, job: str) -> JobRecord | None:
         if found or len(jobs) < limit:
             return found[-1] if found else None
     return None
+
+
+def unended(client: Client, jobs: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids of those of these jobs that are live; the others must have ended.
+
+    Args:
+        client: Of the controller.
+        jobs: Ids or names.
+
+    Raises:
+        OperationError: There is no such job, or several live ones have a name.
+    """
+    live = client.jobs()
+    found: list[str] = []
+    for job in jobs:
+        if any(job in (each.id, each.name) for each in live):
+            found.append(client.find(job, live).id)
+        elif find_ended(client, job) is None:
+            raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+    return tuple(dict.fromkeys(found))

@@ -72,6 +72,12 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     help="How long it will run, as far as you know.  [default: as the same command before]",
 )
 @click.option(
+    "--after",
+    multiple=True,
+    metavar="JOB",
+    help="Start once this job has ended, in whatever way; can be repeated.",
+)
+@click.option(
     "--detach", is_flag=True, help="Print the job's id and run it in the background: tfm submit."
 )
 @click.option(
@@ -93,6 +99,7 @@ def run(
     require_controller: bool,
     time_limit: float | None,
     expected: float | None,
+    after: tuple[str, ...],
     detach: bool,
     notify: str | None,
     socket: Path,
@@ -122,6 +129,7 @@ def run(
             gpus=gpus,
             time_limit=time_limit,
             expected=expected,
+            after=_ids(after, socket),
             **asked,
         )
         background = None
@@ -147,6 +155,20 @@ def run(
     paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     _become(command)
+
+
+def _ids(jobs: tuple[str, ...], socket: Path) -> tuple[str, ...]:
+    """Return the ids of those of these jobs that have not ended yet.
+
+    Raises:
+        OperationError: There is no such job, or no controller.
+    """
+    if not jobs:
+        return ()
+    from tf_malleable.api.client import Client
+    from tf_malleable.cli.ended import unended
+
+    return unended(Client(socket), jobs)
 
 
 def _is_to_follow(asked_for: bool | None) -> bool:

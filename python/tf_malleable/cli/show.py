@@ -87,6 +87,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("paused or held", duration(job.paused_seconds)),
         ("expected run time", duration(job.expected_seconds)),
         ("time limit", duration(job.time_limit)),
+        ("starts after", ", ".join(job.after) or "-"),
         ("steps done", f"{number(job.steps_done, 0)} ({percent(progress(job))})"),
         ("steps/s", number(job.steps_per_second)),
         ("known speeds", f"{speeds} cores" if speeds else "-"),

@@ -40,6 +40,7 @@ class Record:
         container: The container it runs in; None for processes of the host.
         time_limit: Seconds with cores after which it is ended; None for no limit.
         expected: Seconds that it is expected to run, as submitted; None if nothing was said.
+        after: Ids of jobs that must have ended before it starts.
         output: File that its output goes to, as submitted.
         cgroup: Folder of the cgroup that has all its processes; None if there is none.
         mem: Memory in bytes that it has asked for; None if it did not say.
@@ -73,6 +74,7 @@ class Record:
     container: ContainerInfo | None = None
     time_limit: float | None = None
     expected: float | None = None
+    after: tuple[str, ...] = ()
     output: str | None = None
     cgroup: str | None = None
     mem: int | None = None

@@ -140,6 +140,7 @@ class Admission:
             gpus_wanted=request.gpus,
             time_limit=request.time_limit,
             expected=request.expected,
+            after=request.after,
             output=request.output,
         )
         return accounting.joined(record, now) if running else record

@@ -85,6 +85,9 @@ class Foresight:
             return None, False
         if live.is_absent(now):
             return "the process that asked for cores no longer waits for them", False
+        if before := self._reactor.roster.before(live):
+            jobs = ", ".join(f"{each.record.id} ({each.record.name})" for each in before)
+            return f"it starts after the end of job {jobs}", False
         if live.lack is not None:
             return why_not(live), True
         others = [each for each in self._reactor.roster.live.values() if each is not live]

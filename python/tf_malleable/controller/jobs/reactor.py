@@ -257,7 +257,11 @@ class Reactor:
     def candidates(self, now: float) -> list[Candidate]:
         """Return all live jobs as a decision sees them, in order of arrival."""
         return [
-            Candidate(live.as_job(now), live.record.by_hand, live.is_barred(now))
+            Candidate(
+                live.as_job(now),
+                live.record.by_hand,
+                live.is_barred(now) or bool(self.roster.before(live)),
+            )
             for live in self.roster.live.values()
         ]
 

@@ -179,6 +179,12 @@ class Roster:
                 return live
         return None
 
+    def before(self, live: LiveJob) -> list[LiveJob]:
+        """Return the live jobs that must end before this one starts."""
+        if live.record.state != "waiting":
+            return []
+        return [self.live[job] for job in live.record.after if job in self.live]
+
     @property
     def missed(self) -> frozenset[str]:
         """Ids of containers that ended while no controller ran."""

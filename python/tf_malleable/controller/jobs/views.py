@@ -49,6 +49,7 @@ def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobSt
         priority=record.priority,
         weight=record.weight,
         output=record.output,
+        after=list(record.after),
         time_limit=record.time_limit,
         desired=record.shape.preferred if record.by_hand is None else record.by_hand,
         granted=sorted(record.grant.cpus),
