@@ -152,9 +152,8 @@ def test_what_only_a_person_can_end_is_pending_for_that_reason(controller):
 def test_a_job_in_the_queue_is_paused(controller):
     with running("--name", "one") as one, started("run", "--name", "two", "--", "echo") as two:
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
-        assert (
-            out("pause", "two") == "job 2 (two): paused in the queue; resume it with: tfm resume 2\n"
-        )
+        said = out("pause", "two")
+        assert said == "job 2 (two): paused in the queue; resume it with: tfm resume 2\n"
         one.kill()
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 1)
         assert two.poll() is None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import controllers
 from tests.support.commands import running, started, tfm
 from tests.support.controllers import TFM, job, wait_for
 
@@ -105,6 +106,23 @@ def test_of_several_jobs_the_first_failure_counts(controller):
     result = tfm("wait", *jobs)
     assert result.returncode == 4
     assert len(result.stdout.splitlines()) == 3
+
+
+def test_a_job_starts_after_another_one(tmp_path):
+    with controllers.controller(tmp_path, "--policy", "equal") as controller:
+        first = submitted("--name", "first", "--", "sleep", "600")
+        then = submitted("--after", "first", "--after", first, "--", "echo", "ran")
+        status = controller.get(f"/v1/jobs/{then}")
+        assert (status["state"], status["after"]) == ("waiting", [first])
+        shown = tfm("show", then).stdout
+        assert "it starts after the end of job 1 (first)\n" in shown
+        assert tfm("cancel", first).returncode == 0
+        assert tfm("wait", then).returncode == 0
+        # What has ended already need not be waited for.
+        assert tfm("run", "--after", "first", "--", "echo", "ran").stdout == "ran\n"
+        result = tfm("run", "--after", "nobody", "--", "echo", "ran")
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr.startswith("tfm: there is no job 'nobody'; ")
 
 
 def test_somebody_is_notified_of_the_end(controller, tmp_path, outputs):

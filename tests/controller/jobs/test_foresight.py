@@ -46,6 +46,24 @@ def test_what_a_person_has_paused_or_cancelled_has_no_expected_start(state):
     asyncio.run(scenario())
 
 
+def test_a_job_that_starts_after_another_one_has_no_cores_until_then(state):
+    async def scenario():
+        async with host(state) as here:
+            first = await here.job("first")
+            then = await here.job("then", after=[first, "no longer there"])
+            other = await here.job("other")
+            assert here.granted() == [2, 0, 2]
+            outlook = await here.service.outlook(ME, then)
+            assert outlook.reason == f"it starts after the end of job {first} (first)"
+            here.service.cancel(ME, first)
+            await here.until(lambda: here.granted() == [2, 2])
+            # It does not wait again: ids are never used twice.
+            assert here.states() == ["running", "running"]
+            assert {job.id for job in here.service.jobs()} == {then, other}
+
+    asyncio.run(scenario())
+
+
 def test_a_preview_changes_nothing_and_names_who_would_lose_cores(state):
     async def scenario():
         async with host(state) as here:
