@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import click
@@ -107,6 +108,15 @@ def test_a_section_of_a_group_must_name_one_of_its_commands(file):
     result = tfm("config")
     assert result.returncode == 2
     assert "there is no command for [container rum]; there are container run, " in result.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_a_folder_of_another_user_has_no_file_for_us(file):
+    file.write_text("[rum]\n")
+    file.parent.chmod(0o700)
+    assert tfm("completion", "fish").returncode == 2
+    result = tfm("completion", "fish", user=65534)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_names_of_variables():

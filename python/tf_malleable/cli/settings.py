@@ -166,9 +166,10 @@ def _read(path: Path) -> _Sections | None:
     """Return the sections of a file; None if there is no file."""
     try:
         text = path.read_text()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     except OSError as error:
+        # Nor is there one in a folder that is not ours to enter, as with another user's HOME.
+        if not os.path.lexists(path):
+            return None
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text file") from None
