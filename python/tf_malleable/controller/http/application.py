@@ -31,7 +31,7 @@ from tf_malleable.api.routes import (
 )
 from tf_malleable.api.validation import cut, decode_body, decode_query
 from tf_malleable.controller.http.clients import BODY_SECONDS, caller_of
-from tf_malleable.controller.http.connection import Connection
+from tf_malleable.controller.http.connection import ClientConnection
 from tf_malleable.controller.http.problems import problem
 from tf_malleable.controller.service import Service
 from tf_malleable.linux.peer import Peer
@@ -244,7 +244,7 @@ async def _body(request: web.Request, route: Route) -> msgspec.Struct | None:
 
 
 async def _text(request: web.Request) -> bytes:
-    if request.content.is_eof() or not isinstance(request.protocol, Connection):
+    if request.content.is_eof() or not isinstance(request.protocol, ClientConnection):
         return await request.read()
     with request.protocol.clients.reading_body(request.protocol):
         try:
@@ -259,7 +259,7 @@ async def _text(request: web.Request) -> bytes:
 async def _in_progress(request: web.Request, handler: _Handler) -> web.StreamResponse:
     """Keep a connection open while it has a request in progress."""
     connection = request.protocol
-    if not isinstance(connection, Connection):
+    if not isinstance(connection, ClientConnection):
         return await handler(request)
     connection.clients.begin(connection)
     try:

@@ -19,7 +19,7 @@ REQUESTS = logging.getLogger(f"{__name__}.requests")
 _LINGER_SECONDS = 2.0
 
 
-class Connection(web.RequestHandler):
+class ClientConnection(web.RequestHandler):
     """One client.
 
     Attributes:

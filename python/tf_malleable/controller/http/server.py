@@ -10,7 +10,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from tf_malleable.controller.http.clients import IDLE_SECONDS, Clients, trusted_owners
-from tf_malleable.controller.http.connection import REQUESTS, Connection
+from tf_malleable.controller.http.connection import REQUESTS, ClientConnection
 
 __all__ = ["REQUESTS", "Server"]
 
@@ -69,4 +69,4 @@ async def _sweep(clients: Clients) -> None:
 def _accept(runner: web.AppRunner, clients: Clients) -> Callable[[], asyncio.Protocol]:
     server = runner.server
     assert server is not None
-    return lambda: Connection(server, clients)
+    return lambda: ClientConnection(server, clients)
