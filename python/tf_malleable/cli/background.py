@@ -129,11 +129,13 @@ def _keep(program: int, output: Path, hearing: int, notify: str | None) -> NoRet
         os.dup2(null, descriptor)
     code = 1
     try:
+        # It is submitted, or has ended before: nobody else has the other end.
+        job = os.read(hearing, 64).decode().strip()
+        os.close(hearing)
         _, status = os.waitpid(program, 0)
         code = os.waitstatus_to_exitcode(status)
         code = code if code >= 0 else 128 - code
         exit_file(output).write_text(f"{code}\n")
-        job = os.read(hearing, 64).decode().strip()
         if notify is not None and job:
             said = {"TFM_JOB": job, "TFM_EXIT_CODE": str(code), "TFM_OUTPUT": str(output)}
             os.execvpe("sh", ["sh", "-c", notify], {**os.environ, **said})

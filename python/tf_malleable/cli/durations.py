@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST = 36500 * _SECONDS["d"]
 
+if TYPE_CHECKING:
+    _Base = click.ParamType[float]
+else:  # Generic from click 8.4 on.
+    _Base = click.ParamType
 
-class Duration(click.ParamType):
+
+class Duration(_Base):
     """A positive number with a unit; its value is in seconds."""
 
     name = "duration"

@@ -16,6 +16,7 @@ from tf_malleable.cli.job_arguments import job_argument
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.words import desired, granted, progress, state
 from tf_malleable.model import OperationError, format_cpuset
+from tf_malleable.model.sizes import size_text
 from tf_malleable.model.units import duration, number, percent, printable
 
 
@@ -62,9 +63,7 @@ def _print(lines: list[tuple[str, str]]) -> None:
 
 def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]]:
     by_hand = ", set by hand" if job.by_hand is not None else ""
-    speeds = ", ".join(
-        f"{number(each.steps_per_second)} with {each.cores}" for each in job.speeds
-    )
+    speeds = ", ".join(f"{number(each.steps_per_second)} with {each.cores}" for each in job.speeds)
     lines = [
         ("job", job.id),
         ("name", job.name),
@@ -88,6 +87,11 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("expected run time", duration(job.expected_seconds)),
         ("time limit", duration(job.time_limit)),
         ("starts after", ", ".join(job.after) or "-"),
+        ("memory asked for", size_text(job.mem)),
+        ("memory expected", size_text(job.expected_mem)),
+        ("memory used", f"{size_text(job.used_mem)} now, {size_text(job.peak_mem)} at most"),
+        ("GPUs asked for", str(job.gpus)),
+        ("GPUs granted", _listed(job.granted_gpus)),
         ("steps done", f"{number(job.steps_done, 0)} ({percent(progress(job))})"),
         ("steps/s", number(job.steps_per_second)),
         ("known speeds", f"{speeds} cores" if speeds else "-"),
@@ -127,6 +131,9 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
         ("paused or held", duration(job.paused_seconds)),
         ("cores times seconds", number(job.core_seconds)),
         ("CPU time", duration(job.cpu_seconds)),
+        ("memory asked for", size_text(job.mem)),
+        ("memory used", f"{size_text(job.peak_mem)} at most"),
+        ("GPUs granted", _listed(job.gpus)),
         ("steps done", number(job.steps, 0)),
         ("resizes", str(job.resizes)),
         ("output", job.output or "-"),
@@ -135,6 +142,10 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
 
 def _cpus(cpus: list[int]) -> str:
     return format_cpuset(frozenset(cpus)) or "none"
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers)) or "-"
 
 
 def _at(time: float) -> str:

@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tf_malleable.api.job_request import ASKED
 from tf_malleable.model.sizes import parse_size
 
+if TYPE_CHECKING:
+    _Base = click.ParamType[int]
+else:  # Generic from click 8.4 on.
+    _Base = click.ParamType
 
-class Size(click.ParamType):
+
+class Size(_Base):
     """An amount of memory, such as 4G; its value is in bytes."""
 
     name = "size"

@@ -27,9 +27,10 @@ from tf_malleable.api.job_request import ASKED, JobRequest
 from tf_malleable.api.naming import default_name
 from tf_malleable.workload.options import gpus_option, job_options
 
-# Options of `tfm run` that belong to the whole workload or its controller.
+# Options of `tfm run` that a line cannot have: they are for the whole workload or single jobs.
 _NOT_HERE = (
-    *("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file", "--detach"),
+    *("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file"),
+    *("--require-controller", "--time-limit", "--expected", "--after", "--detach", "--notify"),
 )
 
 

@@ -15,9 +15,7 @@ from tf_malleable.model.units import cores as cores_of
 from tf_malleable.scheduling.record import Record
 
 
-def check_cores(
-    reactor: Reactor, quotas: QuotaCheck, live: LiveJob, cores: int | None
-) -> None:
+def check_cores(reactor: Reactor, quotas: QuotaCheck, live: LiveJob, cores: int | None) -> None:
     """Check that a job's cores can be set by hand; None returns it to the policy.
 
     Raises:

@@ -157,10 +157,8 @@ class LiveJob:
             self.usage.forget()
         if not self.lends_all:
             self.queueing.forget()
-        if grant:
-            self.published = time.monotonic()
-        else:
-            self.published = None
+        self.published = time.monotonic() if grant else None
+        if not grant:
             self.actual = frozenset()
             self.speed = self.speed.change(0, now)
         self.wake_streams()

@@ -93,9 +93,7 @@ def decode(
     return good, bad
 
 
-def _decoded(
-    documents: Sequence[Any], decoder: msgspec.json.Decoder[list[_T]]
-) -> list[_T] | str:
+def _decoded(documents: Sequence[Any], decoder: msgspec.json.Decoder[list[_T]]) -> list[_T] | str:
     """Return one object for each document, or what is wrong with them."""
     try:
         objects = decoder.decode(f"[{','.join(documents)}]")
