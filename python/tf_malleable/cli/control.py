@@ -17,6 +17,7 @@ from tf_malleable.api.job_request import MOST_CORES
 from tf_malleable.api.messages import CoreChange, Jobs, JobStatus, Preview
 from tf_malleable.cli.job_arguments import find_all, job_argument, jobs_argument, to_each
 from tf_malleable.cli.options import json_option, print_json, socket_option
+from tf_malleable.cli.queue import LACKING
 from tf_malleable.cli.words import state, title
 from tf_malleable.model import format_cpuset
 from tf_malleable.model.units import cores as cores_of
@@ -216,6 +217,8 @@ def _cores(job: JobStatus | None) -> str:
         return f"pending, it is paused; resume it with: tfm resume {job.id}"
     if job.stopped:
         return "pending, its processes were stopped by a signal"
+    if job.lacks is not None:
+        return f"pending, it is {state(job)} for {LACKING[job.lacks]}"
     if job.state != "running":
         return f"pending, it is {state(job)} until enough cores are free"
     if job.actual != job.granted:

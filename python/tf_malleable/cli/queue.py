@@ -44,7 +44,7 @@ def wait_in_queue(
         admitted = admit(
             lambda: Connection(join.socket),
             lambda connection: submit(connection, join.request, queue=queue),
-            notices=_ProgramNotices(join.socket, id_file, background),
+            notices=_ProgramNotices(join, id_file, background),
         )
     except _PartOfAJob:
         return ()
@@ -66,7 +66,8 @@ def gpu_variables(gpus: Collection[int]) -> dict[str, str]:
     }
 
 
-_LACKING = {"memory": "memory", "gpus": "GPUs", "jobs": "another job to end"}
+LACKING = {"memory": "memory", "gpus": "GPUs", "jobs": "another job to end"}
+"""What a job waits for other than cores, in words."""
 
 
 class QueueNotices(Notices):
@@ -74,7 +75,7 @@ class QueueNotices(Notices):
 
     def waiting(self, job: Submitted) -> None:
         """Print, once, that it has waited for a second."""
-        what = _LACKING.get(job.lacks or "", cores(job.min))
+        what = LACKING.get(job.lacks or "", cores(job.min))
         say(f"job {job.id} is waiting for {what}; tfm jobs shows the queue")
 
 
@@ -88,8 +89,9 @@ class _PartOfAJob(Exception):  # noqa: N818 - not an error
 
 
 class _ProgramNotices(QueueNotices):
-    def __init__(self, socket: str, id_file: Path | None, background: Background | None) -> None:
-        self._socket = socket
+    def __init__(self, join: Join, id_file: Path | None, background: Background | None) -> None:
+        self._socket = join.socket
+        self._after = join.request.after
         self._id_file = id_file
         self._background = background
 
@@ -108,6 +110,14 @@ class _ProgramNotices(QueueNotices):
             self._background.submitted(job.id)
         if not job.is_caller:
             raise _PartOfAJob
+
+    def waiting(self, job: Submitted) -> None:
+        if self._background is not None:
+            return  # Nobody waits with it, and its output is the program's alone.
+        if self._after:
+            say(f"job {job.id} starts after the end of job {', '.join(self._after)}")
+            return
+        super().waiting(job)
 
     def busy(self, reason: str) -> None:
         say(f"the controller at {self._socket} cannot take the job now ({reason}); asking again")

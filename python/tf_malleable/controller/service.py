@@ -166,8 +166,9 @@ class Service:
         live = self._new(peer, submission, now)
         self._reactor.react()
         if not submission.queue and live.record.state == "waiting":
+            reason = why_not(live, self._roster.before(live))
             self._roster.refuse(live)
-            raise Refusal(409, f"{why_not(live)} and must not queue")
+            raise Refusal(409, f"{reason} and must not queue")
         self._store.save(live.record)
         # Save at once: a program must not believe that it runs alone although it is a job.
         self._reactor.save()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import JobStatus, Speed
 from tf_malleable.controller.jobs.live import LiveJob
@@ -83,8 +85,15 @@ def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobSt
     )
 
 
-def why_not(live: LiveJob) -> str:
-    """Return why a job cannot start now, as the begin of a sentence about it."""
+def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:
+    """Return why a job cannot start now, as the begin of a sentence about it.
+
+    Args:
+        live: The job.
+        before: The live jobs that must end before it starts.
+    """
+    if before:
+        return "other jobs have not ended: the job starts after them"
     record = live.record
     if live.lack == "memory":
         need = record.mem if record.mem is not None else live.lessons.peak_mem
