@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -72,6 +73,9 @@ def test_jobs_show_memory_and_gpus(host):
         job = wait_for(measured)
         assert (job["mem"], job["gpus"], job["granted_gpus"]) == (256 << 20, 1, [0])
         assert job["used_mem"] <= job["peak_mem"] < 256 << 20
+        shown = tfm("show", job["id"]).stdout
+        assert re.search(r"^memory asked for +256\.0 MiB$", shown, re.MULTILINE)
+        assert re.search(r"^GPUs granted +0$", shown, re.MULTILINE)
 
 
 @several

@@ -52,6 +52,7 @@ def is_alive(pid: int) -> bool:
         ("0 --weight 0 -- true", "weight must be a number above 0"),
         ("0 --threads 1 -- true", "--threads is not allowed in a workload file"),
         ("0 --socket x -- true", "--socket is not allowed in a workload file"),
+        ("0 --after 1 -- true", "--after is not allowed in a workload file"),
         ("0 'true", "No closing quotation"),
     ],
 )

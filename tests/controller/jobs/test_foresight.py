@@ -53,6 +53,8 @@ def test_a_job_that_starts_after_another_one_has_no_cores_until_then(state):
             then = await here.job("then", after=[first, "no longer there"])
             other = await here.job("other")
             assert here.granted() == [2, 0, 2]
+            with refused(409, "other jobs have not ended: the job starts after them and must"):
+                here.submit(here.program(), after=[first], queue=False)
             outlook = await here.service.outlook(ME, then)
             assert outlook.reason == f"it starts after the end of job {first} (first)"
             here.service.cancel(ME, first)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import msgspec
 import pytest
 
@@ -50,3 +53,14 @@ def test_records_are_as_the_caller_may_see_them(path):
     text = encoded_history(path, 7, (), None, 1, shown)
     jobs = msgspec.json.decode(text, type=History).jobs
     assert [job.command for job in jobs] == [["hidden"]] * 7
+
+
+def test_a_bad_row_costs_only_itself(path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE jobs SET record = 'not JSON' WHERE id = '3'")
+        connection.execute("UPDATE spans SET span = 'not JSON' WHERE job = '4'")
+    text = encoded_history(path, COUNT, (), (), 1, lambda record: record)
+    found = msgspec.json.decode(text, type=History)
+    jobs = {job.id for job in found.jobs}
+    assert {str(number) for number in range(COUNT)} - jobs == {"3"}
+    assert jobs - {span.job for span in found.spans} == {"4"}

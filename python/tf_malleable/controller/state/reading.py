@@ -2,7 +2,7 @@
 """Reads a long history in a thread, without stopping the controller's loop.
 
 Python runs one thread at a time, and does not interrupt a call of a C library. So rows are
-decoded and encoded a few at a time.
+decoded and encoded a few at a time. Bad rows are left out, with a warning.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from tf_malleable.api.history import JobRecord, Span
-from tf_malleable.controller.state.state_file import StoreError, Value, errors, open_to_read
+from tf_malleable.controller.state.history_file import SPANS_OF
+from tf_malleable.controller.state.rows import ENDED, SPANS, Table, decode, warn
+from tf_malleable.controller.state.state_file import Value, errors, open_to_read
 from tf_malleable.scheduling.metrics import summary
 
 # In order of arrival, as Store.history() returns them; SQLite sorts without holding Python up.
 _NEWEST_JOBS = """
-SELECT record FROM (SELECT record, ended FROM jobs ORDER BY ended DESC LIMIT ?)
-ORDER BY json_extract(record, '$.submitted'), ended
-"""
-_SPANS_OF = """
-SELECT span FROM spans WHERE job IN (SELECT value FROM json_each(?)) ORDER BY begin
+SELECT id, record FROM (SELECT id, record, ended FROM jobs ORDER BY ended DESC LIMIT ?)
+ORDER BY CASE WHEN json_valid(record) THEN json_extract(record, '$.submitted') END, ended
 """
 _AT_ONCE = 200
 
@@ -59,27 +58,29 @@ def encoded_history(
     """
     spans: list[Span] = []
     with errors("read", path), closing(open_to_read(path)) as connection:
-        jobs = list(_decoded(connection, _NEWEST_JOBS, (limit,), _ENDED, path))
+        jobs = list(_good(connection, ENDED, _NEWEST_JOBS, (limit,), _ENDED, path))
         if current is not None:
             wanted = msgspec.json.encode([*(job.id for job in jobs), *live]).decode()
-            spans = [*_decoded(connection, _SPANS_OF, (wanted,), _SPANS, path), *current]
+            spans = [*_good(connection, SPANS, SPANS_OF, (wanted,), _SPANS, path), *current]
     parts = [b'{"jobs":', *_encoded(map(shown, jobs)), b',"spans":', *_encoded(spans)]
     return b"".join([*parts, b',"summary":', msgspec.json.encode(summary(jobs, cpus)), b"}"])
 
 
-def _decoded(
+def _good(
     connection: sqlite3.Connection,
+    table: Table,
     query: str,
     values: Sequence[Value],
     decoder: msgspec.json.Decoder[list[_T]],
     path: Path,
 ) -> Iterator[_T]:
+    """Yield the object of each good row."""
     cursor = connection.execute(query, values)
     while rows := cursor.fetchmany(_AT_ONCE):
-        try:
-            yield from decoder.decode(f"[{','.join(row[0] for row in rows)}]")
-        except msgspec.MsgspecError as error:
-            raise StoreError(f"cannot read the state file {path}: {error}") from error
+        objects, bad = decode(table, rows, decoder)
+        warn(path, bad)
+        for _, each in objects:
+            yield each
 
 
 def _encoded(messages: Iterator[Any] | list[Any]) -> Iterator[bytes]:
