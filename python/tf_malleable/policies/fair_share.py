@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_malleable.model import Allocation, Grant, Job, Machine, Shape
-from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
+from tf_malleable.model.quota import NO_QUOTAS, Quota, Quotas
 from tf_malleable.policies.backfill import OVERTAKING_SECONDS
 from tf_malleable.policies.check import check
 from tf_malleable.policies.counting import CountingPolicy, Decision, placed

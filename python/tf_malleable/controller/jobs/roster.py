@@ -275,6 +275,9 @@ class Roster:
         """Remove a job as if it had never been added."""
         if live.memory_group is not None:
             live.memory_group.lift()
+            self._empty(live.memory_group)
+        if live.group is not None:
+            self._empty(live.group)
         self._store.forget(live.record.id)
         self._drop(live)
 
