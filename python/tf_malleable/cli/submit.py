@@ -28,6 +28,7 @@ submit = click.Command(
     Prints the job's id and exits; the program waits for cores, runs on when the terminal is
     closed, and reads nothing. tfm logs shows what it prints, tfm wait waits for its end,
     tfm cancel ends it. The output is kept in the folder output beside the state file until
-    it is deleted. With --array there is a job for each index, as NAME[INDEX], and a line for each id.
+    it is deleted. With --array there is a job for each index, named NAME[INDEX], and its id on
+    a line of its own.
     """,
 )
