@@ -28,7 +28,7 @@ def tries(tmp_path):
 
 
 def failing(tries, code: int, until: int) -> list[str]:
-    """Return a program that fails until its so-manieth attempt."""
+    """Return a program that fails in all attempts before this one."""
     enough = f"test $(wc -l < {tries}) -ge {until}"
     return ["--", "sh", "-c", f"echo x >> {tries}; {enough} || exit {code}"]
 
@@ -144,7 +144,8 @@ def test_nor_is_what_a_signal_was_to_end(controller, number):
         process.send_signal(number)
         assert process.wait(30) == 128 + number
         wait_for(lambda: not os.path.exists(f"/proc/{job}"))
-        assert len(outcomes(controller)) == 1
+        wait_for(lambda: len(outcomes(controller)) == 1)
+        assert controller.get("/v1/jobs")["jobs"] == []
 
 
 def test_what_something_else_kills_is_started_again(controller):

@@ -132,7 +132,8 @@ def run(
     once. In a container, the limits follow the CPUs that the container is given.
 
     Every Python process of the program loads tf_malleable before tensorflow. The program
-    replaces tfm, so exit code, signals, input and output are the program's own.
+    replaces tfm, so exit code, signals, input and output are the program's own. With --retries,
+    tfm stays, passes signals on, and exits as the last attempt did.
     """
     required = requirement.is_controller_required(asked_for=require_controller)
     _check_background(detach, notify=notify, array=array, id_file=id_file)
