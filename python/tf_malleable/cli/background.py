@@ -88,7 +88,7 @@ def continue_in_background(socket: str, retries: int, notify: str | None = None)
             null = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
                 os.dup2(null, descriptor)
-            for descriptor in (null, *mine):
+            for descriptor in {null, *mine} - {0, 1, 2}:
                 os.close(descriptor)
             mine.clear()
 
