@@ -20,6 +20,8 @@ MOST_MEM: Final = 1 << 50
 MOST_GPUS: Final = 1024
 # Jobs that another one starts after.
 MOST_AFTER: Final = 100
+# Jobs of an array; each is a process that waits.
+MOST_INDICES: Final = 1000
 # A hundred years.
 MOST_SECONDS: Final = 36500 * 86400
 # PATH_MAX of Linux.
@@ -46,6 +48,8 @@ class JobRequest:
         time_limit: Seconds with cores after which it is ended; None for no limit.
         expected: Seconds that it is expected to run; None if that is not known.
         after: Ids of jobs that must have ended before it starts.
+        array: Names the array that it belongs to, among those of its user; None for none.
+        at_once: So many jobs of the array may have started and not ended; None for all.
         output: Path of the file that its output goes to; None if that is not known.
 
     Raises:
@@ -64,10 +68,12 @@ class JobRequest:
     time_limit: float | None = None
     expected: float | None = None
     after: tuple[str, ...] = ()
+    array: str | None = None
+    at_once: int | None = None
     output: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not 1 <= len(self.name) <= LONGEST_NAME:
+        if not _is_name(self.name):
             raise ValueError(
                 f"name must be a string of 1 to {LONGEST_NAME} characters, not {self.name!r}"
             )
@@ -87,6 +93,12 @@ class JobRequest:
         if self.mem is not None:
             _check_integer("mem", self.mem, LEAST_MEM, MOST_MEM)
         _check_integer("gpus", self.gpus, 0, MOST_GPUS)
+        if self.array is not None and not _is_name(self.array):
+            raise ValueError(
+                f"array must be a string of 1 to {LONGEST_NAME} characters, not {self.array!r}"
+            )
+        if self.at_once is not None:
+            _check_integer("at_once", self.at_once, 1, MOST_INDICES)
         for name, seconds in (("time_limit", self.time_limit), ("expected", self.expected)):
             if seconds is not None and not (_is_number(seconds) and 0 < seconds <= MOST_SECONDS):
                 raise ValueError(
@@ -144,6 +156,10 @@ class JobRequest:
 def _check_integer(name: str, value: object, lowest: int, highest: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
         raise ValueError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= LONGEST_NAME
 
 
 def _is_path(value: object) -> bool:

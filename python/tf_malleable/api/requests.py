@@ -14,6 +14,7 @@ from tf_malleable.api.job_request import (
     MOST_AFTER,
     MOST_CORES,
     MOST_GPUS,
+    MOST_INDICES,
     MOST_MEM,
     MOST_PRIORITY,
     MOST_SECONDS,
@@ -91,6 +92,8 @@ class Submission(Asked, frozen=True, kw_only=True):
         time_limit: End it after this time with cores.
         expected: How long it is expected to run; by default learned from earlier runs.
         after: Ids of jobs that must have ended before it starts, in whatever way.
+        array: Names the array that it belongs to, among those of its user.
+        at_once: So many jobs of the array may have started and not ended; null for all.
         queue: Wait until there are cores; if false, be refused instead.
         running: The process is already computing, so it joins without queueing.
     """
@@ -102,6 +105,8 @@ class Submission(Asked, frozen=True, kw_only=True):
     time_limit: Seconds | None = None
     expected: Seconds | None = None
     after: Annotated[list[Name], Meta(max_length=MOST_AFTER)] = []
+    array: Name | None = None
+    at_once: Annotated[int, Meta(ge=1, le=MOST_INDICES)] | None = None
     queue: bool = True
     running: bool = False
 
@@ -119,6 +124,8 @@ class Submission(Asked, frozen=True, kw_only=True):
             time_limit=self.time_limit,
             expected=self.expected,
             after=tuple(self.after),
+            array=self.array,
+            at_once=self.at_once,
             output=self.output,
             **self.numbers(),
         )

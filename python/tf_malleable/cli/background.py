@@ -3,12 +3,13 @@
 
 Three processes: the one in the terminal prints the job's id and exits; a keeper waits for
 the program, as only a parent learns an exit code on every kernel; the third becomes the
-program.
+program. With --retries the keeper starts further ones, which share the output file.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -17,50 +18,51 @@ from typing import NoReturn
 
 import click
 
-from tf_malleable.cli.outputs import exit_file
+from tf_malleable.cli.attempts import Attempt, LastAttempt, attempts, fork
+from tf_malleable.cli.outputs import exit_file, keep
 from tf_malleable.controller.state.location import default_state
 from tf_malleable.model import OperationError
 
 
-class Background:
-    """The process in the background, before it becomes the program.
+class Background(Attempt):
+    """The process in the background, before it becomes the program."""
 
-    Attributes:
-        output: File for what the program prints.
-    """
-
-    def __init__(self, output: Path, file: int, reports: tuple[int, ...]) -> None:
+    def __init__(self, telling: int, output: Path, file: int, terminal: int | None) -> None:
         """Create it.
 
         Args:
+            telling: The pipe to the keeper.
             output: File for what the program prints.
             file: Its descriptor.
-            reports: The pipes to the process in the terminal and to the keeper.
+            terminal: The pipe to the process in the terminal; None if that has the job's id.
         """
+        super().__init__(telling)
         self.output = output
         self._file = file
-        self._reports = reports
+        self._terminal = terminal
 
     def submitted(self, job: str) -> None:
         """Tell the job's id and leave the terminal; only the first call does anything.
 
         Until then errors go to the terminal, later to the output file.
         """
-        if not self._reports:
+        super().submitted(job)
+        if self._terminal is None:
             return
-        for report in self._reports:
-            with suppress(BrokenPipeError):  # Nobody waits for it.
-                os.write(report, f"{job}\n".encode())
-            os.close(report)
-        self._reports = ()
+        with suppress(BrokenPipeError):  # Nobody waits for it.
+            os.write(self._terminal, f"{job}\n".encode())
+        os.close(self._terminal)
+        self._terminal = None
         os.dup2(self._file, 1)
         os.dup2(self._file, 2)
 
 
-def continue_in_background(notify: str | None = None) -> Background:
+def continue_in_background(socket: str, retries: int, notify: str | None = None) -> Background:
     """Go on in a process in the background; in the present one, print the job's id and exit.
 
     Args:
+        socket: The controller's.
+        retries: How often the program is started again if it fails.
         notify: A command for the shell to run when the job has ended; None for none.
 
     Raises:
@@ -70,23 +72,48 @@ def continue_in_background(notify: str | None = None) -> Background:
     """
     output, file = _new_output()
     reading, writing = os.pipe()
-    keeper = _fork()
+    keeper = fork()
     if keeper:
         os.close(writing)
         _await_id(reading, keeper, output)
     os.close(reading)
     os.setsid()
-    hearing, telling = os.pipe()
-    program = _fork()
-    if program:
-        for descriptor in (writing, telling, file):
-            os.close(descriptor)
-        _keep(program, output, hearing, notify)
-    os.close(hearing)
+    if retries:
+        keep(output)
+    mine = [writing, file]
+
+    def forked() -> None:
+        # Whoever reads what the terminal's process prints must not wait for the keeper.
+        if mine:
+            null = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(null, descriptor)
+            for descriptor in {null, *mine} - {0, 1, 2}:
+                os.close(descriptor)
+            mine.clear()
+
+    def say(sentence: str) -> None:
+        with suppress(OSError), output.open("a") as log:
+            log.write(f"tfm: {sentence}\n")
+
+    try:
+        found = attempts(retries, socket, say, forked)
+    except OperationError:
+        if mine:
+            raise  # To the terminal: the first attempt could not be started.
+        os._exit(1)
+    if isinstance(found, LastAttempt):
+        _end(found, output, notify)
+    number, telling = found
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    return Background(output, file, (writing, telling))
+    if number == 1:
+        return Background(telling, output, file, writing)
+    again = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(again, descriptor)
+    return Background(telling, output, again, None)
 
 
 def _new_output() -> tuple[Path, int]:
@@ -98,13 +125,6 @@ def _new_output() -> tuple[Path, int]:
         return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise OperationError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _fork() -> int:
-    try:
-        return os.fork()
-    except OSError as error:
-        raise OperationError(f"cannot start a process: {error.strerror}") from None
 
 
 def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
@@ -121,23 +141,17 @@ def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
     sys.exit(code if code >= 0 else 1)
 
 
-def _keep(program: int, output: Path, hearing: int, notify: str | None) -> NoReturn:
-    """Wait for the program, write down its exit code, and notify whoever wants to know."""
-    # Whoever reads what the terminal's process prints must not wait for the keeper.
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    code = 1
+def _end(last: LastAttempt, output: Path, notify: str | None) -> NoReturn:
+    """Write down the exit code, and notify whoever wants to know."""
     try:
-        # It is submitted, or has ended before: nobody else has the other end.
-        job = os.read(hearing, 64).decode().strip()
-        os.close(hearing)
-        _, status = os.waitpid(program, 0)
-        code = os.waitstatus_to_exitcode(status)
-        code = code if code >= 0 else 128 - code
-        exit_file(output).write_text(f"{code}\n")
-        if notify is not None and job:
-            said = {"TFM_JOB": job, "TFM_EXIT_CODE": str(code), "TFM_OUTPUT": str(output)}
+        exit_file(output).write_text(f"{last.code}\n")
+        if notify is not None and last.job is not None:
+            said = {
+                "TFM_JOB": last.job,
+                "TFM_EXIT_CODE": str(last.code),
+                "TFM_OUTPUT": str(output),
+            }
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
             os.execvpe("sh", ["sh", "-c", notify], {**os.environ, **said})
     finally:
-        os._exit(code)
+        os._exit(last.code)

@@ -48,3 +48,19 @@ def unended(client: Client, jobs: Sequence[str]) -> tuple[str, ...]:
         elif find_ended(client, job) is None:
             raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
     return tuple(dict.fromkeys(found))
+
+
+def last_attempt(client: Client, job: JobRecord) -> JobRecord:
+    """Return the last of the attempts at a job with --retries, which have the same output.
+
+    Raises:
+        OperationError: No controller answers, or it refuses.
+    """
+    if job.output is None:
+        return job
+    for limit in (_FEW, _MANY):
+        jobs = client.get(f"/v1/history?limit={limit}", History).jobs
+        found = [each for each in jobs if each.output == job.output]
+        if found:
+            return max(found, key=lambda each: each.ended)
+    return job

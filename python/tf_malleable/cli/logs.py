@@ -17,7 +17,7 @@ from tf_malleable.api.messages import JobStatus
 from tf_malleable.cli.ended import find_ended
 from tf_malleable.cli.job_arguments import job_argument
 from tf_malleable.cli.options import socket_option
-from tf_malleable.cli.outputs import open_output
+from tf_malleable.cli.outputs import is_kept, open_output
 from tf_malleable.cli.words import title
 from tf_malleable.model import OperationError
 
@@ -51,24 +51,26 @@ def logs(client: Client, job: str, follow: bool) -> None:
             f"no output is known of {title(found)}: only that of your own jobs, started by"
             " tfm submit"
         )
-    is_awaited = follow and isinstance(found, JobStatus)
-    with open_output(Path(found.output), found.user) as file:
-        _print(file, _watching(client, found.id) if is_awaited else _is_over_already)
+    path = Path(found.output)
+    is_awaited = follow and (isinstance(found, JobStatus) or is_kept(path, found.user))
+    with open_output(path, found.user) as file:
+        _print(file, _watching(client, path, found.user) if is_awaited else _is_over_already)
 
 
 def _is_over_already() -> bool:
     return True
 
 
-def _watching(client: Client, job: str) -> Callable[[], bool]:
-    """Return a function that waits a moment and returns whether a job has ended."""
+def _watching(client: Client, output: Path, user: str) -> Callable[[], bool]:
+    """Return a function that waits a moment and returns whether a job's last attempt is over."""
 
     def is_over() -> bool:
         time.sleep(_POLL_SECONDS)
         try:
-            return all(each.id != job for each in client.jobs())
+            is_live = any(each.output == str(output) for each in client.jobs())
         except NoAnswerError:
             return False  # The next controller takes the job over.
+        return not is_live and not is_kept(output, user)
 
     return is_over
 

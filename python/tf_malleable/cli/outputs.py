@@ -7,6 +7,7 @@ not the user's own, and no device or pipe.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -20,6 +21,30 @@ from tf_malleable.model import OperationError
 def exit_file(output: Path) -> Path:
     """Return the file for the exit code of a job with this output."""
     return output.with_suffix(".exit")
+
+
+def keep(output: Path) -> None:
+    """Have is_kept() be true of a job until this process ends or becomes another program.
+
+    Raises:
+        OperationError: The file for the exit code cannot be written.
+    """
+    path = exit_file(output)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        raise OperationError(f"cannot write {path}: {error.strerror}") from None
+
+
+def is_kept(output: Path, user: str) -> bool:
+    """Return whether a job with this output may be started again if it fails."""
+    with suppress(OperationError), open_output(exit_file(output), user) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def open_output(path: Path, user: str) -> BinaryIO:

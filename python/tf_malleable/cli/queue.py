@@ -18,11 +18,11 @@ from tf_malleable.model import ControllerError, OperationError, format_cpuset
 from tf_malleable.model.units import cores
 
 if TYPE_CHECKING:
-    from tf_malleable.cli.background import Background
+    from tf_malleable.cli.attempts import Attempt
 
 
 def wait_in_queue(
-    join: Join, *, queue: bool, id_file: Path | None, background: Background | None = None
+    join: Join, *, queue: bool, id_file: Path | None, attempt: Attempt | None = None
 ) -> Collection[int]:
     """Make this process a job; return once it may run, confined to its CPUs.
 
@@ -30,7 +30,7 @@ def wait_in_queue(
         join: The controller's socket and the job request.
         queue: Whether to wait if too few cores are free, rather than fail.
         id_file: File to write the job's id to; None for none.
-        background: Told the job's id if this process runs in the background; None if not.
+        attempt: Told the job's id, if it is in the background or may be repeated; else None.
 
     Returns:
         Its CPUs; none if the process belongs to a job that is already running.
@@ -44,7 +44,7 @@ def wait_in_queue(
         admitted = admit(
             lambda: Connection(join.socket),
             lambda connection: submit(connection, join.request, queue=queue),
-            notices=_ProgramNotices(join, id_file, background),
+            notices=_ProgramNotices(join, id_file, attempt),
         )
     except _PartOfAJob:
         return ()
@@ -89,11 +89,11 @@ class _PartOfAJob(Exception):  # noqa: N818 - not an error
 
 
 class _ProgramNotices(QueueNotices):
-    def __init__(self, join: Join, id_file: Path | None, background: Background | None) -> None:
+    def __init__(self, join: Join, id_file: Path | None, attempt: Attempt | None) -> None:
         self._socket = join.socket
         self._after = join.request.after
         self._id_file = id_file
-        self._background = background
+        self._attempt = attempt
 
     def submitted(self, job: Submitted) -> None:
         if self._id_file is not None:
@@ -101,18 +101,21 @@ class _ProgramNotices(QueueNotices):
                 self._id_file.write_text(f"{job.id}\n")
             except OSError as error:
                 raise OperationError(f"cannot write {self._id_file}: {error.strerror}") from None
-        if self._background is not None:
-            if not job.is_caller:
+        if self._attempt is not None:
+            if job.is_caller:
+                self._attempt.submitted(job.id)
+            elif self._attempt.output is not None:
                 raise OperationError(
                     f"this is part of job {job.id}, and would end with it: run tfm submit"
                     " outside of jobs"
                 )
-            self._background.submitted(job.id)
+            else:
+                self._attempt.alone()
         if not job.is_caller:
             raise _PartOfAJob
 
     def waiting(self, job: Submitted) -> None:
-        if self._background is not None:
+        if self._attempt is not None and self._attempt.output is not None:
             return  # Nobody waits with it, and its output is the program's alone.
         if self._after:
             say(f"job {job.id} starts after the end of job {', '.join(self._after)}")

@@ -18,6 +18,7 @@ from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join
 from tf_malleable.api.naming import default_name, shortened_command
+from tf_malleable.cli.arrays import Array, ArrayType, continue_for_each
 from tf_malleable.cli.durations import Duration
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.linux.cgroup import in_container
@@ -26,9 +27,10 @@ from tf_malleable.runtime import environment
 from tf_malleable.workload.options import gpus_option, job_options
 
 if TYPE_CHECKING:
-    from tf_malleable.cli.background import Background
+    from tf_malleable.cli.attempts import Attempt
 
 _PRELOAD = Path(__file__).parent.parent / "preload"
+_MOST_RETRIES = 1000
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -78,6 +80,13 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     help="Start once this job has ended, in whatever way; can be repeated.",
 )
 @click.option(
+    "--retries",
+    type=int,
+    metavar="N",
+    default=0,
+    help="If the program fails, start it again, up to N times, each time as a new job.",
+)
+@click.option(
     "--detach", is_flag=True, help="Print the job's id and run it in the background: tfm submit."
 )
 @click.option(
@@ -85,6 +94,13 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
     metavar="CMD",
     help="In the background only: run this shell command when the job has ended, with TFM_JOB,"
     " TFM_EXIT_CODE and TFM_OUTPUT in its environment.",
+)
+@click.option(
+    "--array",
+    type=ArrayType(),
+    metavar="INDICES",
+    help="In the background only: a job for each index, such as 1-20, or 1-20%4 for at most 4 at"
+    " once, with TF_MALLEABLE_ARRAY_INDEX in its environment.",
 )
 @socket_path_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -100,8 +116,10 @@ def run(
     time_limit: float | None,
     expected: float | None,
     after: tuple[str, ...],
+    retries: int,
     detach: bool,
     notify: str | None,
+    array: Array | None,
     socket: Path,
     command: tuple[str, ...],
 ) -> None:
@@ -114,11 +132,13 @@ def run(
     once. In a container, the limits follow the CPUs that the container is given.
 
     Every Python process of the program loads tf_malleable before tensorflow. The program
-    replaces tfm, so exit code, signals, input and output are the program's own.
+    replaces tfm, so exit code, signals, input and output are the program's own. With --retries,
+    tfm stays, passes signals on, and exits as the last attempt did.
     """
     required = requirement.is_controller_required(asked_for=require_controller)
-    if notify is not None and not detach:
-        raise ValueError("--notify is for jobs in the background: give --detach, too")
+    _check_background(detach, notify=notify, array=array, id_file=id_file)
+    if not 0 <= retries <= _MOST_RETRIES:
+        raise ValueError(f"--retries must be an integer from 0 to {_MOST_RETRIES}, not {retries}")
     most = environment.max_threads()
     following = _is_to_follow(follow_cgroup)
     if threads is None:
@@ -132,16 +152,16 @@ def run(
             after=_ids(after, socket),
             **asked,
         )
-        background = None
-        if detach:
-            from tf_malleable.cli.background import continue_in_background
-
-            background = continue_in_background(notify)
-            request = replace(request, output=str(background.output))
-        join = Join(os.path.abspath(socket), request)
+        address = os.path.abspath(socket)
+        if array is not None:
+            request = continue_for_each(array, request)
+        attempt = _attempt(address, detach, retries, notify)
+        if attempt is not None and attempt.output is not None:
+            request = replace(request, output=str(attempt.output))
+        join = Join(address, request)
         os.environ[JOIN] = join.encode()
         if _is_program(command[0]):
-            cpus = _ask_controller(join, queue, id_file, required, background)
+            cpus = _ask_controller(join, queue, id_file, required, attempt)
             if cpus:
                 os.environ[environment.THREADS] = str(min(len(cpus), most))
     else:
@@ -169,6 +189,33 @@ def _ids(jobs: tuple[str, ...], socket: Path) -> tuple[str, ...]:
     from tf_malleable.cli.ended import unended
 
     return unended(Client(socket), jobs)
+
+
+def _check_background(
+    detach: bool, *, notify: str | None, array: Array | None, id_file: Path | None
+) -> None:
+    for name, value in (("notify", notify), ("array", array)):
+        if value is not None and not detach:
+            raise ValueError(f"--{name} is for jobs in the background: give --detach, too")
+    if array is not None and id_file is not None:
+        raise ValueError("--id-file is for one job, and --array starts several")
+
+
+def _attempt(socket: str, detach: bool, retries: int, notify: str | None) -> Attempt | None:
+    """Go on in a process in the background, or that may be repeated; None in the present one.
+
+    Raises:
+        SystemExit: In the present process if there is another one.
+    """
+    if detach:
+        from tf_malleable.cli.background import continue_in_background
+
+        return continue_in_background(socket, retries, notify)
+    if not retries:
+        return None
+    from tf_malleable.cli.attempts import continue_in_attempts
+
+    return continue_in_attempts(socket, retries)
 
 
 def _is_to_follow(asked_for: bool | None) -> bool:
@@ -210,21 +257,23 @@ def _ask_controller(
     queue: bool,
     id_file: Path | None,
     required: bool,
-    background: Background | None,
+    attempt: Attempt | None,
 ) -> Collection[int]:
     """Return its CPUs once the program may start, confined to them; none if it runs alone."""
     try:
         os.stat(join.socket)  # Avoids the import below if there is no controller.
         from tf_malleable.cli.queue import wait_in_queue
 
-        return wait_in_queue(join, queue=queue, id_file=id_file, background=background)
+        return wait_in_queue(join, queue=queue, id_file=id_file, attempt=attempt)
     except OSError as error:
-        if background is not None:
+        if attempt is not None and attempt.output is not None:
             raise NoAnswerError(join.socket, error) from None
         problem = NoAnswerError(join.socket, error).problem
         if required:
             raise OperationError(requirement.reason(problem)) from None
         click.echo(f"tfm: {problem}, running alone", err=True)
+        if attempt is not None:
+            attempt.alone()
         return ()
 
 

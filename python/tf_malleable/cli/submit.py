@@ -23,11 +23,12 @@ submit = click.Command(
     callback=_submit,
     help="""Run a program with malleable TensorFlow in the background.
 
-    For example: tfm submit --max 4 -- python train.py
+    For example: tfm submit --max 4 --retries 2 -- python train.py
 
     Prints the job's id and exits; the program waits for cores, runs on when the terminal is
     closed, and reads nothing. tfm logs shows what it prints, tfm wait waits for its end,
     tfm cancel ends it. The output is kept in the folder output beside the state file until
-    it is deleted.
+    it is deleted. With --array there is a job for each index, named NAME[INDEX], and its id on
+    a line of its own.
     """,
 )

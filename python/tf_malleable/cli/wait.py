@@ -12,10 +12,10 @@ import click
 from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import JobRecord
-from tf_malleable.cli.ended import find_ended
+from tf_malleable.cli.ended import find_ended, last_attempt
 from tf_malleable.cli.job_arguments import jobs_argument
 from tf_malleable.cli.options import socket_option
-from tf_malleable.cli.outputs import read_exit_code
+from tf_malleable.cli.outputs import is_kept, read_exit_code
 from tf_malleable.cli.words import title
 from tf_malleable.model import OperationError
 
@@ -33,7 +33,7 @@ def wait(client: Client, jobs: tuple[str, ...]) -> None:
 
     Each JOB is an id, or a name. The exit code is that of the first job, in the order given,
     that has not ended with 0; for a job that was cancelled, or whose exit code is not
-    known, it is 1 if it has none.
+    known, it is 1 if it has none. Of a job with --retries, it is that of the last attempt.
     """
     live = client.jobs()
     wanted = []
@@ -50,6 +50,7 @@ def wait(client: Client, jobs: tuple[str, ...]) -> None:
         record = find_ended(client, identity)
         if record is None:
             raise OperationError(f"job {identity} has ended, but is not in the history")
+        record = _last_attempt(client, record)
         code = _exit_code(record)
         how = "" if code is None else f", exit code {code}"
         click.echo(f"{title(record)}: {record.outcome}{how}")
@@ -66,6 +67,17 @@ def _wait(client: Client, jobs: set[str]) -> None:
         time.sleep(_POLL_SECONDS)
         with suppress(NoAnswerError):
             jobs = jobs & {each.id for each in client.jobs()}
+
+
+def _last_attempt(client: Client, job: JobRecord) -> JobRecord:
+    """Return the last of the attempts at an ended job, once there will be no more."""
+    if job.output is None:
+        return job
+    while is_kept(Path(job.output), job.user):
+        time.sleep(_POLL_SECONDS)
+    # The controller may not have seen the end of the last one yet.
+    _wait(client, {each.id for each in client.jobs() if each.output == job.output})
+    return last_attempt(client, job)
 
 
 def _exit_code(record: JobRecord) -> int | None:

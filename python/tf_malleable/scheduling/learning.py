@@ -158,7 +158,7 @@ class Knowledge:
 
     def lessons(self, record: Record) -> Lessons:
         """Return what earlier jobs tell about a job."""
-        rates = self.rates(speed_key(record.uid, record.name))
+        rates = self.rates(speed_key(record.uid, record.program))
         known = self.run_times.get(_key(record))
         if known is None:
             return Lessons(rates)
@@ -186,7 +186,7 @@ class Knowledge:
                 and cancelled jobs are ignored, and so is their memory, unless it was more
                 than expected.
         """
-        self.learn_rates(speed_key(record.uid, record.name), rates)
+        self.learn_rates(speed_key(record.uid, record.program), rates)
         key = _key(record)
         if finished:
             self.learn_run_seconds(key, record.run_seconds, peak)
@@ -208,13 +208,13 @@ class Knowledge:
 
 def is_same_program(one: Record, other: Record) -> bool:
     """Return whether two jobs have the same speed_key(), without computing it."""
-    return (one.name, one.uid) == (other.name, other.uid)
+    return (one.program, one.uid) == (other.program, other.uid)
 
 
 def is_same_command(one: Record, other: Record) -> bool:
     """Return whether two jobs have the same command_key(), without computing it."""
-    return (one.name, one.uid, one.command) == (other.name, other.uid, other.command)
+    return (one.program, one.uid, one.command) == (other.program, other.uid, other.command)
 
 
 def _key(record: Record) -> str:
-    return command_key(record.uid, record.name, record.command)
+    return command_key(record.uid, record.program, record.command)

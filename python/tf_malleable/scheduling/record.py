@@ -41,6 +41,8 @@ class Record:
         time_limit: Seconds with cores after which it is ended; None for no limit.
         expected: Seconds that it is expected to run, as submitted; None if nothing was said.
         after: Ids of jobs that must have ended before it starts.
+        array: Names the array that it belongs to, among those of its user; None for none.
+        at_once: So many jobs of the array may have started and not ended; None for all.
         output: File that its output goes to, as submitted.
         cgroup: Folder of the cgroup that has all its processes; None if there is none.
         mem: Memory in bytes that it has asked for; None if it did not say.
@@ -75,6 +77,8 @@ class Record:
     time_limit: float | None = None
     expected: float | None = None
     after: tuple[str, ...] = ()
+    array: str | None = None
+    at_once: int | None = None
     output: str | None = None
     cgroup: str | None = None
     mem: int | None = None
@@ -85,3 +89,10 @@ class Record:
     def title(self) -> str:
         """Its id and name, for the log."""
         return f"job {self.id} ({self.name})"
+
+    @property
+    def program(self) -> str:
+        """Its name, without its index in an array: what one of these teaches is true for all."""
+        if self.array is None:
+            return self.name
+        return self.name.rpartition("[")[0] or self.name

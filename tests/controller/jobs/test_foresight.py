@@ -144,3 +144,23 @@ def test_nothing_of_another_user_s_job_is_foreseen_or_changed(state):
                 await here.service.outlook(other, job)
 
     asyncio.run(scenario())
+
+
+def test_a_job_of_an_array_is_told_that_others_come_first(state):
+    async def scenario():
+        async with host(state, "equal", 4) as here:
+            first, second, third = [
+                await here.job(f"n[{index}]", array="a", at_once=1) for index in range(3)
+            ]
+            other = await here.job("other")
+            await here.until(lambda: here.status(other).state == "running")
+            states = [here.status(job).state for job in (first, second, third)]
+            assert states == ["running", "waiting", "waiting"]
+            outlook = await here.service.outlook(ME, second)
+            assert outlook.reason == "no more than 1 of the jobs of its array run at once"
+            assert outlook.expected_start is None
+            here.service.cancel(ME, first)
+            await here.until(lambda: here.status(second).state == "running")
+            assert here.status(third).state == "waiting"
+
+    asyncio.run(scenario())

@@ -141,6 +141,8 @@ class Admission:
             time_limit=request.time_limit,
             expected=request.expected,
             after=request.after,
+            array=request.array,
+            at_once=request.at_once,
             output=request.output,
         )
         return accounting.joined(record, now) if running else record

@@ -88,6 +88,8 @@ class Foresight:
         if before := self._reactor.roster.before(live):
             jobs = ", ".join(f"{each.record.id} ({each.record.name})" for each in before)
             return f"it starts after the end of job {jobs}", False
+        if record.id in self._reactor.roster.held_back():
+            return f"no more than {record.at_once} of the jobs of its array run at once", False
         if live.lack is not None:
             return why_not(live), True
         others = [each for each in self._reactor.roster.live.values() if each is not live]

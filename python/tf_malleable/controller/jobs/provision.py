@@ -139,7 +139,7 @@ class Needs:
         if live.lessons.peak_mem is not None:
             return live.lessons.peak_mem, "learned"
         # Other jobs of the same program tell something, even if their arguments differ.
-        similar = self._similar().get((live.record.uid, live.record.name), 0)
+        similar = self._similar().get((live.record.uid, live.record.program), 0)
         return float(max(_ASSUMED, similar)), "unknown"
 
     def _similar(self) -> dict[tuple[int, str], int]:
@@ -148,7 +148,7 @@ class Needs:
             self._peaks = {}
             for live in self.jobs.values():
                 if live.peak_mem is not None:
-                    key = live.record.uid, live.record.name
+                    key = live.record.uid, live.record.program
                     self._peaks[key] = max(live.peak_mem, self._peaks.get(key, 0))
         return self._peaks
 

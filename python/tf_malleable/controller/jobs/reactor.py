@@ -256,13 +256,14 @@ class Reactor:
 
     def candidates(self, now: float) -> list[Candidate]:
         """Return all live jobs as a decision sees them, in order of arrival."""
+        late = self.roster.held_back()
         return [
             Candidate(
                 live.as_job(now),
                 live.record.by_hand,
-                live.is_barred(now) or bool(self.roster.before(live)),
+                live.is_barred(now) or job in late or bool(self.roster.before(live)),
             )
-            for live in self.roster.live.values()
+            for job, live in self.roster.live.items()
         ]
 
     def foresee(self, candidates: Sequence[Candidate], now: float) -> Allocation:

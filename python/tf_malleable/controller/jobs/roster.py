@@ -22,7 +22,7 @@ from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.memory_cgroup import MemoryGroup
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import ProcessId
-from tf_malleable.scheduling import accounting, metrics
+from tf_malleable.scheduling import accounting, arrays, metrics
 from tf_malleable.scheduling.learning import is_same_command, is_same_program
 from tf_malleable.scheduling.record import Record
 
@@ -184,6 +184,10 @@ class Roster:
         if live.record.state != "waiting":
             return []
         return [self.live[job] for job in live.record.after if job in self.live]
+
+    def held_back(self) -> frozenset[str]:
+        """Return the ids of the waiting jobs whose arrays may not start them yet."""
+        return arrays.held_back(live.record for live in self.live.values())
 
     @property
     def missed(self) -> frozenset[str]:

@@ -1,0 +1,166 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""--retries: what fails is started again, unless somebody wanted its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.support.commands import running, started, tfm
+from tests.support.controllers import wait_for
+
+
+@pytest.fixture(autouse=True)
+def outputs(tmp_path, monkeypatch):
+    """The folder of output files, which does not exist yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "tf_malleable" / "output"
+
+
+@pytest.fixture
+def tries(tmp_path):
+    """A file to which each attempt adds a line."""
+    path = tmp_path / "tries"
+    path.touch()
+    return path
+
+
+def failing(tries, code: int, until: int) -> list[str]:
+    """Return a program that fails in all attempts before this one."""
+    enough = f"test $(wc -l < {tries}) -ge {until}"
+    return ["--", "sh", "-c", f"echo x >> {tries}; {enough} || exit {code}"]
+
+
+def attempts(text: str) -> list[str]:
+    """Return the lines about attempts; others may be about waiting for cores."""
+    return [line for line in text.splitlines() if "attempt" in line]
+
+
+def outcomes(controller) -> list[str]:
+    return [each["outcome"] for each in controller.get("/v1/history")["jobs"]]
+
+
+def test_what_fails_is_started_again_as_a_new_job(controller, tries):
+    result = tfm("run", "--retries", "2", "--name", "try", *failing(tries, 4, until=3))
+    assert (result.returncode, result.stdout) == (0, "")
+    assert attempts(result.stderr) == [
+        "tfm: job 1 ended with exit code 4; attempt 2 of 3 begins",
+        "tfm: job 2 ended with exit code 4; attempt 3 of 3 begins",
+    ]
+    assert tries.read_text() == "x\n" * 3
+    history = controller.get("/v1/history")["jobs"]
+    assert [(each["id"], each["name"]) for each in history] == [(n, "try") for n in "123"]
+
+
+def test_the_exit_code_is_that_of_the_last_attempt(controller, tries):
+    result = tfm("run", "--retries", "1", *failing(tries, 5, until=9))
+    assert result.returncode == 5
+    assert len(attempts(result.stderr)) == 1
+    assert tries.read_text() == "x\n" * 2
+
+
+def test_what_succeeds_and_what_is_refused_is_not_started_again(controller, tries):
+    result = tfm("run", "--retries", "3", *failing(tries, 4, until=1))
+    assert (result.returncode, attempts(result.stderr)) == (0, [])
+    assert tries.read_text() == "x\n"
+    result = tfm("run", "--retries", "3", "--", "no-such-program")
+    assert result.returncode == 127
+    assert result.stderr == "tfm: there is no program 'no-such-program'\n"
+    result = tfm("run", "--retries", "3", "--min", "9999", "--", "true")
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_without_a_controller_the_exit_code_decides(tries, socket):
+    result = tfm("run", "--retries", "2", *failing(tries, 4, until=2))
+    assert result.returncode == 0
+    alone = f"tfm: no controller answers at {socket}, running alone"
+    again = "tfm: the program ended with exit code 4; attempt 2 of 3 begins"
+    assert result.stderr.splitlines() == [alone, again, alone]
+
+
+def test_in_the_background_all_attempts_are_one_to_whoever_waits(controller, tries, outputs):
+    result = tfm("submit", "--retries", "2", *failing(tries, 4, until=3))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1\n", "")
+    result = tfm("wait", "1")
+    assert result.returncode == 0
+    assert result.stdout.startswith("job 3 (sh): ")
+    assert tries.read_text() == "x\n" * 3
+    for job in "123":
+        assert attempts(tfm("logs", job).stdout) == [
+            "tfm: job 1 ended with exit code 4; attempt 2 of 3 begins",
+            "tfm: job 2 ended with exit code 4; attempt 3 of 3 begins",
+        ]
+    (output,) = outputs.glob("*.log")
+    assert output.with_suffix(".exit").read_text() == "0\n"
+
+
+def test_the_output_is_followed_to_the_end_of_the_last_attempt(controller, tries):
+    program = f"echo x >> {tries}; wc -l < {tries}; sleep 1; exit 3"
+    job = tfm("submit", "--retries", "1", "--", "sh", "-c", program).stdout.strip()
+    with started("logs", "-f", job) as following:
+        said, _ = following.communicate(timeout=60)
+    assert [line for line in said.splitlines() if line.isdigit()] == ["1", "2"]
+    assert tfm("wait", job).returncode == 3
+
+
+def test_somebody_is_notified_once(controller, tries, tmp_path):
+    note = tmp_path / "note"
+    command = f"echo $TFM_JOB $TFM_EXIT_CODE >> {note}.new; mv {note}.new {note}"
+    tfm("submit", "--retries", "1", "--notify", command, *failing(tries, 4, until=9))
+    wait_for(note.exists)
+    assert note.read_text() == "2 4\n"
+
+
+def test_what_is_cancelled_is_not_started_again(controller):
+    job = tfm("submit", "--retries", "3", "--", "sleep", "600").stdout.strip()
+    assert tfm("cancel", job).returncode == 0
+    assert tfm("wait", job).returncode == 128 + signal.SIGTERM
+    assert outcomes(controller) == ["cancelled"]
+
+
+def test_nor_is_what_is_cancelled_in_the_queue(controller):
+    with running("--name", "first"):
+        job = tfm("submit", "--retries", "3", "--", "true").stdout.strip()
+        assert tfm("cancel", job).returncode == 0
+        assert tfm("wait", job).returncode != 0
+        assert [each["name"] for each in controller.get("/v1/jobs")["jobs"]] == ["first"]
+
+
+def test_nor_is_what_has_reached_its_time_limit(controller):
+    command = ["--time-limit", "1s", "--", "sleep", "600"]
+    result = tfm("run", "--retries", "3", *command)
+    assert (result.returncode, attempts(result.stderr)) == (128 + signal.SIGTERM, [])
+    assert outcomes(controller) == ["cancelled"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_nor_is_what_a_signal_was_to_end(controller, number):
+    with running("--retries", "3") as process:
+        job = controller.get("/v1/jobs/1")["pid"]
+        assert job != process.pid
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+        wait_for(lambda: not os.path.exists(f"/proc/{job}"))
+        wait_for(lambda: len(outcomes(controller)) == 1)
+        assert controller.get("/v1/jobs")["jobs"] == []
+
+
+def test_what_something_else_kills_is_started_again(controller):
+    with running("--retries", "1") as process:
+        os.kill(controller.get("/v1/jobs/1")["pid"], signal.SIGKILL)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", ["-1", "1001"])
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_how_often_has_bounds(command, number, outputs):
+    result = tfm(command, f"--retries={number}", "--", "true")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"tfm: --retries must be an integer from 0 to 1000, not {number}\n"
+    assert not outputs.exists()
