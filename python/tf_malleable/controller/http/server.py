@@ -15,6 +15,8 @@ from tf_malleable.controller.http.connection import REQUESTS, ClientConnection
 __all__ = ["REQUESTS", "Server"]
 
 _BACKLOG = 1024
+# asyncio accepts as many connections before it does anything else.
+_ACCEPTED_AT_ONCE = 8
 _SWEEP_SECONDS = 1.0
 
 # Time for running requests to finish when the server stops.
@@ -44,8 +46,10 @@ class Server:
         await runner.setup()
         clients = Clients(connections, trusted_owners())
         server = await asyncio.get_running_loop().create_server(
-            _accept(runner, clients), sock=listening, backlog=_BACKLOG
+            _accept(runner, clients), sock=listening, backlog=_ACCEPTED_AT_ONCE
         )
+        # asyncio has told the kernel the same number.
+        listening.listen(_BACKLOG)
         return cls(runner, server, clients)
 
     def stop_listening(self) -> None:
