@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmarks.common import turns
+from benchmarks.common.enlarging import Enlarging
 from benchmarks.common.estimates import estimate
 from benchmarks.common.rows import Row, Target
 from benchmarks.common.worker import OF_CORES
@@ -61,18 +62,11 @@ class ChangeSample:
 
 @dataclass(frozen=True)
 class EnlargeSample:
-    """Seconds that the typical training took at 1, at 2, and enlarged at a third of its work."""
+    """What a training gained that was enlarged."""
 
     generation: int
     workload: str
-    at_one: float
-    at_two: float
-    enlarged: float
-
-    @property
-    def share(self) -> float:
-        """The part of the ideal gain that was had."""
-        return turns.realised_share(self.at_one, self.at_two, self.enlarged)
+    training: Enlarging
 
 
 @dataclass(frozen=True)
@@ -135,7 +129,7 @@ def rows(samples: Samples) -> Iterator[Row]:
         yield from _row(names.CHANGES, "share of the ideal", target, workload, values)
     for workload in names.ENLARGED:
         values = _collect(
-            (s.generation, s.share) for s in samples.enlarged if s.workload == workload
+            (s.generation, s.training.share) for s in samples.enlarged if s.workload == workload
         )
         target = Target(names.ENLARGE_TARGET, at_least=True)
         yield from _row(names.ENLARGE, "share of the ideal gain", target, workload, values)

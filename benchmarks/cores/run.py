@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from benchmarks.common import turns
+from benchmarks.common import enlarging, turns
 from benchmarks.common.command_line import Say, sayer
 from benchmarks.common.results import Results
 from benchmarks.common.worker import OF_CORES
@@ -118,29 +119,25 @@ def _changes(generation: int, samples: Samples, say: Say) -> None:
 
 
 def _enlarge(generation: int, samples: Samples, say: Say) -> None:
-    plans = {"at_one": (1, 1), "enlarged": (1, 2), "at_two": (2, 2)}
     process = names.OURS[f"capacity-{names.CAPACITIES[0]}"]
     with workers({process: names.ENLARGED}) as started:
         worker = started[process]
         samples.processes[process.name] = worker.wait_ready()
+
+        def train(workload: str, first: int, then: int) -> list[float]:
+            taken: list[float] = worker.ask(
+                "durations",
+                workload=workload,
+                steps=names.ENLARGED_STEPS,
+                first=first,
+                then=then,
+            )
+            return taken
+
         for workload in names.ENLARGED:
-            taken: dict[str, list[list[float]]] = {name: [] for name in plans}
-            for number in range(names.ENLARGED_ROUNDS):
-                order = list(plans) if number % 2 == 0 else list(reversed(plans))
-                for name in order:
-                    first, then = plans[name]
-                    answer = worker.ask(
-                        "durations",
-                        workload=workload,
-                        steps=names.ENLARGED_STEPS,
-                        first=first,
-                        then=then,
-                    )
-                    taken[name].append(answer)
-            typical = {name: turns.typical_training(each) for name, each in taken.items()}
-            sample = EnlargeSample(generation, workload, **typical)
-            samples.enlarged.append(sample)
-            say(f"  {names.ENLARGE:12} {workload:12} {sample.share:.1%} of the ideal gain")
+            training = enlarging.measure(partial(train, workload), names.ENLARGED_ROUNDS)
+            samples.enlarged.append(EnlargeSample(generation, workload, training))
+            say(f"  {names.ENLARGE:12} {workload:12} {training.share:.1%} of the ideal gain")
 
 
 def _parked(generation: int, samples: Samples, say: Say) -> None:

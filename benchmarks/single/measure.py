@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from benchmarks.common import turns
+from benchmarks.common import enlarging, turns
 from benchmarks.common.command_line import Say
+from benchmarks.common.enlarging import Enlarging
 from benchmarks.common.worker.client import Process, Worker, workers
 from benchmarks.single.names import (
     ALONE,
@@ -62,17 +63,10 @@ class CallSample:
 
 @dataclass(frozen=True)
 class TrainingSample:
-    """Seconds the typical training took at 1, at 2, and enlarged at a third of its work."""
+    """What a training gained that was enlarged."""
 
     generation: int
-    at_one: float
-    at_two: float
-    enlarged: float
-
-    @property
-    def share(self) -> float:
-        """The realised share of the ideal gain."""
-        return turns.realised_share(self.at_one, self.at_two, self.enlarged)
+    training: Enlarging
 
 
 @dataclass
@@ -189,24 +183,16 @@ def _calls(generation: int, effort: Effort, worker: Worker, samples: Samples, sa
 
 
 def _trainings(generation: int, effort: Effort, worker: Worker, samples: Samples, say: Say) -> None:
-    """Train several times in each way; compare the typical trainings.
-
-    For whole trainings the kernel may keep both threads on one CPU, on stock
-    TensorFlow too: such a one must not count, and a slow first step at two must.
-    """
     steps = effort.training_steps
-    plans = {"at_one": (1, 1, 0), "enlarged": (1, 2, steps // 3), "at_two": (2, 2, 0)}
-    taken: dict[str, list[list[float]]] = {name: [] for name in plans}
-    for number in range(effort.trainings):
-        # There and back, as turns.order() does for two.
-        there = list(plans) if number % 2 == 0 else list(plans)[::-1]
-        for name in there + there[::-1]:
-            first, then, change_at = plans[name]
-            taken[name].append(
-                worker.ask("train", steps=steps, first=first, then=then, change_at=change_at)
-            )
-    typical = {name: turns.typical_training(trainings) for name, trainings in taken.items()}
-    sample = TrainingSample(generation, **typical)
-    samples.trainings.append(sample)
+
+    def train(first: int, then: int) -> list[float]:
+        change_at = steps // 3 if then != first else 0
+        taken: list[float] = worker.ask(
+            "train", steps=steps, first=first, then=then, change_at=change_at
+        )
+        return taken
+
+    training = enlarging.measure(train, effort.trainings)
+    samples.trainings.append(TrainingSample(generation, training))
     worker.ask("collect")
-    say(f"    enlarged training: {sample.share:.1%} of the ideal gain")
+    say(f"    enlarged training: {training.share:.1%} of the ideal gain")

@@ -123,13 +123,13 @@ def _training_rows(samples: Samples) -> Iterable[Row]:
     taken = samples.trainings
     if not taken:
         return
-    gains = [s.at_one / s.at_two for s in taken]
+    gains = [s.training.at_one / s.training.at_two for s in taken]
     middle = estimate([gains]).value
     yield Row(
         ENLARGE,
         "share of the ideal gain",
         "ratio",
-        estimate(_by_generation((s.generation, s.share) for s in taken)),
+        estimate(_by_generation((s.generation, s.training.share) for s in taken)),
         Target(SHARE_TARGET, at_least=True),
         "keras-fit",
         f"2 threads are {middle:.2f} times as fast as 1",
@@ -146,5 +146,5 @@ def as_json(samples: Samples) -> dict[str, Any]:
         "pairs": [{**asdict(s), "ratio": s.ratio} for s in samples.pairs],
         "calls": [asdict(s) for s in samples.calls],
         "settles": [asdict(s) for s in samples.settles],
-        "trainings": [{**asdict(s), "share": s.share} for s in samples.trainings],
+        "trainings": [{**asdict(s), "share": s.training.share} for s in samples.trainings],
     }

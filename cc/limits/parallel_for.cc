@@ -20,11 +20,12 @@ namespace {
 // loop has returned find no block left, and must not use `fn`, which is gone.
 class BlockLoop : public std::enable_shared_from_this<BlockLoop> {
  public:
-  BlockLoop(Eigen::ThreadPoolInterface* pool, int threads, int64_t total,
-            int64_t block_size, int64_t blocks,
+  BlockLoop(Eigen::ThreadPoolInterface* pool, int threads, int first_number,
+            int64_t total, int64_t block_size, int64_t blocks,
             const std::function<void(int64_t, int64_t, int)>* fn)
       : pool_(pool),
         threads_(threads),
+        first_number_(first_number),
         total_(total),
         block_size_(block_size),
         blocks_(blocks),
@@ -43,7 +44,8 @@ class BlockLoop : public std::enable_shared_from_this<BlockLoop> {
       const int64_t block = next_.fetch_add(1, std::memory_order_relaxed);
       if (block >= blocks_) break;
       const int64_t begin = block * block_size_;
-      (*fn_)(begin, std::min(begin + block_size_, total_), index);
+      (*fn_)(begin, std::min(begin + block_size_, total_),
+             first_number_ + index);
       ++done;
     }
     if (done == 0) return;
@@ -60,6 +62,7 @@ class BlockLoop : public std::enable_shared_from_this<BlockLoop> {
  private:
   Eigen::ThreadPoolInterface* const pool_;
   const int threads_;
+  const int first_number_;
   const int64_t total_;
   const int64_t block_size_;
   const int64_t blocks_;
@@ -79,11 +82,15 @@ void RunBlocks(Eigen::ThreadPoolInterface* pool, int limit, int64_t total,
                const std::function<void(int64_t, int64_t, int)>& fn) {
   const bool caller_counts = limit == 1 || pool->CurrentThreadId() >= 0;
   const bool caller_helps = !caller_counts && blocks <= limit + 1;
+  const bool has_caller = caller_counts || caller_helps;
   const int threads = limit + (caller_helps ? 1 : 0);
+  // Kernels clear the buffers of all numbers before the loop, the caller's
+  // first: it is the one that the CPU's caches are likeliest to have dropped
+  // since.
   const auto loop = std::make_shared<BlockLoop>(
-      pool, static_cast<int>(std::min<int64_t>(threads, blocks)), total,
-      block_size, blocks, &fn);
-  if (caller_counts || caller_helps) {
+      pool, static_cast<int>(std::min<int64_t>(threads, blocks)),
+      has_caller ? 0 : 1, total, block_size, blocks, &fn);
+  if (has_caller) {
     loop->Run(0);
   } else {
     pool->Schedule([loop] { loop->Run(0); });

@@ -31,8 +31,9 @@ void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
                             const std::function<void(int64_t, int64_t)>& fn);
 
 // Like ParallelForFixedBlocks, but also passes to each call the number of its
-// thread among those that take part: 0 … limit. Calls with the same number
-// never overlap. There are NumFixedBlocks() for `limit`.
+// thread: 0 is the caller, which may take no part, and 1 … limit are the
+// others. Calls with the same number never overlap. There are NumFixedBlocks()
+// for `limit`.
 void ParallelForWithThreadNumber(
     Eigen::ThreadPoolInterface* pool, int limit, int64_t total,
     int64_t block_size, const std::function<void(int64_t, int64_t, int)>& fn);

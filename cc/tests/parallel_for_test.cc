@@ -300,6 +300,20 @@ TEST_F(ParallelForTest, ThreadNumbersReachTheLimitAndAreNeverShared) {
   }
 }
 
+// So that loops use buffers which have been cleared last.
+TEST_F(ParallelForTest, ThreadNumber0IsTheCallers) {
+  std::atomic<bool> another{false};
+  const auto caller = std::this_thread::get_id();
+  for (const int64_t total : {2, 3, 500}) {
+    ParallelForWithThreadNumber(
+        &pool_, 2, total, 1, [&](int64_t, int64_t, int thread) {
+          if ((thread == 0) != (std::this_thread::get_id() == caller))
+            another = true;
+        });
+  }
+  EXPECT_FALSE(another);
+}
+
 TEST_F(ParallelForTest, BlocksByCostAreWorthATask) {
   EXPECT_EQ(BlockSizeByCost(1000, 1, 4), 1000);        // Not worth two threads.
   EXPECT_EQ(BlockSizeByCost(1000, 1000000, 1), 1000);  // One thread only.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.common.enlarging import Enlarging
 from benchmarks.common.turns import Slice
 from benchmarks.cores import names
 from benchmarks.cores.rows import (
@@ -52,7 +53,7 @@ def test_placement_is_shown_for_reference():
 def test_changes_and_enlarged_trainings_are_held_to_the_ideal():
     samples = Samples(
         changes=[ChangeSample(0, "mlp", 960, 1000), ChangeSample(1, "mlp", 990, 1000)],
-        enlarged=[EnlargeSample(0, "cnn", at_one=12.0, at_two=6.0, enlarged=8.0)],
+        enlarged=[EnlargeSample(0, "cnn", Enlarging(at_one=12.0, at_two=6.0, enlarged=8.0))],
     )
     changes, enlarged = rows(samples)
     assert changes.found.value == pytest.approx(0.975)

@@ -7,12 +7,16 @@ import json
 import sys
 from collections.abc import Iterator
 
+# Keras imports these where it finds them, which takes a third of the import of TensorFlow.
+_UNNEEDED = ("matplotlib", "sklearn")
+
 
 def main() -> None:
     request = json.loads(sys.argv[1])
     # From a thread of C, so that it works while another one holds the GIL.
     faulthandler.enable()
     faulthandler.dump_traceback_later(request["timeout"], exit=True)
+    sys.modules.update(dict.fromkeys(_UNNEEDED))
     if not request["stock"]:
         importlib.import_module("tf_malleable")
     module = importlib.import_module(request["module"])
