@@ -225,8 +225,8 @@ def test_metrics_over_tcp_and_nothing_else_there(tmp_path):
 def test_metrics_are_not_for_other_hosts(tmp_path, host):
     with controller(tmp_path, "--metrics", "0") as one:
         url = one.ready.strip().rpartition(" ")[2]
+        request = urllib.request.Request(url, headers={"Host": host})
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            request = urllib.request.Request(url, headers={"Host": host})
             urllib.request.urlopen(request, timeout=DEADLINE)
         request = urllib.request.Request(url, headers={"Host": "localhost"})
         urllib.request.urlopen(request, timeout=DEADLINE).close()

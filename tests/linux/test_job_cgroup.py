@@ -114,7 +114,7 @@ def test_nothing_runs_while_it_is_frozen(escape):
 
 
 def test_killing_it_leaves_nothing(escape):
-    process, identity, group, child = escape
+    process, _, group, child = escape
     if not group.kill():
         pytest.skip("the kernel has no cgroup.kill")
     wait_until(lambda: gone(child) and gone(process.pid))

@@ -129,7 +129,7 @@ def test_a_job_never_gets_more_than_its_limit(grouped):
 
 
 def test_the_limit_is_for_its_children_too(grouped):
-    process, _, group, counted = grouped
+    _, _, group, counted = grouped
     with taker() as other:
         # Where it would be if the process had started it.
         group.add(other.pid)

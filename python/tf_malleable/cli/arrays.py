@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -59,7 +59,13 @@ class Array:
         return cls(indices, at_once)
 
 
-class ArrayType(click.ParamType):
+if TYPE_CHECKING:
+    _Base = click.ParamType[Array]
+else:  # Generic from click 8.4 on.
+    _Base = click.ParamType
+
+
+class ArrayType(_Base):
     """An option whose value is an Array."""
 
     name = "array"

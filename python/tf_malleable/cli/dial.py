@@ -34,8 +34,9 @@ def dial_stdio(path: Path | None) -> None:
 
 def _pass_on(connection: socket.socket) -> None:
     """Copy both ways until the controller hangs up, or nothing more can be asked."""
+    sources: list[int | socket.socket] = [0, connection]
     while True:
-        ready, _, _ = select.select([0, connection], [], [])
+        ready, _, _ = select.select(sources, [], [])
         if connection in ready:
             data = connection.recv(_PIECE)
             if not data:

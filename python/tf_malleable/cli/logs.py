@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,9 +53,11 @@ def logs(client: Client, job: str, follow: bool) -> None:
             " tfm submit"
         )
     path = Path(found.output)
-    is_awaited = follow and (isinstance(found, JobStatus) or is_kept(path, found.user))
+    is_over = _is_over_already
+    if follow and (isinstance(found, JobStatus) or is_kept(path, found.user)):
+        is_over = _watching(client, path, found.user)
     with open_output(path, found.user) as file:
-        _print(file, _watching(client, path, found.user) if is_awaited else _is_over_already)
+        _print(file, is_over)
 
 
 def _is_over_already() -> bool:
@@ -77,7 +80,7 @@ def _watching(client: Client, output: Path, user: str) -> Callable[[], bool]:
 
 def _print(file: BinaryIO, is_over: Callable[[], bool]) -> None:
     """Print what is in a file, and what comes until it is over."""
-    output = click.get_binary_stream("stdout")
+    output = sys.stdout.buffer
     is_last = False
     while True:
         piece = file.read(_PIECE)

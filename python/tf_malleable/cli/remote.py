@@ -69,7 +69,9 @@ def _dial(address: str) -> socket.socket:
     with theirs:
         try:
             subprocess.Popen(
-                ["ssh", "-T", "--", address, "tfm", "dial-stdio"], stdin=theirs, stdout=theirs
+                ["ssh", "-T", "--", address, "tfm", "dial-stdio"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
             )
         except OSError as error:
             ours.close()

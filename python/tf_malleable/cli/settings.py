@@ -142,8 +142,8 @@ class Settings:
                 yield Setting(name, option, value, str(path))
         for option in known:
             variable = variable_of(name, option)
-            if value := os.environ.get(variable):
-                yield Setting(name, option, value, variable)
+            if said := os.environ.get(variable):
+                yield Setting(name, option, said, variable)
 
 
 def variable_of(command: str, option: str) -> str:

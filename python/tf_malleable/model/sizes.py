@@ -32,9 +32,8 @@ def size_text(size: float | None) -> str:
         return "-"
     if size < 1024:
         return f"{size:.0f} B"
-    unit = ""
     for unit in _NAMES:
         size /= 1024
         if size < 999.95:
-            break
-    return f"{size:.1f} {unit}"
+            return f"{size:.1f} {unit}"
+    return f"{size:.1f} {_NAMES[-1]}"

@@ -26,7 +26,7 @@ IDLE_SECONDS: Final = 15.0
 BODY_SECONDS: Final = 10.0
 """How long the body of a request may take."""
 
-_BODIES_OF_AN_OWNER: Final = 64
+BODIES_OF_AN_OWNER: Final = 64
 # An owner may have this part of all connections, and this part is kept for trusted ones.
 _PART: Final = 8
 
@@ -134,7 +134,7 @@ class Clients:
             Refusal: 503; the owner has too many unfinished ones.
         """
         owner = self._owners.get(client, "")
-        if self._bodies[owner] >= _BODIES_OF_AN_OWNER:
+        if self._bodies[owner] >= BODIES_OF_AN_OWNER:
             raise Refusal(503, "the caller has too many unfinished requests")
         self._bodies[owner] += 1
         try:
