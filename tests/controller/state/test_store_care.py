@@ -134,12 +134,12 @@ def test_spans_are_deleted_once_they_have_outlived_their_retention(path):
     store = Store(path, keep_spans=100.0)
     for number in range(1, 61):
         store.add_span(span(number, 1.0, 2.0))
-        store.end(str(number), ended(number, 1000.0 + number))
+        store.end(str(number), ended(number, 1002.0 + number))
     store.save(live(99))
     store.add_span(span(99, 1.0, 2.0))
     store.flush()
     steps = 1
-    while store.tidy(1150.5):  # Jobs 1 to 50 ended more than 100 s before.
+    while store.tidy(1152.5):  # Jobs 1 to 50 ended more than 100 s before.
         steps += 1
     assert steps > 2
     jobs, spans = store.history(100)
@@ -148,7 +148,7 @@ def test_spans_are_deleted_once_they_have_outlived_their_retention(path):
     store.close()
     assert store.problem is None
     store = Store(path, keep_spans=100.0)
-    assert not store.tidy(1150.5)
+    assert not store.tidy(1152.5)
     store.close()
 
 

@@ -101,6 +101,16 @@ class StateFile:
                     self._connection.executemany(statement, rows)
         self._copy_log()
 
+    def shorten(self, pages: int) -> None:
+        """Return at most so many free pages to the file system.
+
+        Raises:
+            StoreError: The file cannot be written.
+        """
+        with errors("write", self.path):
+            # Returns a page a step; execute() would take one step.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+
     def close(self) -> None:
         """Copy the log into the file, and close and unlock it."""
         if not self._is_open:

@@ -49,7 +49,7 @@ def return_pages(file: StateFile) -> None:
     Raises:
         StoreError: The file cannot be written.
     """
-    file.rows(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+    file.shorten(_PAGES_AT_ONCE)
 
 
 def forgotten_until(setting: str | None) -> float:
