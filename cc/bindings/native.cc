@@ -52,16 +52,8 @@ const Abi& Loaded() {
   return *loaded;
 }
 
-// True if the library with this name or path is loaded in this process.
-bool IsLoaded(const std::string& library) {
-  void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  if (handle == nullptr) return false;
-  dlclose(handle);
-  return true;
-}
-
 // The address and the path at which the dynamic loader put the library with
-// this name or path, if it is loaded. /proc/self/maps cannot tell: a file
+// this name or path, if it is loaded here. /proc/self/maps cannot tell: a file
 // mapped to be read looks the same.
 std::optional<std::pair<std::uintptr_t, std::filesystem::path>> Locate(
     const std::string& library) {
@@ -192,7 +184,6 @@ PYBIND11_MODULE(_native, m) {
       .def_readonly("stand_ins", &tfm_pool::stand_ins)
       .def_readonly("busy_seconds", &tfm_pool::busy_seconds);
 
-  m.def("is_loaded", &IsLoaded, py::arg("library"));
   m.def("locate", &Locate, py::arg("library"));
   m.def("exports", &Exports, py::arg("library"));
   m.def("load", &Load, py::arg("library"), py::kw_only(), py::arg("in_front"));

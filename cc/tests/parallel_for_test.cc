@@ -275,7 +275,7 @@ TEST_F(ParallelForTest, FixedBlocksCompleteWhileTheLimitChanges) {
   }
 }
 
-TEST_F(ParallelForTest, ThreadNumbersReachTheLimitAndAreNeverShared) {
+TEST_F(ParallelForTest, ThreadNumbersStayWithinTheLimitAndAreNeverShared) {
   pool_.SetLimit(kCapacity);  // More workers than numbers.
   for (const int limit : {1, 2, 3}) {
     const int threads = limit == 1 ? 1 : limit + 1;

@@ -67,19 +67,12 @@ def load() -> None:
     threads = environment.first_threads()
     if _native.exports(FRAMEWORK):
         _native.load(FRAMEWORK, in_front=False)
-    elif _native.is_loaded(FRAMEWORK) and not any(
-        _native.is_loaded(str(overlay)) for overlay in overlays().values()
+    elif _native.locate(FRAMEWORK) is not None and all(
+        _native.locate(str(overlay)) is None for overlay in overlays().values()
     ):
         return
-    elif (found := find_tensorflow()) is not None and elf.exports(
-        found.directory / FRAMEWORK, _ANY_FUNCTION
-    ):
-        _native.load(str(found.directory / FRAMEWORK), in_front=False)
     else:
-        overlay = overlay_for(found, overlays())
-        if found is not None:
-            _check_fits(overlay, found)
-        _native.load(str(overlay), in_front=True)
+        _load_for(find_tensorflow())
     _backend = _native.backend()
     if threads is not None:
         _native.set_threads(threads, threads)
@@ -184,17 +177,18 @@ def require() -> None:
 def _is_bypassed() -> bool:
     """Return whether TensorFlow is loaded and yet does not call the overlay."""
     global _bypassed
-    if _bypassed is None and _native.is_loaded(FRAMEWORK):
-        _bypassed = _calls_itself()
+    if _bypassed is None and (location := _native.locate(FRAMEWORK)) is not None:
+        _bypassed = _calls_itself(*location)
     return bool(_bypassed)
 
 
-def _calls_itself() -> bool:
-    """Return whether the dynamic loader bound TensorFlow to its own thread pools."""
-    location = _native.locate(FRAMEWORK)
-    if location is None:
-        return False
-    start, path = location
+def _calls_itself(start: int, path: Path) -> bool:
+    """Return whether the dynamic loader bound TensorFlow to its own thread pools.
+
+    Args:
+        start: The address that its own addresses are relative to.
+        path: Its framework library.
+    """
     for symbol in _CONSTRUCTORS:
         found = elf.binding(path, symbol)
         if found is None:
