@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.support.jobs import Job
-from tf_malleable.api.connection import Connection
+from tf_malleable.api.connection import Connection, connect
 from tf_malleable.model import ControllerError
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -103,6 +103,30 @@ def test_a_socket_that_was_left_behind(tmp_path):
         left.bind(str(path))
     with pytest.raises(ConnectionRefusedError):
         Connection(path).request("GET", "/v1")
+
+
+@pytest.fixture
+def crowded(tmp_path):
+    """A listening socket whose queue is full."""
+    with socket.socket(socket.AF_UNIX) as listening, socket.socket(socket.AF_UNIX) as first:
+        listening.bind(str(tmp_path / "socket"))
+        listening.listen(0)
+        first.connect(str(tmp_path / "socket"))
+        yield listening
+
+
+def test_where_many_connect_one_waits_for_a_place(crowded):
+    with socket.socket(socket.AF_UNIX) as late:
+        accepting = threading.Timer(0.2, crowded.accept)
+        accepting.start()
+        connect(late, crowded.getsockname(), 30.0)
+        accepting.join()
+        assert late.gettimeout() == 30.0
+
+
+def test_a_place_is_not_waited_for_for_ever(crowded):
+    with socket.socket(socket.AF_UNIX) as late, pytest.raises(TimeoutError, match="timed out"):
+        connect(late, crowded.getsockname(), 0.1)
 
 
 @pytest.mark.parametrize(

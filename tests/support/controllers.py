@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tf_malleable.api.connection import connect
+
 TFM = str(Path(sys.executable).parent / "tfm")
 DEADLINE = 30.0
 
@@ -33,8 +35,7 @@ class Client(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(DEADLINE)
-        self.sock.connect(self.path)
+        connect(self.sock, self.path, DEADLINE)
 
 
 def ask(path: str | Path, method: str, target: str, body: object = None) -> tuple[int, Any]:
@@ -52,8 +53,7 @@ def ask(path: str | Path, method: str, target: str, body: object = None) -> tupl
 def raw(path: str | Path, data: bytes) -> bytes:
     """Return all that is answered to these bytes until the server hangs up."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(DEADLINE)
-        connection.connect(str(path))
+        connect(connection, str(path), DEADLINE)
         received = b""
         with suppress(BrokenPipeError):  # It hung up before it had read everything,
             connection.sendall(data)

@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import socket
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -211,8 +212,7 @@ class _UnixClient(HTTPConnection):
             return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._opened(self.sock)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        connect(self.sock, self._path, self.timeout or _TIMEOUT)
         check_server(self.sock)
 
     def send(self, data: object) -> None:
@@ -224,6 +224,31 @@ class _UnixClient(HTTPConnection):
         if self.sock is None:
             self.connect()
         self.sock.sendall(data, socket.MSG_NOSIGNAL)
+
+
+def connect(connection: socket.socket, path: str, timeout: float) -> None:
+    """Connect to a Unix socket, and set a timeout.
+
+    With the timeout set before, it would fail at once if many others connect at the same time:
+    connect(2) waits for a place in the queue only if the descriptor may block.
+
+    Args:
+        connection: A new Unix socket.
+        path: Where to.
+        timeout: In seconds; also for what is sent and received from then on.
+
+    Raises:
+        OSError: It cannot be reached.
+    """
+    connection.settimeout(None)
+    seconds, rest = divmod(timeout, 1.0)
+    limit = struct.pack("@ll", int(seconds), int(rest * 1e6))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    try:
+        connection.connect(path)
+    except BlockingIOError:
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+    connection.settimeout(timeout)
 
 
 def check_server(connection: socket.socket) -> None:
