@@ -78,6 +78,11 @@ class Route:
     media: str = JSON
     kept: bool = False
 
+    @property
+    def paced(self) -> bool:
+        """Whether it may mean a new decision, so that one caller may ask for only some a second."""
+        return self.method != "GET" and self.name not in ("acknowledge", "progress")
+
 
 _JOB = "/v1/jobs/{id}"
 

@@ -25,7 +25,7 @@ from tf_malleable.api.messages import ControllerInfo
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.http import application as application_module
 from tf_malleable.controller.http.application import application
-from tf_malleable.controller.http.clients import BODIES_OF_AN_OWNER, Clients
+from tf_malleable.controller.http.clients import BODIES_OF_AN_OWNER, IDLE_SECONDS, Clients
 from tf_malleable.controller.http.server import Server
 from tf_malleable.controller.http.unix_socket import UnixListener
 
@@ -247,7 +247,7 @@ def test_a_user_has_part_of_the_connections_and_trusted_ones_have_the_rest():
     # Another one of the first user costs that user's oldest.
     assert clients.admit(Silent(), "user 0", 1.0)
     assert [each.is_open for each in taken["user 0"][:2]] == [False, True]
-    clients.close_idle(1.0)
+    clients.sweep(IDLE_SECONDS + 1.0)
     assert not any(each.is_open for each in taken["user 1"][:10])
 
 

@@ -71,6 +71,7 @@ def application(
         "history": _history(service, caller),
         "metrics": _metrics(service),
         "outlook": _outlook(service, caller),
+        "submit": _submit(service, caller),
         "take": _take(service, caller),
     }
     for route in ROUTES:
@@ -93,10 +94,6 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
     """Return the operation of each route, from a call to an HTTP status and a message."""
     openapi = msgspec.Raw(msgspec.json.encode(document(service.info().version)))
 
-    def submit(call: _Call) -> tuple[int, object]:
-        job, new = service.submit(call.peer, call.body)
-        return 201 if new else 200, job
-
     def jobs(call: _Call) -> tuple[int, object]:
         sight = service.sight(call.peer)
         return 200, Jobs([sight.of(job) for job in service.jobs()])
@@ -117,7 +114,6 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
         "info": lambda call: (200, service.info()),
         "openapi": lambda call: (200, openapi),
         "jobs": jobs,
-        "submit": submit,
         "status": status,
         "acknowledge": acknowledge,
         "progress": progress,
@@ -139,6 +135,8 @@ def _make_handler(
     service: Service,
 ) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
+        if route.paced:
+            await _paced(request)
         call = _Call(
             peer=caller(request),
             job=request.match_info.get("id", ""),
@@ -159,10 +157,25 @@ def _take(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
     (route,) = (route for route in ROUTES if route.name == "take")
 
     async def handle(request: web.Request) -> web.Response:
+        await _paced(request)
         _query(request, route)
         body: Any = await _body(request, route)
         job, new = await service.take(caller(request), body.container)
         await service.saved()
+        status = 201 if new else 200
+        return web.Response(status=status, body=msgspec.json.encode(job), content_type=JSON)
+
+    return handle
+
+
+def _submit(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
+    (route,) = (route for route in ROUTES if route.name == "submit")
+
+    async def handle(request: web.Request) -> web.Response:
+        await _paced(request)
+        _query(request, route)
+        body: Any = await _body(request, route)
+        job, new = await service.submit_soon(caller(request), body)
         status = 201 if new else 200
         return web.Response(status=status, body=msgspec.json.encode(job), content_type=JSON)
 
@@ -253,6 +266,15 @@ async def _text(request: web.Request) -> bytes:
             raise Refusal(
                 408, f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
             ) from None
+
+
+async def _paced(request: web.Request) -> None:
+    """Wait if the caller asks for too many changes."""
+    connection = request.protocol
+    if isinstance(connection, ClientConnection):
+        delay = connection.clients.delay(connection, asyncio.get_running_loop().time())
+        if delay:
+            await asyncio.sleep(delay)
 
 
 @web.middleware

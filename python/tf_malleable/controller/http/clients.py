@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.http.rates import Rates
 from tf_malleable.linux.confinement import container_id, is_confined
 from tf_malleable.linux.peer import Peer, peer_of, peer_runs
 
@@ -27,6 +28,10 @@ BODY_SECONDS: Final = 10.0
 """How long the body of a request may take."""
 
 BODIES_OF_AN_OWNER: Final = 64
+# Each may mean a new decision about all jobs. An owner may ask for so many a second, and at
+# once; more of them wait.
+_CHANGES: Final = 50.0
+_CHANGES_AT_ONCE: Final = 10
 # An owner may have this part of all connections, and this part is kept for trusted ones.
 _PART: Final = 8
 
@@ -68,6 +73,7 @@ class Clients:
         self._idle: defaultdict[Owner, dict[Connected, float]] = defaultdict(dict)
         self._counts: defaultdict[Owner, int] = defaultdict(int)
         self._bodies: defaultdict[Owner, int] = defaultdict(int)
+        self._changes = Rates(_CHANGES, _CHANGES_AT_ONCE)
 
     def admit(self, client: Connected, owner: Owner, now: float) -> bool:
         """Add a connection; return whether there is room for it.
@@ -117,8 +123,15 @@ class Clients:
         if owner is not None:
             self._idle[owner][client] = now
 
-    def close_idle(self, before: float) -> None:
-        """Close the connections that have been idle since before this time."""
+    def delay(self, client: Connected, now: float) -> float:
+        """Count a change that a client asks for; return for how many seconds it has to wait."""
+        owner = self._owners.get(client)
+        return 0.0 if owner is None or owner in self._trusted else self._changes.delay(owner, now)
+
+    def sweep(self, now: float) -> None:
+        """Close the connections that have been idle for too long, and forget who is calm."""
+        self._changes.forget(now)
+        before = now - IDLE_SECONDS
         for idle in tuple(self._idle.values()):
             for client, since in tuple(idle.items()):
                 if since >= before:

@@ -6,12 +6,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import msgspec
 from aiohttp import web
 
-from tf_malleable.api.messages import Problem
 from tf_malleable.controller.http.clients import Clients, owner_of
-from tf_malleable.controller.http.problems import problem
+from tf_malleable.controller.http.problems import problem, unasked
 
 REQUESTS = logging.getLogger(f"{__name__}.requests")
 
@@ -52,12 +50,7 @@ class ClientConnection(web.RequestHandler):
             status, why = "403 Forbidden", "the process that connected has ended: connect again"
         else:
             status, why = "503 Service Unavailable", "the controller has too many connections"
-        body = msgspec.json.encode(Problem(why))
-        head = (
-            f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        )
-        transport.write(head.encode() + body)
+        transport.write(unasked(status, why))
         transport.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:

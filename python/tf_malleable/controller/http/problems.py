@@ -15,3 +15,18 @@ def problem(status: int, sentence: str) -> web.Response:
     return web.Response(
         status=status, body=msgspec.json.encode(Problem(sentence)), content_type=JSON
     )
+
+
+def unasked(status: str, sentence: str) -> bytes:
+    """Return the response to a client that is refused before it has sent a request.
+
+    Args:
+        status: Number and name.
+        sentence: Why it is refused.
+    """
+    body = msgspec.json.encode(Problem(sentence))
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {JSON}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -9,27 +9,28 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from tf_malleable.controller.http.clients import IDLE_SECONDS, Clients, trusted_owners
+from tf_malleable.controller.http.acceptor import Acceptor
+from tf_malleable.controller.http.clients import Clients, trusted_owners
 from tf_malleable.controller.http.connection import REQUESTS, ClientConnection
+from tf_malleable.controller.http.problems import unasked
 
 __all__ = ["REQUESTS", "Server"]
 
-_BACKLOG = 1024
-# asyncio accepts as many connections before it does anything else.
-_ACCEPTED_AT_ONCE = 8
 _SWEEP_SECONDS = 1.0
 
 # Time for running requests to finish when the server stops.
 _STOP_SECONDS = 0.2
 
+_TOO_OFTEN = unasked("503 Service Unavailable", "the caller connects too often: try again later")
+
 
 class Server:
     """Serves one application on one socket."""
 
-    def __init__(self, runner: web.AppRunner, server: asyncio.Server, clients: Clients) -> None:
+    def __init__(self, runner: web.AppRunner, acceptor: Acceptor, clients: Clients) -> None:
         self._runner = runner
-        self._server = server
-        self._sweeping = asyncio.create_task(_sweep(clients))
+        self._acceptor = acceptor
+        self._sweeping = asyncio.create_task(_sweep(acceptor, clients))
 
     @classmethod
     async def start(
@@ -45,32 +46,29 @@ class Server:
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS)
         await runner.setup()
         clients = Clients(connections, trusted_owners())
-        server = await asyncio.get_running_loop().create_server(
-            _accept(runner, clients), sock=listening, backlog=_ACCEPTED_AT_ONCE
-        )
-        # asyncio has told the kernel the same number.
-        listening.listen(_BACKLOG)
-        return cls(runner, server, clients)
+        acceptor = Acceptor(listening, _serve(runner, clients), _TOO_OFTEN)
+        return cls(runner, acceptor, clients)
 
     def stop_listening(self) -> None:
         """Accept no more connections; open ones stay."""
-        self._server.close()
+        self._acceptor.stop()
 
     async def close(self) -> None:
         """Close all connections, including streams."""
         self._sweeping.cancel()
-        self._server.close()
+        self._acceptor.stop()
         await self._runner.cleanup()
 
 
-async def _sweep(clients: Clients) -> None:
+async def _sweep(acceptor: Acceptor, clients: Clients) -> None:
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(_SWEEP_SECONDS)
-        clients.close_idle(loop.time() - IDLE_SECONDS)
+        acceptor.forget_calm()
+        clients.sweep(loop.time())
 
 
-def _accept(runner: web.AppRunner, clients: Clients) -> Callable[[], asyncio.Protocol]:
+def _serve(runner: web.AppRunner, clients: Clients) -> Callable[[], asyncio.Protocol]:
     server = runner.server
     assert server is not None
     return lambda: ClientConnection(server, clients)
