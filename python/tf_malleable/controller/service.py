@@ -25,6 +25,7 @@ from tf_malleable.api.messages import (
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Acknowledgement, JobChange, Progress, Submission
 from tf_malleable.controller.jobs.admission import Admission
+from tf_malleable.controller.jobs.arrivals import Arrivals
 from tf_malleable.controller.jobs.callers import Callers, Sight
 from tf_malleable.controller.jobs.changing import changed, check_cores
 from tf_malleable.controller.jobs.container_jobs import ContainerJobs
@@ -34,10 +35,9 @@ from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.jobs.quota_check import QuotaCheck
 from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.jobs.views import grant_line, job_status, why_not
+from tf_malleable.controller.jobs.views import grant_line, job_status
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import pidfds, procfs
 from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
@@ -93,6 +93,7 @@ class Service:
             self._quota_check,
             lambda: [live.record for live in self._roster.live.values()],
         )
+        self._arrivals = Arrivals(self._reactor, self._callers, self._admission, store)
         self._containers = (
             None
             if containers is None
@@ -156,49 +157,12 @@ class Service:
         Returns:
             The job, and whether it is new.
         """
-        now = self._reactor.now()
-        known = self._callers.identify(peer).job
-        if known is not None:
-            if known.record.state == "waiting":
-                known.expect(now)
-                self._reactor.react_soon()
-            return job_status(known, now, peer.pid), False
-        live = self._new(peer, submission, now)
-        self._reactor.react()
-        if not submission.queue and live.record.state == "waiting":
-            reason = why_not(live, self._roster.before(live))
-            self._roster.refuse(live)
-            raise Refusal(409, f"{reason} and must not queue")
-        self._store.save(live.record)
-        # Save at once: a program must not believe that it runs alone although it is a job.
-        self._reactor.save()
-        return job_status(live, self._reactor.now(), peer.pid), True
+        return self._arrivals.submit(peer, submission)
 
-    def _new(self, peer: Peer, submission: Submission, now: float) -> LiveJob:
-        try:
-            request = submission.request
-        except ValueError as error:
-            raise Refusal(400, str(error)) from None
-        self._admission.check_caller(request, peer.pid, running=submission.running)
-        process = procfs.identify(peer.pid)
-        if process is None:
-            raise Refusal(403, "cannot see the calling process: is it in another PID namespace?")
-        try:
-            pidfd = pidfds.open_pidfd(process)
-        except OSError as error:
-            raise Refusal(503, f"cannot accept more jobs: {error.strerror}") from None
-        if pidfd is None:
-            raise Refusal(409, "the calling process has ended")
-        try:
-            record = self._admission.record(
-                request, peer.uid, now, process, running=submission.running
-            )
-        except Refusal:
-            os.close(pidfd)
-            raise
-        live = self._roster.add(record, pidfd)
-        live.expect(now)
-        return live
+    async def submit_soon(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
+        """As submit(), but others are served while the kernel is slow."""
+        await self._arrivals.prepare(peer, submission)
+        return self.submit(peer, submission)
 
     async def take(self, peer: Peer, container: str) -> tuple[JobStatus, bool]:
         """Make a container a job, or find its job.

@@ -45,16 +45,18 @@ class Admission:
         """Number of CPUs shared out now."""
         return len(self.machine().cpus)
 
-    def check_caller(self, request: JobRequest, pid: int, *, running: bool) -> None:
+    def check_new(self, request: JobRequest, pid: int, uid: int, *, running: bool) -> None:
         """Check a request of a process of the host.
 
         A process that was confined, by taskset for example, must not be granted more than
         that. One that is already running may have been confined by an earlier grant.
 
         Raises:
-            Refusal: As check(), or 409 if the process may not use all CPUs shared out.
+            Refusal: As check(), or 409 if the process may not use all CPUs shared out, or the
+                job would exceed the user's quota.
         """
-        self.check(request, running=running)
+        shape = self.check(request, running=running)
+        self.quotas.new(uid, shape, self.live(), running=running)
         try:
             allowed = frozenset(os.sched_getaffinity(pid))
         except OSError:

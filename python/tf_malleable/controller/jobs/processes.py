@@ -73,6 +73,8 @@ def kill_survivors(live: LiveJob) -> None:
     """Kill what is left of a job whose main process has ended."""
     if live.group is None and len(live.tree) == 1:
         return  # Reading all processes at each end would be too expensive.
+    if live.group is not None and not live.group.pids():
+        return  # Killing nothing can take the kernel tens of milliseconds, too.
     kill_all(live)
 
 
@@ -91,7 +93,7 @@ def refresh(live: LiveJob) -> None:
         note(live, ProcessTable() if live.group is not None else ProcessTable.now())
 
 
-def note(live: LiveJob, table: ProcessTable) -> bool:
+def note(live: LiveJob, table: ProcessTable, members: list[int] | None = None) -> bool:
     """Note a job's processes; return whether they have changed.
 
     Those of an earlier survey that still run remain part of the job, even if their parent
@@ -100,16 +102,21 @@ def note(live: LiveJob, table: ProcessTable) -> bool:
     Args:
         live: A job with a main process that is not a container.
         table: All processes; not used for a job with a cgroup.
+        members: Those in its cgroup, in ascending order, or those that its main process has
+            started, if they have been read.
     """
     main = live.record.process
     assert main is not None
     if live.group is not None:
-        return live.note_tree(_main_first(live, live.group.pids()))
+        members = live.group.pids() if members is None else members
+        return live.note_tree(_main_first(live, members))
+    tree: list[int] = []
     # Once it has ended, its pid may be another's.
-    tree = table.tree(main.pid) if table.starts.get(main.pid) == main.start else []
+    if table.starts.get(main.pid) == main.start:
+        tree = table.tree(main.pid) if members is None else members
     known = set(tree)
-    for pid, start in live.starts.items():
-        if pid not in known and table.starts.get(pid) == start:
+    for pid in sorted(set(live.tree) - known):
+        if pid in table.starts and table.starts[pid] == live.starts.get(pid):
             orphans = [each for each in table.tree(pid) if each not in known]
             tree += orphans
             known.update(orphans)
@@ -124,9 +131,11 @@ def present(live: LiveJob, pids: Iterable[int]) -> list[int]:
     return [process.pid for process in live.processes(pids) if procfs.is_alive(process)]
 
 
-def _main_first(live: LiveJob, pids: Iterable[int]) -> list[int]:
+def _main_first(live: LiveJob, pids: list[int]) -> list[int]:
     main = live.record.process and live.record.process.pid
-    return sorted(pids, key=lambda pid: (pid != main, pid))
+    if main is None or main not in pids:
+        return pids
+    return [main, *(pid for pid in pids if pid != main)]
 
 
 def _starts(pids: Iterable[int]) -> dict[int, int]:

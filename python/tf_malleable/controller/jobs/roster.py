@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +74,7 @@ class Roster:
         self._missed: dict[str, Record] = {}
         # Cgroups of ended jobs, to be removed once their processes are gone.
         self._emptying: list[JobGroup | MemoryGroup] = []
+        self._removing: asyncio.Task[None] | None = None
 
     def load(self) -> None:
         """Adopt jobs of an earlier controller that still run.
@@ -123,11 +124,12 @@ class Roster:
         group = job_cgroup.found(Path(record.cgroup), record.process)
         if group is not None:
             processes.kill_group(group)
-            self._empty(group)
+            self.remove_when_empty(group)
 
-    def _empty(self, group: JobGroup | MemoryGroup) -> None:
+    def remove_when_empty(self, group: JobGroup | MemoryGroup) -> None:
+        """Remove a cgroup as soon as it has no processes, which is looked at now and then."""
         self._emptying.append(group)
-        asyncio.get_running_loop().call_later(_KILLED_SECONDS, self._remove_groups)
+        asyncio.get_running_loop().call_later(_KILLED_SECONDS, self._start_removing)
 
     def add(self, record: Record, pidfd: int | None) -> LiveJob:
         """Add a job and take ownership of its pidfd."""
@@ -235,17 +237,27 @@ class Roster:
         if live.record.container is None:
             processes.kill_survivors(live)
             if live.group is not None:
-                self._empty(live.group)
+                self.remove_when_empty(live.group)
             if live.memory_group is not None:
-                self._empty(live.memory_group)
+                self.remove_when_empty(live.memory_group)
         self._drop(live)
         finished = outcome == "finished"
         self._store.knowledge.learn(record, live.speed.rates, live.peak_mem, finished=finished)
         self._teach(record)
         self._request_decision()
 
-    def _remove_groups(self) -> None:
-        self._emptying = [group for group in self._emptying if not group.remove()]
+    def _start_removing(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._removing is None or self._removing.done():
+            self._removing = loop.create_task(self._remove_groups())
+        else:
+            loop.call_later(_KILLED_SECONDS, self._start_removing)
+
+    async def _remove_groups(self) -> None:
+        # The kernel may take tens of milliseconds for one.
+        batch, self._emptying = self._emptying, []
+        left = await asyncio.to_thread(_not_removed, batch)
+        self._emptying += left
 
     def _teach(self, ended: Record) -> None:
         """Pass what was learned from an ended job on to live jobs like it."""
@@ -279,9 +291,9 @@ class Roster:
         """Remove a job as if it had never been added."""
         if live.memory_group is not None:
             live.memory_group.lift()
-            self._empty(live.memory_group)
+            self.remove_when_empty(live.memory_group)
         if live.group is not None:
-            self._empty(live.group)
+            self.remove_when_empty(live.group)
         self._store.forget(live.record.id)
         self._drop(live)
 
@@ -295,7 +307,7 @@ class Roster:
 
     def close(self) -> None:
         """Release all jobs; paused ones continue, as without a controller."""
-        self._remove_groups()
+        _not_removed(self._emptying)
         for live in tuple(self.live.values()):
             if live.suspended:
                 enforcement.resume(live)
@@ -312,6 +324,10 @@ class Roster:
         if live.container is not None:
             live.container.release()
         live.end()
+
+
+def _not_removed(groups: Iterable[JobGroup | MemoryGroup]) -> list[JobGroup | MemoryGroup]:
+    return [group for group in groups if not group.remove()]
 
 
 def _limit_memory(live: LiveJob, process: ProcessId) -> None:

@@ -1,0 +1,106 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Processes of the host that become jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.requests import Submission
+from tf_malleable.controller.jobs.admission import Admission
+from tf_malleable.controller.jobs.callers import Callers
+from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.controller.jobs.views import job_status, why_not
+from tf_malleable.controller.state.store import Store
+from tf_malleable.linux import job_cgroup, pidfds, procfs
+from tf_malleable.linux.peer import Peer
+
+
+class Arrivals:
+    """Makes processes jobs. Not thread-safe: one asyncio loop."""
+
+    def __init__(
+        self, reactor: Reactor, callers: Callers, admission: Admission, store: Store
+    ) -> None:
+        """Create it.
+
+        Args:
+            reactor: Decides about the jobs.
+            callers: Tells which process belongs to which job.
+            admission: Checks what is asked for.
+            store: Keeps the records.
+        """
+        self._reactor = reactor
+        self._roster = reactor.roster
+        self._callers = callers
+        self._admission = admission
+        self._store = store
+
+    async def prepare(self, peer: Peer, submission: Submission) -> None:
+        """Move a process that is about to become a job into the cgroup of that job.
+
+        The kernel takes milliseconds for this, and tens of them while other processes fork. If
+        there is no job in the end, the cgroup goes with the process.
+        """
+        if self._callers.identify(peer).job is not None:
+            return
+        self._check(peer, submission)
+        process = procfs.identify(peer.pid)
+        if process is not None:
+            group = await asyncio.to_thread(job_cgroup.make, process)
+            if group is not None:
+                self._roster.remove_when_empty(group)
+
+    def submit(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
+        """Make the calling process a job, or find the job it belongs to; see Service."""
+        now = self._reactor.now()
+        known = self._callers.identify(peer).job
+        if known is not None:
+            if known.record.state == "waiting":
+                known.expect(now)
+                self._reactor.react_soon()
+            return job_status(known, now, peer.pid), False
+        live = self._new(peer, submission, now)
+        self._reactor.react()
+        if not submission.queue and live.record.state == "waiting":
+            reason = why_not(live, self._roster.before(live))
+            self._roster.refuse(live)
+            raise Refusal(409, f"{reason} and must not queue")
+        self._store.save(live.record)
+        # Save at once: a program must not believe that it runs alone although it is a job.
+        self._reactor.save()
+        return job_status(live, self._reactor.now(), peer.pid), True
+
+    def _new(self, peer: Peer, submission: Submission, now: float) -> LiveJob:
+        request = self._check(peer, submission)
+        process = procfs.identify(peer.pid)
+        if process is None:
+            raise Refusal(403, "cannot see the calling process: is it in another PID namespace?")
+        try:
+            pidfd = pidfds.open_pidfd(process)
+        except OSError as error:
+            raise Refusal(503, f"cannot accept more jobs: {error.strerror}") from None
+        if pidfd is None:
+            raise Refusal(409, "the calling process has ended")
+        try:
+            record = self._admission.record(
+                request, peer.uid, now, process, running=submission.running
+            )
+        except Refusal:
+            os.close(pidfd)
+            raise
+        live = self._roster.add(record, pidfd)
+        live.expect(now)
+        return live
+
+    def _check(self, peer: Peer, submission: Submission) -> JobRequest:
+        try:
+            request = submission.request
+        except ValueError as error:
+            raise Refusal(400, str(error)) from None
+        self._admission.check_new(request, peer.pid, peer.uid, running=submission.running)
+        return request
