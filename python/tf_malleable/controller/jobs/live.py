@@ -37,7 +37,7 @@ class LiveJob:
         pidfd: Readable once the main process has ended; None while there is none.
         lessons: What earlier jobs like it tell about it.
         tree: Pids of its processes, as of the last survey.
-        starts: Start times of these processes, in clock ticks since boot, by pid.
+        starts: Start times by pid, of these and maybe others, in clock ticks since boot.
         expected_until: A waiting program must be connected from then on.
         agents: Serial number last acknowledged, by pid of each connected process.
         actual: CPUs it has acknowledged.
@@ -67,7 +67,7 @@ class LiveJob:
     pidfd: int | None
     lessons: Lessons
     tree: list[int]
-    starts: dict[int, int] = field(default_factory=dict)
+    starts: Mapping[int, int] = field(default_factory=dict)
     expected_until: float = 0.0
     agents: dict[int, int] = field(default_factory=dict)
     actual: Cpuset = frozenset()
@@ -200,10 +200,10 @@ class LiveJob:
             tree: The pids.
             starts: Start times by pid, of these and maybe others; None if unknown.
         """
-        changed = tree != self.tree
-        self.tree = tree
+        if changed := tree != self.tree:
+            self.tree = tree
         if starts is not None:
-            self.starts = {pid: starts[pid] for pid in tree if pid in starts}
+            self.starts = starts
         return changed
 
     def note_stopped(self, stopped: bool) -> bool:

@@ -94,7 +94,7 @@ class Watch:
     def survey(self) -> None:
         """Read all processes: which belong to a job, and which are stopped."""
         table = ProcessTable.now() if self._needs_table() else ProcessTable()
-        for live, new in self._noting(table):
+        for live, new in self._noting(table, {}):
             enforcement.confine_agentless(live, new)
         self._follow_up()
 
@@ -112,8 +112,17 @@ class Watch:
         if self._needs_table():
             for _ in table.filling():
                 await rest()
-        await asyncio.sleep(_GAP_SECONDS)  # Noting thousands takes a slice of its own.
-        for live, new in tuple(self._noting(table)):
+        # Noting thousands takes a slice of its own, and finding them another.
+        members: dict[str, list[int]] = {}
+        for live in self._surveyed():
+            if len(live.tree) <= _FEW_PROCESSES or live.record.process is None:
+                continue
+            if live.group is not None:
+                members[live.record.id] = await asyncio.to_thread(live.group.pids)
+            else:
+                members[live.record.id] = table.tree(live.record.process.pid)
+            await asyncio.sleep(_GAP_SECONDS)
+        for live, new in tuple(self._noting(table, members)):
             await rest()
             for first in range(0, len(new), _CONFINED_AT_ONCE):
                 if live.over:
@@ -132,16 +141,19 @@ class Watch:
     def _needs_table(self) -> bool:
         return any(live.group is None for live in self._surveyed())
 
-    def _noting(self, table: ProcessTable) -> Iterator[tuple[LiveJob, list[int]]]:
+    def _noting(
+        self, table: ProcessTable, members: Mapping[str, list[int]]
+    ) -> Iterator[tuple[LiveJob, list[int]]]:
         """Note each job's processes; yield the jobs and their new processes."""
         for live in self._surveyed():
             assert live.record.process is not None
             process = live.record.process
             if live.group is None and table.starts.get(process.pid) != process.start:
                 continue  # It has joined since the table was begun, or has ended.
-            before = set(live.tree)
-            if not processes.note(live, table):
+            known = live.tree
+            if not processes.note(live, table, members.get(live.record.id)):
                 continue
+            before = set(known)
             new = [pid for pid in live.tree if pid not in before]
             if live.suspended and new:
                 # Forked before their parent stopped.

@@ -1,0 +1,68 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Sums up something over the processes of a job, a few of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+
+@dataclass
+class _Part:
+    """What is known of one job.
+
+    Attributes:
+        tree: The pids of its processes.
+        values: By pid of those that were read.
+        next: Index in `tree` of the next to be read.
+    """
+
+    tree: list[int] = field(default_factory=list)
+    values: dict[int, float] = field(default_factory=dict)
+    next: int = 0
+
+
+class PartReader:
+    """Reads a number of each process, of jobs with many processes some in each round.
+
+    Args:
+        read: Returns the number of a process, 0 if it has ended.
+    """
+
+    def __init__(self, read: Callable[[int], float]) -> None:
+        self._read = read
+        self._parts: dict[str, _Part] = {}
+
+    def go_on(self, job: str, tree: list[int], most: int) -> int:
+        """Read the next processes of a job; return how many that were.
+
+        Args:
+            job: Its id.
+            tree: The pids of its processes; another list if these have changed.
+            most: Maximum number of processes.
+        """
+        part = self._parts.setdefault(job, _Part())
+        if part.tree is not tree:
+            values = part.values
+            part.tree, part.values = tree, {pid: values[pid] for pid in tree if pid in values}
+        reads = min(len(tree), most)
+        for index in range(part.next, part.next + reads):
+            pid = tree[index % len(tree)]
+            part.values[pid] = self._read(pid)
+        part.next = (part.next + reads) % max(1, len(tree))
+        return reads
+
+    def total(self, job: str) -> float | None:
+        """Return the sum over a job's processes, some as of earlier rounds.
+
+        None until each of them has been read once.
+        """
+        part = self._parts.get(job)
+        if part is None or not part.tree or len(part.values) < len(part.tree):
+            return None
+        return sum(part.values.values())
+
+    def forget_others(self, jobs: Collection[str]) -> None:
+        """Forget jobs that are not among these."""
+        for job in self._parts.keys() - jobs:
+            del self._parts[job]
