@@ -8,6 +8,7 @@ order, before any job is touched.
 from __future__ import annotations
 
 import asyncio
+import gc
 import grp
 import logging
 import os
@@ -42,6 +43,7 @@ from tf_malleable.policies import registry
 
 _MOST_CONNECTIONS = 16384
 _METRICS_CONNECTIONS = 64
+_SWITCH_SECONDS = 0.001
 
 _log = logging.getLogger(__name__)
 
@@ -199,6 +201,11 @@ async def _serve(
         if metrics is not None:
             app = metrics_application(service)
             servers.append(await Server.start(app, metrics, _METRICS_CONNECTIONS))
+        # Other threads read files and histories; the loop waits for one of them for so long.
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        # Collections would look at all modules, for 20 ms in which no grant is sent.
+        gc.collect()
+        gc.freeze()
         print(_ready(machine, service, listener, metrics), file=sys.stderr, flush=True)
         notify("READY=1")
         await _until(stop)

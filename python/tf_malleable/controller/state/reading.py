@@ -8,9 +8,9 @@ decoded and encoded a few at a time. Bad rows are left out, with a warning.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,13 +56,17 @@ def encoded_history(
     Raises:
         StoreError: The file cannot be read.
     """
-    spans: list[Span] = []
     with errors("read", path), closing(open_to_read(path)) as connection:
         jobs = list(_good(connection, ENDED, _NEWEST_JOBS, (limit,), _ENDED, path))
-        if current is not None:
+        parts = [b'{"jobs":', *_encoded(map(shown, jobs)), b',"spans":']
+        if current is None:
+            parts += _encoded([])
+        else:
             wanted = msgspec.json.encode([*(job.id for job in jobs), *live]).decode()
-            spans = [*_good(connection, SPANS, SPANS_OF, (wanted,), _SPANS, path), *current]
-    parts = [b'{"jobs":', *_encoded(map(shown, jobs)), b',"spans":', *_encoded(spans)]
+            # Not as a list: a garbage collection would look at all of them, and nobody else
+            # would run meanwhile.
+            spans = _good(connection, SPANS, SPANS_OF, (wanted,), _SPANS, path)
+            parts += _encoded(chain(spans, current))
     return b"".join([*parts, b',"summary":', msgspec.json.encode(summary(jobs, cpus)), b"}"])
 
 
@@ -83,7 +87,7 @@ def _good(
             yield each
 
 
-def _encoded(messages: Iterator[Any] | list[Any]) -> Iterator[bytes]:
+def _encoded(messages: Iterable[Any]) -> Iterator[bytes]:
     """Yield a list of messages as JSON, in pieces."""
     rest = iter(messages)
     before = b"["
