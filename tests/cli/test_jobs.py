@@ -17,6 +17,7 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import CPU, running, started, tfm
 from tests.support.controllers import wait_for
+from tf_malleable.policies.registry import DEFAULT
 
 
 def out(*arguments: str) -> str:
@@ -182,10 +183,10 @@ def test_a_job_that_does_not_obey_is_pending(controller):
 def test_several_jobs_are_changed_at_once(controller):
     with running("--name", "one"), started("run", "--name", "two", "--", "true"):
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
-        # Named twice, changed once.
-        assert out("pause", "one", "2", "1") == (
-            "job 1 (one): paused; resume it with: tfm resume 1\n"
+        # Named twice, changed once; in this order, or the second would start meanwhile.
+        assert out("pause", "2", "one", "1") == (
             "job 2 (two): paused in the queue; resume it with: tfm resume 2\n"
+            "job 1 (one): paused; resume it with: tfm resume 1\n"
         )
         assert [job["held"] for job in controller.get("/v1/jobs")["jobs"]] == [True, True]
         listed = json.loads(out("pause", "1", "2", "--json"))["jobs"]
@@ -310,9 +311,9 @@ def test_a_policy_with_options_is_marked_too(controller):
     out("policy", "lend+priority-strict:ageing=60")
     marked = [line.split()[1] for line in out("policy").splitlines() if line.startswith("*")]
     assert marked == ["priority-strict"]
-    out("policy", "lend+efficient")
+    out("policy", DEFAULT)
     marked = [line.split()[1] for line in out("policy").splitlines() if line.startswith("*")]
-    assert marked == ["lend+efficient"]
+    assert marked == [DEFAULT]
 
 
 def test_a_policy_that_is_not_there_is_bad_input(controller):

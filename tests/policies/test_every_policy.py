@@ -29,7 +29,7 @@ CONSERVES = {
     "max-prop": "running and next",
     "efficient": "gaining and next",
     "always-attend": "running unless waiting, and all",
-    "srpt": "running and all",
+    "srpt": "gaining and next",
 }
 
 

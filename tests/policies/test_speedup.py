@@ -74,3 +74,18 @@ def test_any_rates_give_a_curve(measured: list[Rate]):
         assert 0 < curve.seconds(cores) < math.inf
         assert 0 < curve.speedup(cores) <= cores * (1 + 1e-9)
     assert curve.speedups([1, 3, 64]) == pytest.approx([curve.speedup(n) for n in (1, 3, 64)])
+
+
+@pytest.mark.parametrize(
+    ("curve", "fastest"),
+    [
+        (Curve(1.0, 0.05), 64),
+        (Curve(1.0, 1.0), 1),
+        (Curve(1.0, 0.1, 0.011), 9),  # The square root of 0.9 / 0.011 is 9.05.
+        (Curve(1.0, 0.1, 1e-6), 64),
+        (Curve(1.0, 0.1, 5.0), 1),
+    ],
+)
+def test_the_number_of_cores_with_which_it_is_fastest(curve, fastest):
+    assert curve.fastest(64) == fastest
+    assert curve.fastest(64) == min(range(1, 65), key=curve.seconds)

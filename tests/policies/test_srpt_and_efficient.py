@@ -10,7 +10,7 @@ import pytest
 from tf_malleable.model import Grant, Job, Machine, Rate, Shape
 from tf_malleable.policies.registry import create
 
-NOW = 1000.0
+NOW = 100.0
 SHAPE = Shape(1, 1, 8)
 
 
@@ -63,18 +63,63 @@ def test_a_job_that_has_not_reported_goes_first_so_that_it_does():
     assert counts("srpt", 1, left("known", 20), job("new", submitted=9.0)) == {"new": 1}
 
 
-def test_a_job_that_never_reports_does_not_stay_in_front():
+def test_only_a_job_whose_length_is_known_is_paused():
     silent = running("silent", {0}, run_seconds=300.0)
+    assert counts("srpt", 1, silent, left("known", 200)) == {"silent": 1}
+    begun = replace(silent, expected_seconds=600.0)
+    assert counts("srpt", 1, begun, left("known", 200)) == {"known": 1}
+
+
+def test_a_job_that_never_reports_is_not_resumed_first():
+    silent = job("silent", state="paused", started=1.0, run_seconds=300.0)
     assert counts("srpt", 1, silent, left("known", 200)) == {"known": 1}
     assert counts("srpt", 1, silent, left("known", 400)) == {"silent": 1}
 
 
 def test_it_is_looked_at_again_when_it_has_run_for_longer():
-    silent = running("silent", {0}, run_seconds=300.0)
-    review = create("srpt").allocate([silent, left("known", 400)], Machine.flat(1), NOW).review_at
+    over = running("over", {0}, run_seconds=300.0, expected_seconds=100.0)
+    review = create("srpt").allocate([over, left("known", 400)], Machine.flat(1), NOW).review_at
     assert review is not None
-    later = replace(silent, run_seconds=300.0 + review - NOW + 1e-6)
+    later = replace(over, run_seconds=300.0 + review - NOW + 1e-6)
     assert counts("srpt", 1, later, left("known", 310)) == {"known": 1}
+
+
+def test_a_late_job_goes_first():
+    one, short = left("one", 50), left("short", 5)
+    late = replace(one, submitted=NOW - 600.0 - 3 * 50.0 * 1.0 - 1.0)
+    assert counts("srpt", 1, one, short) == {"short": 1}
+    assert counts("srpt", 1, late, short) == {"one": 1}
+
+
+def test_a_wide_job_that_is_late_does_not_wait_for_those_that_come_and_say_nothing():
+    silent = running("silent", {0})
+    wide = job("wide", submitted=NOW - 10_000.0, shape=Shape(2, 2, 2))
+    assert counts("srpt", 2, silent, wide, job("new")) == {"silent": 2}
+    assert counts("srpt", 2, wide, job("new")) == {"wide": 2}
+
+
+def test_cores_that_slow_it_down_stay_idle_under_srpt_too():
+    slower = tuple(Rate(n, speed) for n, speed in [(1, 10.0), (2, 16.0), (4, 12.0), (8, 5.0)])
+    assert counts("srpt", 8, job("a", rates=slower)) == {"a": 2}
+
+
+def test_noise_moves_no_core_of_many():
+    shape = Shape(1, 64, 64)
+    a, b = (
+        left(name, steps, 0.05, shape=shape, state="running", started=1.0, grant=Grant(cpus))
+        for name, steps, cpus in [
+            ("a", 50.0, frozenset(range(40))),
+            ("b", 60.0, frozenset(range(40, 64))),
+        ]
+    )
+    decide = create("srpt").decide  # type: ignore[attr-defined]
+    settled = decide([a, b], 64, NOW).cores
+    a, b = (
+        replace(job, grant=Grant(frozenset(range(first, first + settled[job.id]))))
+        for job, first in [(a, 0), (b, settled["a"])]
+    )
+    noisy = replace(b, rates=amdahl(0.052, 1, 2))
+    assert decide([a, noisy], 64, NOW).cores == settled
 
 
 def test_poor_speedups_share_and_good_ones_queue():
@@ -82,12 +127,14 @@ def test_poor_speedups_share_and_good_ones_queue():
     assert counts("srpt", 2, left("a", 20, 0.01), left("b", 50, 0.01)) == {"a": 2}
 
 
-def test_cores_go_where_the_next_one_helps_most():
+def test_cores_go_where_the_next_one_helps_most_in_proportion():
     good, poor = (
         job("good", rates=amdahl(0.05, 1, 2, 4)),
         job("poor", rates=amdahl(0.6, 1, 2, 4)),
     )
-    assert counts("efficient", 6, good, poor) == {"good": 5, "poor": 1}
+    # A fifth core makes the good one a fifth faster; a second one the poor one by a quarter.
+    assert counts("efficient", 6, good, poor) == {"good": 4, "poor": 2}
+    assert counts("efficient", 7, good, poor) == {"good": 5, "poor": 2}
 
 
 def test_cores_that_help_nobody_stay_idle():

@@ -112,7 +112,10 @@ class _Live:
         return (target - self.done) / self.speed
 
     def rate(self, cores: int) -> float:
-        return self.work.speedup(cores) * STEPS / self.work.seconds
+        """Return steps per second, phases without CPU included, as in the controller."""
+        work = self.work
+        idle = work.idle * work.seconds / work.busy
+        return STEPS / (work.seconds / work.speedup(cores) + idle)
 
     def as_job(self, now: float) -> Job:
         work = self.work

@@ -91,7 +91,11 @@ def one_core_jobs(cores: int) -> list[Work]:
 def naps(cores: int) -> list[Work]:
     """Jobs that wait for input now and then."""
     return [
-        replace(_job(f"nap {n}", cores, 0.1 * n, 30.0, _serial(cores, 0.1)), idle=5.0, busy=5.0)
+        replace(
+            _job(f"nap {n}", cores, 0.1 * n, 30.0, _serial(cores, 0.1)),
+            idle=5.0,
+            busy=5.0 * cores / 2,
+        )
         for n in range(4)
     ]
 

@@ -22,7 +22,7 @@ from tf_malleable.policies.orders import Fcfs, Order, Priority, RoundRobin
 from tf_malleable.policies.policy import Policy
 from tf_malleable.policies.srpt import SrptPolicy
 
-DEFAULT = "lend+efficient"
+DEFAULT = "lend+srpt"
 GROUP = "tf_malleable.policies"
 
 _LEND = "lend+"
@@ -43,9 +43,9 @@ def create(spec: str) -> Policy:
 
 def available() -> list[tuple[str, str]]:
     """Return the name and one-line summary of each policy, those of other packages last."""
-    lend = f"efficient, and idle cores are lent; {_LEND}NAME does so with any policy"
+    lend = f"srpt, and idle cores are lent; {_LEND}NAME does so with any policy"
     return [
-        (f"{_LEND}efficient", lend),
+        (DEFAULT, lend),
         *((name, builtin.summary) for name, builtin in _BUILTIN.items()),
         *((name, _summary(point)) for name, point in sorted(_entry_points().items())),
     ]

@@ -10,6 +10,7 @@ closed form and a policy can fit thousands of jobs in one decision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -53,6 +54,16 @@ class Curve:
         """Return the speed-up for each number of cores, all at least 1; faster than one by one."""
         one, contention, coherence = self.one, self.contention, self.coherence
         return [n * one / (one + (n - 1) * (contention + coherence * n)) for n in counts]
+
+    def fastest(self, limit: int) -> int:
+        """Return the least number of cores, at most `limit`, with which it is fastest."""
+        if self.contention >= self.one:
+            return 1
+        if self.coherence <= 0.0:
+            return limit
+        peak = min(float(limit), math.sqrt((self.one - self.contention) / self.coherence))
+        below = max(1, int(peak))
+        return min(limit, below + (self.seconds(below + 1) < self.seconds(below)))
 
 
 PRIOR = Curve(1.0, _PRIOR_CONTENTION)
