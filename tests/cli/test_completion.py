@@ -16,7 +16,7 @@ def completions(line: str) -> list[str]:
     asked = {"_TFM_COMPLETE": "bash_complete", "COMP_WORDS": line}
     result = tfm(env={**os.environ, **asked, "COMP_CWORD": str(len(words) - 1)})
     assert (result.returncode, result.stderr) == (0, "")
-    return [said.partition(",")[2] for said in result.stdout.splitlines()]
+    return [said.partition(",")[2] for said in result.stdout.splitlines() if said]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
