@@ -66,6 +66,19 @@ def test_a_job_that_starts_after_another_one_has_no_cores_until_then(state):
     asyncio.run(scenario())
 
 
+def test_a_job_has_not_waited_for_cores_while_it_waited_for_another(state):
+    async def scenario():
+        async with host(state, "fcfs-strict", cpus=1) as here:
+            first = await here.job("first")
+            await here.job("then", after=[first])
+            await here.job("other")
+            here.service.cancel(ME, first)
+            await here.until(lambda: len(here.service.jobs()) == 2)
+            await here.until(lambda: here.states() == ["waiting", "running"])
+
+    asyncio.run(scenario())
+
+
 def test_a_preview_changes_nothing_and_names_who_would_lose_cores(state):
     async def scenario():
         async with host(state) as here:

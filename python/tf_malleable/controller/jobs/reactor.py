@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tf_malleable.controller.jobs import enforcement
 from tf_malleable.controller.jobs.clock import Clock
@@ -68,6 +69,8 @@ class Reactor:
     ) -> None:
         self.provision = provision or Provision()
         # Jobs that are held back though the policy would start them.
+        # When a job last had to wait for others to end, by id.
+        self._waited_for: dict[str, float] = {}
         self._held_back: frozenset[str] = frozenset()
         self.instruments = Instruments()
         self._quotas = quotas
@@ -256,15 +259,21 @@ class Reactor:
 
     def candidates(self, now: float) -> list[Candidate]:
         """Return all live jobs as a decision sees them, in order of arrival."""
-        late = self.roster.held_back()
-        return [
-            Candidate(
-                live.as_job(now),
-                live.record.by_hand,
-                live.is_barred(now) or job in late or bool(self.roster.before(live)),
-            )
-            for job, live in self.roster.live.items()
-        ]
+        held_back = self.roster.held_back()
+        live = self.roster.live
+        for job in [*self._waited_for]:
+            if job not in live:
+                del self._waited_for[job]
+        found = []
+        for job, each in live.items():
+            if blocked := job in held_back or bool(self.roster.before(each)):
+                self._waited_for[job] = now
+            seen = each.as_job(now)
+            if job in self._waited_for:
+                # It has not been waiting for cores until then.
+                seen = replace(seen, submitted=max(seen.submitted, self._waited_for[job]))
+            found.append(Candidate(seen, each.record.by_hand, each.is_barred(now) or blocked))
+        return found
 
     def foresee(self, candidates: Sequence[Candidate], now: float) -> Allocation:
         """Return what would be decided; nothing is carried out.
