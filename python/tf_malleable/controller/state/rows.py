@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -103,9 +104,11 @@ def _decoded(documents: Sequence[Any], decoder: msgspec.json.Decoder[list[_T]]) 
 
 
 def warn(path: Path, bad: Sequence[BadRow]) -> None:
-    """Log each bad row."""
+    """Log each bad row, once."""
     for row in bad:
-        key = " ".join(map(str, row.key))
-        _log.warning(
-            "%s: the row %r of table %s is set aside: %s", path, key, row.table.name, row.reason
-        )
+        _warn(path, " ".join(map(str, row.key)), row.table.name, row.reason)
+
+
+@lru_cache(maxsize=1024)
+def _warn(path: Path, key: str, table: str, reason: str) -> None:
+    _log.warning("%s: the row %r of table %s is set aside: %s", path, key, table, reason)
