@@ -20,7 +20,7 @@ from typing import Final
 
 from tf_malleable.api.lines import Lines
 from tf_malleable.linux.peer import peer_of
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.users import is_foreign, user_name
 from tf_malleable.model import ControllerError
 
 _TIMEOUT: Final = 10.0
@@ -255,10 +255,11 @@ def check_server(connection: socket.socket) -> None:
     """Raise OSError unless root or our own user serves here.
 
     Others could have created the socket before the controller did, to read command lines.
-    Root may use anybody's.
+    Root may use anybody's. In a container whose users are not the host's, root of the host is
+    not seen as root.
     """
     server, own = peer_of(connection).uid, os.getuid()
-    if own != 0 and server not in (0, own):
+    if own != 0 and server not in (0, own) and not is_foreign(server):
         raise OSError(
             errno.EACCES, f"it belongs to user {user_name(server)}, who is neither root nor you"
         )
