@@ -1,0 +1,39 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The unit files are understood by systemd, and confine the service."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support import ROOT
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs systemd-analyze"
+)
+UNIT = ROOT / "deploy" / "tf_malleable.service"
+
+
+def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("unit", [UNIT, UNIT.parent / "user" / UNIT.name], ids=["system", "user"])
+def test_systemd_understands_it(unit):
+    done = analyze("verify", unit)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_its_exposure_is_below_4():
+    done = analyze("security", "--offline=true", "--no-pager", "--threshold=39", UNIT)
+    if "unrecognized option" in done.stderr:
+        pytest.skip("systemd-analyze cannot do this offline before systemd 250")
+    assert done.returncode == 0, done.stdout
