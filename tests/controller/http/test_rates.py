@@ -37,3 +37,12 @@ def test_the_calm_are_forgotten_and_others_are_not():
     rates.forget(0.15)
     assert not rates.admits("wild", 0.15)
     assert rates.delay("calm", 0.15) == 0.0
+
+
+def test_what_took_long_counts_for_more():
+    rates = Rates(10.0, 1)
+    assert rates.delay("a", 0.0) == 0.0
+    rates.charge("a", 0.5)
+    rates.charge("nobody", 0.5)
+    assert rates.delay("a", 0.0) == pytest.approx(0.6)
+    assert rates.delay("nobody", 0.0) == 0.0

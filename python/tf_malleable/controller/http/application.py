@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -143,7 +144,12 @@ def _make_handler(
             query=_query(request, route),
             body=await _body(request, route),
         )
-        status, message = operation(call)
+        begin = time.monotonic()
+        try:
+            status, message = operation(call)
+        finally:
+            if route.paced and isinstance(request.protocol, ClientConnection):
+                request.protocol.clients.charge(request.protocol, time.monotonic() - begin)
         if route.kept:
             await service.saved()
         if message is None:

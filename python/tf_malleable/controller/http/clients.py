@@ -32,6 +32,8 @@ BODIES_OF_AN_OWNER: Final = 64
 # once; more of them wait.
 _CHANGES: Final = 50.0
 _CHANGES_AT_ONCE: Final = 10
+# The part of the loop that an owner's changes may take.
+_LOOP_PART: Final = 0.1
 # An owner may have this part of all connections, and this part is kept for trusted ones.
 _PART: Final = 8
 
@@ -127,6 +129,12 @@ class Clients:
         """Count a change that a client asks for; return for how many seconds it has to wait."""
         owner = self._owners.get(client)
         return 0.0 if owner is None or owner in self._trusted else self._changes.delay(owner, now)
+
+    def charge(self, client: Connected, seconds: float) -> None:
+        """Note for how long everybody has waited for a change that a client has asked for."""
+        owner = self._owners.get(client)
+        if owner is not None and owner not in self._trusted:
+            self._changes.charge(owner, seconds / _LOOP_PART)
 
     def sweep(self, now: float) -> None:
         """Close the connections that have been idle for too long, and forget who is calm."""

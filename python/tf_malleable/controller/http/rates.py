@@ -27,6 +27,11 @@ class Rates:
         self._through[who] = through
         return max(0.0, through - now - self._burst)
 
+    def charge(self, who: object, seconds: float) -> None:
+        """Let a caller who has just been counted be through so many seconds later."""
+        if who in self._through:
+            self._through[who] += seconds
+
     def admits(self, who: object, now: float) -> bool:
         """Return whether one more is not too early, and count it if so."""
         through = max(now, self._through.get(who, now)) + self._seconds
