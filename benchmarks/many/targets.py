@@ -43,8 +43,8 @@ def _targets(workload: str, default: str, table: Table) -> Iterable[tuple[str, s
         yield default, IN_SEQUENCE.name, "makespan", 0.90
     if workload == "b":
         for other in measured:
-            if other != "srpt":
-                yield "srpt", other, "mean turnaround", 1.0
+            if other != default:
+                yield default, other, "mean turnaround", 1.0
     if workload == "c":
         yield default, STATIC.name, "makespan", 0.85
     if workload == "d":

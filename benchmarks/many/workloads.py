@@ -86,10 +86,10 @@ _FETCHING = _at_once(
 WORKLOADS: Final = {
     workload.letter: workload
     for workload in (
-        Workload("a", "5 mixed jobs at once", _MIXED),
-        Workload("b", "12 jobs at random, sizes 1:10", _at_random(), ("srpt",)),
-        Workload("c", "ragged tail: one long, four short", _RAGGED),
+        Workload("a", "5 mixed jobs at once", _MIXED, ("lend+efficient",)),
+        Workload("b", "12 jobs at random, sizes 1:10", _at_random(), ("lend+efficient",)),
+        Workload("c", "ragged tail: one long, four short", _RAGGED, ("lend+efficient",)),
         Workload("d", "jobs that do not scale", _NOT_SCALING, ("equal", "efficient")),
-        Workload("e", "4 jobs that wait for input", _FETCHING, ("efficient",)),
+        Workload("e", "4 jobs that wait for input", _FETCHING, ("srpt",)),
     )
 }
