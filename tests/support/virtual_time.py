@@ -40,6 +40,8 @@ class Work:
         reports: Whether it reports steps.
         known: Numbers of cores whose speed is known from earlier jobs.
         foreseen: Whether the same command ran before, on one core.
+        startup: Seconds before its work in which it uses one core and reports nothing, as a
+            program that imports TensorFlow.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Work:
     reports: bool = True
     known: tuple[int, ...] = ()
     foreseen: bool = False
+    startup: float = 0.0
 
     def speedup(self, cores: float) -> float:
         if cores < 1:
@@ -85,6 +88,7 @@ class _Live:
     granted_at: float = 0.0
     run_seconds: float = 0.0
     done: float = 0.0
+    startup_left: float = 0.0
     idle_left: float = 0.0
     next_idle: float = 0.0
     used: float | None = None
@@ -95,7 +99,7 @@ class _Live:
     @property
     def speed(self) -> float:
         """Work done a second."""
-        if self.state != "running" or self.idle_left > 0:
+        if self.state != "running" or self.startup_left > 0 or self.idle_left > 0:
             return 0.0
         return self.work.speedup(len(self.grant.cpus) or _AWAKE_ON_A_LENT_CPU)
 
@@ -104,8 +108,8 @@ class _Live:
         """Seconds until it ends or its phase does, if nothing changes."""
         if self.state != "running":
             return float("inf")
-        if self.idle_left > 0:
-            return self.idle_left
+        if self.startup_left > 0 or self.idle_left > 0:
+            return self.startup_left or self.idle_left
         target = self.work.seconds
         if self.work.idle:
             target = min(target, self.next_idle)
@@ -119,7 +123,7 @@ class _Live:
 
     def as_job(self, now: float) -> Job:
         work = self.work
-        reports = work.reports and self.run_seconds >= _SETTLE_SECONDS
+        reports = work.reports and self.run_seconds >= work.startup + _SETTLE_SECONDS
         return Job(
             id=work.id,
             shape=work.shape,
@@ -136,7 +140,7 @@ class _Live:
             steps_done=self.done / work.seconds * STEPS if reports else None,
             steps_total=STEPS if reports else None,
             rates=tuple(Rate(cores, rate) for cores, rate in sorted(self.rates.items())),
-            expected_seconds=work.seconds if work.foreseen else None,
+            expected_seconds=work.startup + work.seconds if work.foreseen else None,
         )
 
     def apply(self, grant: Grant, now: float) -> None:
@@ -154,6 +158,12 @@ class _Live:
         if self.state != "running":
             return
         self.run_seconds += seconds
+        if self.startup_left > 0:
+            self.startup_left = max(0.0, self.startup_left - seconds)
+            if self.startup_left < _EPSILON:
+                self.startup_left = 0.0
+                self.granted_at = now  # Its speed is still to settle.
+            return
         if self.idle_left > 0:
             self.idle_left -= seconds
             if self.idle_left < _EPSILON:
@@ -171,6 +181,8 @@ class _Live:
         if self.state == "running":
             # Workers that wait for the serial part spin, so all CPUs are busy.
             busy = len(self.grant.cpus) or _AWAKE_ON_A_LENT_CPU
+            if self.startup_left > 0:
+                busy = min(1.0, busy)
             self.used = 0.0 if self.idle_left > 0 else float(busy)
 
 
@@ -189,7 +201,7 @@ def _events(
     while coming or live:
         while coming and coming[0].arrival <= now + _EPSILON:
             work = coming.pop(0)
-            new = _Live(work, since=now, next_idle=work.busy)
+            new = _Live(work, since=now, next_idle=work.busy, startup_left=work.startup)
             new.rates = {cores: new.rate(cores) for cores in work.known}
             live.append(new)
         allocation = _decide(policy, live, machine, now)

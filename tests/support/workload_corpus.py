@@ -15,12 +15,19 @@ from typing import Final
 from tests.support.virtual_time import Work
 from tf_malleable.model import Shape
 
+# TensorFlow's import, on one core.
+STARTUP_SECONDS: Final = 5.0
 SIZES: Final = (2, 4, 8, 16, 64, 256)
 
 
 def _job(name: str, cores: int, arrival: float, seconds: float, serial: float) -> Work:
     """Return a job that takes these seconds on one core of two, and scales with the machine."""
-    return Work(name, arrival, seconds * cores / 2, serial, Shape(1, cores, cores))
+    return _started(Work(name, arrival, seconds * cores / 2, serial, Shape(1, cores, cores)))
+
+
+def _started(work: Work) -> Work:
+    """Return the job as one that imports TensorFlow first."""
+    return replace(work, startup=STARTUP_SECONDS)
 
 
 def alike(cores: int) -> list[Work]:
@@ -40,7 +47,7 @@ def long_beside_short(cores: int) -> list[Work]:
 def poor_beside_good(cores: int) -> list[Work]:
     """Half of them hardly scale, and that is known."""
     return [
-        Work(f"poor {n}", 0.0, 60.0, 0.9, Shape(1, cores, cores), known=_powers(cores))
+        _started(Work(f"poor {n}", 0.0, 60.0, 0.9, Shape(1, cores, cores), known=_powers(cores)))
         if n % 2
         else replace(_job(f"good {n}", cores, 0.0, 40.0, 0.0), known=_powers(cores))
         for n in range(6)
@@ -84,7 +91,7 @@ def one_core_jobs(cores: int) -> list[Work]:
     """Twice as many jobs of one core as there are cores, and one that can use them all."""
     return [
         _job("wide", cores, 0.0, 40.0, _serial(cores, 0.1)),
-        *(Work(f"small {n}", 1.0, 20.0, 0.0, Shape(1, 1, 1)) for n in range(2 * cores)),
+        *(_started(Work(f"small {n}", 1.0, 20.0, 0.0, Shape(1, 1, 1))) for n in range(2 * cores)),
     ]
 
 

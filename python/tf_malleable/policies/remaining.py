@@ -10,10 +10,10 @@ from statistics import median_low
 from tf_malleable.model import Job
 from tf_malleable.policies.speedup import fit
 
-# Assumed length of an unknown job. TensorFlow alone takes seconds to start, and new jobs
-# that pause each other meanwhile all finish late. Of 2 to 15 s, 6 to 10 s were best in
-# simulations.
-USUAL_SECONDS = 8.0
+# Assumed length of an unknown job. TensorFlow alone takes seconds to start, and a job that is
+# paused meanwhile for one that turns out to be longer finishes late. Of 8 to 45 s, 30 s were
+# best in simulations with a start of 5 s.
+USUAL_SECONDS = 30.0
 
 
 def remaining_work(job: Job) -> float:

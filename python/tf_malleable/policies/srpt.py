@@ -20,11 +20,15 @@ from tf_malleable.policies.turnaround import least_turnaround
 
 # Remaining work is an estimate and pausing is not free: jobs that differ by less than
 # about this factor are served in order of arrival.
-_STEP = 1.25
+_STEP = 1.15
 _SHORTEST_REVIEW_SECONDS = 0.1
 # Assumed of a job whose speed-up is unknown: with all n cores of a large machine it is
 # n / (1 + _USUAL_LOSS) times as fast as with one. Two such jobs share two cores.
 _USUAL_LOSS = 0.9
+# Until its first step, a program imports and builds on one core: for so long at most if it
+# reported steps in earlier runs, and if it is not known whether it ever will.
+_STARTING_SECONDS = 60.0
+_STARTING_SECONDS_OF_NEW_ONES = 10.0
 # A job that has waited for so many seconds plus so many times its own length is late.
 _PATIENCE_SECONDS = 600.0
 _PATIENCE_LENGTHS = 3.0
@@ -39,7 +43,7 @@ class SrptPolicy(CountingPolicy):
     Remaining work is the number of remaining steps times the seconds a step takes on one
     core. For a job that reports no steps, it is the run time of earlier runs of the same
     command less the time it has run. If there were none, or that time is over, a job is
-    assumed to have as much left as it has run, and at least 8 s: new jobs go before long
+    assumed to have as much left as it has run, and at least 30 s: new jobs go before long
     ones and so report soon. Only jobs whose length is known are paused: a server, or a
     script that says nothing, runs on with at least min.
 
@@ -63,7 +67,11 @@ class SrptPolicy(CountingPolicy):
             max(job.shape.min, curve.fastest(job.shape.max))
             for job, curve in zip(ranked, curves, strict=True)
         ]
-        best = least_turnaround(curves, limits, cores) if ranked else []
+        usable = [
+            job.shape.min if _is_starting(job) else limit
+            for job, limit in zip(ranked, limits, strict=True)
+        ]
+        best = least_turnaround(curves, usable, cores) if ranked else []
         counts = _admitted(ranked, best, cores, now)
         free = cores - sum(counts.values())
         for job, limit in zip(ranked, limits, strict=True):
@@ -108,6 +116,12 @@ def _steadied(ranked: Sequence[Job], counts: dict[str, int], cores: int) -> dict
         and all(abs(now[name] - count) <= now[name] // _STICKY for name, count in counts.items())
     )
     return now if same else counts
+
+
+def _is_starting(job: Job) -> bool:
+    """Return whether a job does not report steps yet, and has done so or may do so soon."""
+    longest = _STARTING_SECONDS if job.rates else _STARTING_SECONDS_OF_NEW_ONES
+    return job.steps_done is None and job.run_seconds < longest
 
 
 def _may_be_paused(job: Job) -> bool:
