@@ -12,12 +12,12 @@ class _Part:
     """What is known of one job.
 
     Attributes:
-        tree: The pids of its processes.
+        pids: Of its processes.
         values: By pid of those that were read.
-        next: Index in `tree` of the next to be read.
+        next: Index in `pids` of the next to be read.
     """
 
-    tree: list[int] = field(default_factory=list)
+    pids: list[int] = field(default_factory=list)
     values: dict[int, float] = field(default_factory=dict)
     next: int = 0
 
@@ -42,9 +42,9 @@ class PartReader:
             most: Maximum number of processes.
         """
         part = self._parts.setdefault(job, _Part())
-        if part.tree is not tree:
+        if part.pids is not tree:
             values = part.values
-            part.tree, part.values = tree, {pid: values[pid] for pid in tree if pid in values}
+            part.pids, part.values = tree, {pid: values[pid] for pid in tree if pid in values}
         reads = min(len(tree), most)
         for index in range(part.next, part.next + reads):
             pid = tree[index % len(tree)]
@@ -58,7 +58,7 @@ class PartReader:
         None until each of them has been read once.
         """
         part = self._parts.get(job)
-        if part is None or not part.tree or len(part.values) < len(part.tree):
+        if part is None or not part.pids or len(part.values) < len(part.pids):
             return None
         return sum(part.values.values())
 
