@@ -103,6 +103,19 @@ def test_cores_that_slow_it_down_stay_idle_under_srpt_too():
     assert counts("srpt", 8, job("a", rates=slower)) == {"a": 2}
 
 
+def test_cores_go_to_jobs_that_compute_before_those_that_start_or_end():
+    known = amdahl(0.01, 1, 2, 4, 8)
+    computing = left("computing", 5000, 0.01)
+    for other in (
+        job("starting", rates=known),
+        job("new"),
+        job("ending", rates=known, steps_done=30.0, steps_total=30.0),
+    ):
+        assert counts("srpt", 8, computing, other) == {"computing": 7, other.id: 1}
+        # Nobody else wants them.
+        assert counts("srpt", 8, other) == {other.id: 8}
+
+
 def test_noise_moves_no_core_of_many():
     shape = Shape(1, 64, 64)
     a, b = (

@@ -68,17 +68,18 @@ class SrptPolicy(CountingPolicy):
             for job, curve in zip(ranked, curves, strict=True)
         ]
         usable = [
-            job.shape.min if _is_starting(job) else limit
+            job.shape.min if _is_starting(job) or _is_ending(job) else limit
             for job, limit in zip(ranked, limits, strict=True)
         ]
         best = least_turnaround(curves, usable, cores) if ranked else []
         counts = _admitted(ranked, best, cores, now)
         free = cores - sum(counts.values())
-        for job, limit in zip(ranked, limits, strict=True):
-            if job.id in counts:
-                more = max(0, min(free, limit - counts[job.id]))
-                counts[job.id] += more
-                free -= more
+        for most in (usable, limits):
+            for job, limit in zip(ranked, most, strict=True):
+                if job.id in counts:
+                    more = max(0, min(free, limit - counts[job.id]))
+                    counts[job.id] += more
+                    free -= more
         return Decision(_steadied(ranked, counts, cores), _review_at(ranked, counts, now))
 
 
@@ -122,6 +123,11 @@ def _is_starting(job: Job) -> bool:
     """Return whether a job does not report steps yet, and has done so or may do so soon."""
     longest = _STARTING_SECONDS if job.rates else _STARTING_SECONDS_OF_NEW_ONES
     return job.steps_done is None and job.run_seconds < longest
+
+
+def _is_ending(job: Job) -> bool:
+    """Return whether all steps are done: what is left runs on one core, and not for long."""
+    return steps_left(job) == 0.0
 
 
 def _may_be_paused(job: Job) -> bool:
