@@ -126,6 +126,16 @@ def test_odd_params_make_the_total_unknown(watched, params):
     assert steps.now() == Steps(1, None)
 
 
+@pytest.fixture
+def switching():
+    """Threads take turns after each few statements."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("switching")
 def test_fits_side_by_side_are_added_up(watched):
     def fit():
         callbacks = watched(epochs=20, steps=50)

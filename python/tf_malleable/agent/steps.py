@@ -187,7 +187,9 @@ def _watch(callback_list: type) -> None:
         _count.fit_of(callbacks).begin_epoch(epoch)
 
     def end_batch(callbacks: _CallbackList, batch: int) -> None:
-        _count.done += _count.fit_of(callbacks).end_batch(batch)
+        # Not in one statement: another thread's steps between reading and writing would be lost.
+        new = _count.fit_of(callbacks).end_batch(batch)
+        _count.done += new
 
     def end(callbacks: _CallbackList, _: object) -> None:
         _count.fit_of(callbacks).over = True
