@@ -28,6 +28,8 @@ from tf_malleable.workload.private_controller import private_controller
 
 # A phase is to be long enough for a few lines of a training.
 SHORTEST, LONGEST = 2.0, 60.0
+# Seconds that starting, pausing and resuming a container take in all.
+_BETWEEN = 10.0
 
 
 def by_hand(ours: Containers, show: Show, seconds: float) -> float:
@@ -71,8 +73,8 @@ def shared(ours: Containers, show: Show, seconds: float, speed: float) -> None:
     ours.submit(show, "demo-first")
     first = show.enter("demo-first")
     show.phase("the first alone", seconds)
-    # Enough for the three phases that it is in.
-    ours.submit(show, "demo-second", math.ceil(3 * seconds * speed))
+    # Enough for the three phases that it is in, and for what is between them on a busy machine.
+    ours.submit(show, "demo-second", math.ceil((2 * seconds + _BETWEEN) * speed))
     second = show.enter("demo-second")
     show.phase("both", seconds)
     show.table()
