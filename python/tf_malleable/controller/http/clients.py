@@ -31,7 +31,7 @@ BODIES_OF_AN_OWNER: Final = 64
 # Each may mean a new decision about all jobs. An owner may ask for so many a second, and at
 # once; more of them wait.
 _CHANGES: Final = 20.0
-_CHANGES_AT_ONCE: Final = 10
+_CHANGES_AT_ONCE: Final = 3
 # The part of the loop that an owner's changes may take.
 _LOOP_PART: Final = 0.1
 # An owner may have this part of all connections, and this part is kept for trusted ones.
