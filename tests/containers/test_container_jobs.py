@@ -127,7 +127,8 @@ def test_the_kernel_has_what_is_granted(containers):
         assert not set(jobs[one]["actual"]) & set(jobs[two]["actual"])
         said = containers.tfm("container", "set", one, "2")
         assert "set to 2 cores by hand; it runs on CPUs" in said.stdout, said
-        wait_for(lambda: containers.kernel(two).frozen)
+        containers.actual(one=2)
+        assert containers.kernel(two).frozen
         assert containers.kernel(one).cpus == frozenset(CPUS[:2])
         containers.tfm("container", "set", one, "auto")
         containers.actual(one=1, two=1)

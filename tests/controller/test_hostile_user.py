@@ -22,7 +22,7 @@ import msgspec
 import pytest
 
 from tests.support.controllers import Controller, controller, wait_for
-from tests.support.users import User
+from tests.support.users import User, said_as
 from tf_malleable.api.routes import ROUTES, Route
 from tf_malleable.cli import background
 from tf_malleable.linux import claims
@@ -160,22 +160,14 @@ def test_no_call_reads_or_changes_what_is_another_s(directory, group):
 
 def output_of(uid: int, group: int, home: Path) -> Path:
     """Return the file that `tfm submit` makes for what a user's job prints."""
-    reading, writing = os.pipe()
-    if (child := os.fork()) == 0:
-        try:
-            os.setgroups([])
-            os.setgid(group)
-            os.setuid(uid)
-            os.environ["XDG_STATE_HOME"] = str(home)
-            path, file = background._new_output()
-            os.write(file, SECRET.encode())
-            os.write(writing, os.fsencode(path))
-        finally:
-            os._exit(0)
-    os.close(writing)
-    os.waitpid(child, 0)
-    with open(reading, "rb") as pipe:
-        return Path(os.fsdecode(pipe.read()))
+
+    def make() -> str:
+        os.environ["XDG_STATE_HOME"] = str(home)
+        path, file = background._new_output()
+        os.write(file, SECRET.encode())
+        return str(path)
+
+    return Path(said_as(uid, make, group))
 
 
 def test_no_file_of_another_s_is_read_or_changed(directory, group):

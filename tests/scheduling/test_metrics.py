@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.records import WAITING, live
+from tests.support.records import MEASURED, WAITING, live
 from tf_malleable.api.history import JobRecord
+from tf_malleable.api.messages import Speed
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import NO_GRANT, Grant, Rate
 from tf_malleable.scheduling import accounting
 from tf_malleable.scheduling.learning import Learned, blend, command_key
-from tf_malleable.scheduling.metrics import ended, summary
+from tf_malleable.scheduling.metrics import Measurements, ended, summary
 from tf_malleable.scheduling.record import Record
 
 # Clocks tell microseconds at best.
@@ -27,7 +28,7 @@ speeds = st.floats(1e-6, 1e6)
 
 
 def end(record: Record, at: float, outcome="finished", cpu_seconds=None) -> JobRecord:
-    return ended(record, at, outcome, None, cpu_seconds, None, user="somebody")
+    return ended(record, at, outcome, None, Measurements(cpu_seconds), user="somebody")
 
 
 def lived(arrival: float, stretches: list[tuple[float, int]], after: float) -> JobRecord:
@@ -54,9 +55,23 @@ def test_a_life_of_a_job():
 
 
 def test_what_is_passed_on():
-    job = ended(live(5), 2000.0, "failed", 137, 8.5, 40.0, user="somebody")
+    measured = replace(MEASURED, peak_mem=4 << 30)
+    job = ended(live(5, expected=90.0), 2000.0, "failed", 137, measured, user="somebody")
     assert (job.id, job.name, job.command) == ("5", "train.py", ["python", "train.py"])
-    assert (job.outcome, job.exit_code, job.cpu_seconds, job.steps) == ("failed", 137, 8.5, 40.0)
+    assert (job.outcome, job.exit_code, job.cpu_seconds, job.steps) == ("failed", 137, 12.5, 100.0)
+    assert (job.min, job.preferred, job.max, job.priority, job.weight) == (1, 2, 4, 3, 1.5)
+    assert (job.expected, job.speeds, job.steps_total) == (90.0, [Speed(2, 2.0)], 100.0)
+    assert (job.first_step_seconds, job.last_step_seconds) == (1.5, 0.5)
+    assert (job.idle_seconds, job.idle_phases, job.peak_mem) == (3.0, 2, 4 << 30)
+
+
+def test_what_nobody_has_measured_is_null():
+    job = ended(live(5), 2000.0, "unknown", None, user="somebody")
+    assert (job.cpu_seconds, job.steps, job.peak_mem) == (None, None, None)
+    assert (job.speeds, job.steps_total) == (None, None)
+    assert (job.first_step_seconds, job.last_step_seconds) == (None, None)
+    assert (job.idle_seconds, job.idle_phases) == (None, None)
+    assert job.preferred == 2
 
 
 def test_users_have_names_if_they_have_them():
@@ -104,8 +119,7 @@ def test_a_run_of_two_jobs():
         1010.0,
         "failed",
         1,
-        12.0,
-        None,
+        Measurements(12.0),
         user="somebody",
     )
     # The first never ran; the second waited 1 s and ran 9 s.

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from tf_malleable.model import Grant, Job, Rate, Shape
 from tf_malleable.policies import registry
+from tf_malleable.scheduling.learning import Lessons
+from tf_malleable.scheduling.seen import Known, rates_of
 from tf_malleable.scheduling.speeds import Speedometer
 
 
@@ -67,3 +69,33 @@ def test_a_job_that_says_nothing_for_long_is_known_as_before():
     speed = slow_with_two()
     assert reported(speed, 8, 5000, 5000).rates[1] == Rate(2, 5)
     assert speed.lately == speed.rates
+
+
+def known(speed: Speedometer, *rates: Rate) -> Known:
+    return Known(speed, rates_of(speed, Lessons(rates)))
+
+
+def test_news_are_first_steps_new_speeds_and_the_end():
+    new = Speedometer().change(2, 0.0)
+    begun = new.report(1, 30, 1.0)
+    nothing = Lessons()
+    assert known(new).is_outdated_by(begun, nothing)
+    assert not known(begun).is_outdated_by(begun, nothing)
+    measured = begun.report(3, 30, 2.0)
+    assert known(begun).is_outdated_by(measured, nothing)
+    assert not known(measured).is_outdated_by(measured.report(5, 30, 3.0), nothing)
+    assert known(measured).is_outdated_by(measured.report(9, 30, 3.0), nothing)
+    nearly = measured.report(5, 30, 3.0)
+    assert known(nearly).is_outdated_by(nearly.report(30, 30, 15.5), nothing)
+    assert known(measured).is_outdated_by(measured.report(5, 40, 3.0), nothing)
+
+
+def test_a_speed_that_was_expected_or_hardly_changes_is_no_news():
+    speed = reported(Speedometer().change(2, 0.0), 100, 0, 30)
+    assert not known(speed).is_outdated_by(reported(speed, 104, 31, 90), Lessons())
+    assert known(speed).is_outdated_by(reported(speed, 120, 31, 90), Lessons())
+    begun = Speedometer().change(2, 0.0).report(100, None, 1.0)
+    learned = Rate(2, 98.0)
+    assert not known(begun, learned).is_outdated_by(
+        begun.report(200, None, 2.0), Lessons((learned,))
+    )

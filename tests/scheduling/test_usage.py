@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_malleable.scheduling.usage import Usage
+from tf_malleable.scheduling.usage import FULL, Usage
 
 
 def sampled(*samples: tuple[float, int, float]) -> Usage:
@@ -17,7 +17,7 @@ def sampled(*samples: tuple[float, int, float]) -> Usage:
 
 def test_one_sample_says_nothing_yet():
     usage = sampled((5.0, 3, 1.0))
-    assert (usage.used, usage.wanted, usage.level(4)) == (None, None, None)
+    assert (usage.used, usage.wanted, usage.level(4)) == (None, None, FULL)
     assert usage.cpu_seconds == 5.0
 
 
@@ -33,8 +33,9 @@ def test_threads_that_wait_for_a_cpu_are_wanted_not_used():
 
 def test_the_level_is_in_tenths_and_the_same_for_all_who_use_all_they_have():
     assert sampled((0, 0, 0), (0.57, 0, 1)).level(2) == 5
-    assert sampled((0, 0, 0), (1.85, 0, 1)).level(2) == 20
-    assert sampled((0, 0, 0), (2.4, 0, 1)).level(2) == 20
+    assert sampled((0, 0, 0), (1.85, 0, 1)).level(2) == FULL
+    assert sampled((0, 0, 0), (2.4, 0, 1)).level(2) == FULL
+    assert sampled((0, 0, 0), (2.4, 0, 1)).level(1) == FULL
 
 
 def test_time_that_stands_still_or_counts_back_is_no_sample():

@@ -8,7 +8,10 @@ from dataclasses import replace
 from tf_malleable.api.history import JobRecord, Span
 from tf_malleable.model import Grant, ProcessId, Shape
 from tf_malleable.scheduling import metrics
+from tf_malleable.scheduling.metrics import Measurements
+from tf_malleable.scheduling.phases import Course
 from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.speeds import Speedometer
 
 WAITING = Record(
     id="1",
@@ -23,6 +26,9 @@ WAITING = Record(
     entered=1000.0,
     since=1000.0,
 )
+# 2 steps a second with 2 cores.
+SPEED = Speedometer().change(2, 0.0).report(80, 100, 50.0).report(100, 100, 60.0)
+MEASURED = Measurements(12.5, SPEED, course=Course(1.5, 0.5, 3.0, 2))
 
 
 def live(number: int, **changes) -> Record:
@@ -46,7 +52,7 @@ def live(number: int, **changes) -> Record:
 
 def ended(number: int, at: float | None = None) -> JobRecord:
     end = 2000.0 + number if at is None else at
-    return metrics.ended(live(number), end, "finished", 0, 12.5, 100.0, user="somebody")
+    return metrics.ended(live(number), end, "finished", 0, MEASURED, user="somebody")
 
 
 def span(number: int, begin: float, end: float) -> Span:

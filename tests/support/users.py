@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from tests.support import ROOT
@@ -39,6 +40,26 @@ def become(uid: int, group: int) -> None:
     os.setgroups([])
     os.setgid(group)
     os.setuid(uid)
+
+
+def said_as(uid: int, do: Callable[[], object], group: int | None = None) -> str:
+    """Return, as text, what a function returns as another user, or the error it raises."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            if os.geteuid() == 0:
+                become(uid, uid if group is None else group)
+            said = str(do())
+        except Exception as error:  # Whatever it is, the other process tells it.
+            said = str(error)
+        finally:
+            os.write(writing, said.encode())
+            os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
 
 
 class User:

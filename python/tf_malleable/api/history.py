@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from tf_malleable.api.messages import Speed
 from tf_malleable.model import JobState
 
 Outcome = Literal["finished", "failed", "cancelled", "unknown"]
@@ -46,6 +47,20 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         peak_mem: The most memory that it was seen to use, in bytes; null if unknown.
         gpus: Numbers of the GPUs that it had.
         output: As submitted; null if there is none, or for other users.
+        min: It did not run with fewer cores. This and all after it are null if they are
+            unknown, as for jobs that ended under an older controller.
+        preferred: Cores it asked for.
+        max: Most cores it could use.
+        priority: As submitted.
+        weight: As submitted.
+        expected: Seconds that it was expected to run, as submitted; null if nothing was said.
+        speeds: Its own measured speeds, fewest cores first.
+        steps_total: Training steps at its end, as it last announced them.
+        first_step_seconds: Time with cores before its first reported step: its start.
+        last_step_seconds: Time with cores after its last reported step: its end.
+        idle_seconds: Time with cores in which it used less than 0.2 CPUs, as while it waited
+            for input; only between its first and its last reported step if it reported any.
+        idle_phases: Number of uninterrupted phases of these.
     """
 
     id: str
@@ -69,6 +84,18 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     peak_mem: int | None = None
     gpus: list[int] = []
     output: str | None = None
+    min: int | None = None
+    preferred: int | None = None
+    max: int | None = None
+    priority: int | None = None
+    weight: float | None = None
+    expected: float | None = None
+    speeds: list[Speed] | None = None
+    steps_total: float | None = None
+    first_step_seconds: float | None = None
+    last_step_seconds: float | None = None
+    idle_seconds: float | None = None
+    idle_phases: int | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tf_malleable.cli.durations import Duration
 from tf_malleable.policies import registry
+from tf_malleable.workload.options import Duration
 
 if TYPE_CHECKING:
     from tf_malleable.controller.ports import Containers

@@ -19,12 +19,11 @@ from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join
 from tf_malleable.api.naming import default_name, shortened_command
 from tf_malleable.cli.arrays import Array, ArrayType, continue_for_each
-from tf_malleable.cli.durations import Duration
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.linux.cgroup import in_container
 from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
-from tf_malleable.workload.options import gpus_option, job_options
+from tf_malleable.workload.options import Duration, gpus_option, job_options
 
 if TYPE_CHECKING:
     from tf_malleable.cli.attempts import Attempt

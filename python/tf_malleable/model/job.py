@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tf_malleable.model.allocation import NO_GRANT, Grant
 from tf_malleable.model.shape import Shape
@@ -12,8 +12,7 @@ from tf_malleable.model.shape import Shape
 JobState = Literal["waiting", "running", "paused"]
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(NamedTuple):  # Compared and hashed in every decision.
     """A measured speed, in steps a second, with a number of cores."""
 
     cores: int

@@ -44,3 +44,29 @@ class Machine:
     def flat(cls, cpus: int) -> Machine:
         """Return a machine with this many CPUs, each a core of its own, on one node."""
         return cls(tuple(Cpu(id=number, core=number) for number in range(cpus)))
+
+    @classmethod
+    def regular(cls, cpus: int, nodes: int = 1, siblings: int = 1) -> Machine:
+        """Return a machine all of whose cores and nodes are alike.
+
+        Siblings are numbered far apart, as Linux does.
+
+        Args:
+            cpus: Number of CPUs.
+            nodes: NUMA nodes.
+            siblings: CPUs of a physical core.
+
+        Raises:
+            ValueError: The CPUs cannot be divided so.
+        """
+        cores = cpus // siblings
+        if cores * siblings != cpus or cores % nodes:
+            raise ValueError(
+                f"{cpus} CPUs are not divisible into {nodes} nodes of cores with {siblings} CPUs"
+            )
+        return cls(
+            tuple(
+                Cpu(id=cpu, core=cpu % cores, node=(cpu % cores) * nodes // cores)
+                for cpu in range(cpus)
+            )
+        )

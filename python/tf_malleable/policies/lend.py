@@ -32,6 +32,8 @@ _SETTLE_SECONDS = 1.0
 # most twice in that time by naps. A lender gets its cores back at any time. Longer naps are
 # worth lending; shorter ones cost more than they give.
 DWELL_SECONDS = 3.0
+# The same for one that sleeps and lends all: its naps are worth more.
+ASLEEP_DWELL_SECONDS = 2.0
 
 
 class LendPolicy:
@@ -46,7 +48,7 @@ class LendPolicy:
     by at most one job.
 
     A minimum dwell bounds how often jobs that nap are resized. For three seconds after a
-    resize a job does not begin to lend, and does not grow into lent cores.
+    resize a job does not begin to lend, two if it sleeps, and does not grow into lent cores.
 
     Work-conserving like the wrapped policy, counting as used what a lender may still need
     and what a job cannot take because it was just resized. Starves nobody if the wrapped
@@ -100,7 +102,7 @@ def _dwelling(jobs: Sequence[Job], now: float) -> tuple[list[Job], float | None]
     found: list[Job] = []
     dwelt_at: float | None = None
     for job in jobs:
-        until = _dwells_until(job)
+        until = _resized(job) + DWELL_SECONDS
         own = max(job.shape.min, len(job.grant.own))
         if job.state == "running" and now < until and own < job.shape.max:
             dwelt_at = _earliest(dwelt_at, until)
@@ -110,8 +112,8 @@ def _dwelling(jobs: Sequence[Job], now: float) -> tuple[list[Job], float | None]
     return found, dwelt_at
 
 
-def _dwells_until(job: Job) -> float:
-    return -math.inf if job.resized is None else job.resized + DWELL_SECONDS
+def _resized(job: Job) -> float:
+    return -math.inf if job.resized is None else job.resized
 
 
 def _loans(jobs: Sequence[Job], machine: Machine, now: float) -> tuple[list[_Loan], float | None]:
@@ -123,7 +125,8 @@ def _loans(jobs: Sequence[Job], machine: Machine, now: float) -> tuple[list[_Loa
         count = _still_needed(job)
         if count is None:
             continue
-        settles = max(job.since + _SETTLE_SECONDS, _dwells_until(job))
+        dwell = DWELL_SECONDS if count else ASLEEP_DWELL_SECONDS
+        settles = max(job.since + _SETTLE_SECONDS, _resized(job) + dwell)
         if not job.grant.lent and now < settles:
             settled_at = _earliest(settled_at, settles)
             continue

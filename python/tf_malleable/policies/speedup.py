@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from tf_malleable.model import Rate
 
@@ -27,8 +27,7 @@ _SLOWEST, _FASTEST = 1e-9, 1e9
 _SINGULAR = 1e-13
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):  # Hashed in every decision.
     """Seconds per step as a function of the number of cores.
 
     Attributes:

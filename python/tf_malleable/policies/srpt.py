@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shortest remaining processing time first, to minimise mean turnaround."""
+"""Shortest remaining processing time first, for low mean turnaround and makespan."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tf_malleable.model import Job
 from tf_malleable.policies.counting import CountingPolicy, Decision, least, present
@@ -25,6 +26,14 @@ _SHORTEST_REVIEW_SECONDS = 0.1
 # Assumed of a job whose speed-up is unknown: with all n cores of a large machine it is
 # n / (1 + _USUAL_LOSS) times as fast as with one. Two such jobs share two cores.
 _USUAL_LOSS = 0.9
+# The makespan counts as much as the turnarounds of so many jobs: for the mean turnaround alone,
+# cores would go to few jobs that use them less well, and the last would end late. With few cores
+# the choice is coarse, and a large weight would make all share them whatever that costs. Of many
+# jobs the longest must not get most cores: others arrive before it ends. Chosen by simulation.
+_MAKESPAN = 3.0
+_MAKESPAN_AT_LEAST = 1.0
+_MAKESPAN_PER_CORE = 0.125
+_MAKESPAN_OF_MANY = 15.0
 # Until its first step, a program imports and builds on one core: for so long at most if it
 # reported steps in earlier runs, and if it is not known whether it ever will.
 _STARTING_SECONDS = 60.0
@@ -32,6 +41,7 @@ _STARTING_SECONDS_OF_NEW_ONES = 10.0
 # A job that has waited for so many seconds plus so many times its own length is late.
 _PATIENCE_SECONDS = 600.0
 _PATIENCE_LENGTHS = 3.0
+_URGENCY = "_srpt_urgency"
 # No core moves if all jobs would gain or lose less than this part of theirs; noise would
 # move them back and forth.
 _STICKY = 8
@@ -61,7 +71,8 @@ class SrptPolicy(CountingPolicy):
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
-        ranked = _ranked([job for job in jobs if job.shape.min <= cores], now)
+        entries = _ranked([job for job in jobs if job.shape.min <= cores], now)
+        ranked = [entry.job for entry in entries]
         curves = [fit(job.rates) if len(job.rates) > 1 else _usual(cores) for job in ranked]
         limits = [
             max(job.shape.min, curve.fastest(job.shape.max))
@@ -71,8 +82,9 @@ class SrptPolicy(CountingPolicy):
             job.shape.min if _is_starting(job) or _is_ending(job) else limit
             for job, limit in zip(ranked, limits, strict=True)
         ]
-        best = least_turnaround(curves, usable, cores) if ranked else []
-        counts = _admitted(ranked, best, cores, now)
+        weight = _makespan(len(ranked), cores) if ranked else 0.0
+        best = least_turnaround(curves, usable, cores, weight) if ranked else []
+        counts = _admitted(entries, best, cores)
         free = cores - sum(counts.values())
         for most in (usable, limits):
             for job, limit in zip(ranked, most, strict=True):
@@ -80,24 +92,42 @@ class SrptPolicy(CountingPolicy):
                     more = max(0, min(free, limit - counts[job.id]))
                     counts[job.id] += more
                     free -= more
-        return Decision(_steadied(ranked, counts, cores), _review_at(ranked, counts, now))
+        return Decision(_steadied(ranked, counts, cores), _review_at(entries, counts, now))
 
 
-def _admitted(ranked: Sequence[Job], best: Sequence[int], cores: int, now: float) -> dict[str, int]:
+class _Entry(NamedTuple):
+    """A job in the order in which jobs are served.
+
+    Attributes:
+        job: The job.
+        is_late: Whether it has been without cores for too long.
+        late_at: When that is so, if it gets none.
+        rank: Its place; lower goes first.
+    """
+
+    job: Job
+    is_late: bool
+    late_at: float
+    rank: tuple[float, ...]
+
+
+def _admitted(entries: Sequence[_Entry], best: Sequence[int], cores: int) -> dict[str, int]:
     """Return cores of the jobs that run, by id: of the best numbers those that can be had."""
-    running = first_started(job for job in ranked if job.state == "running")
+    running = first_started(entry.job for entry in entries if entry.job.state == "running")
     counts = least([job for job in running if not _may_be_paused(job)], cores)
     free = cores - sum(counts.values())
     # After late ones those chosen to run, then any that fit beside them.
     order = sorted(
-        zip(ranked, best, strict=True), key=lambda each: (not _is_late(each[0], now), not each[1])
+        zip(entries, best, strict=True), key=lambda each: (not each[0].is_late, not each[1])
     )
     blocked = False
-    for job, count in order:
+    for (job, is_late, _, _), count in order:
+        if not free and not is_late:
+            break
         have = counts.get(job.id, 0)
         if not have:
             if job.shape.min > free:
-                blocked = blocked or _is_late(job, now)
+                blocked = blocked or is_late
                 continue
             if blocked and not _may_be_paused(job):
                 # It could not make room any more.
@@ -119,10 +149,14 @@ def _steadied(ranked: Sequence[Job], counts: dict[str, int], cores: int) -> dict
     return now if same else counts
 
 
+def _starts_until(job: Job) -> float:
+    """Return up to which run time a job that does not report steps yet may do so soon."""
+    return _STARTING_SECONDS if job.rates else _STARTING_SECONDS_OF_NEW_ONES
+
+
 def _is_starting(job: Job) -> bool:
     """Return whether a job does not report steps yet, and has done so or may do so soon."""
-    longest = _STARTING_SECONDS if job.rates else _STARTING_SECONDS_OF_NEW_ONES
-    return job.steps_done is None and job.run_seconds < longest
+    return job.steps_done is None and job.run_seconds < _starts_until(job)
 
 
 def _is_ending(job: Job) -> bool:
@@ -134,43 +168,60 @@ def _may_be_paused(job: Job) -> bool:
     return steps_left(job) is not None or job.expected_seconds is not None
 
 
+def _makespan(jobs: int, cores: int) -> float:
+    """Return the weight of the makespan for so many jobs on so many cores."""
+    of_few_cores = _MAKESPAN_AT_LEAST + _MAKESPAN_PER_CORE * cores
+    return min(_MAKESPAN, of_few_cores, _MAKESPAN_OF_MANY / jobs)
+
+
 def _usual(cores: int) -> Curve:
     return Curve(1.0, _USUAL_LOSS / cores)
 
 
-def _late_at(job: Job) -> float:
-    """Return when a job without cores has waited for too long."""
-    length = job.run_seconds + remaining_work(job)
-    return job.submitted + job.run_seconds + _PATIENCE_SECONDS + _PATIENCE_LENGTHS * length
-
-
-def _is_late(job: Job, now: float) -> bool:
-    return now >= _late_at(job)
-
-
-def _ranked(jobs: Sequence[Job], now: float) -> list[Job]:
+def _ranked(jobs: Sequence[Job], now: float) -> list[_Entry]:
     """Return late jobs, then by priority the shortest first, nearly equal ones by arrival."""
+    return sorted([_entry(job, now) for job in jobs], key=lambda entry: entry.rank)
 
+
+def _entry(job: Job, now: float) -> _Entry:
+    late_at, step = _urgency(job)
     # Independent of whether a job runs, so that a decision does not reverse itself.
-    def rank(job: Job) -> tuple[float, ...]:
-        if _is_late(job, now):
-            return (0.0, arrival(job))
-        return (1.0, -job.priority, geometric_step(remaining_work(job), _STEP))
-
-    return sorted(jobs, key=rank)
+    if now >= late_at:
+        return _Entry(job, True, late_at, (0.0, arrival(job)))
+    return _Entry(job, False, late_at, (1.0, -job.priority, step))
 
 
-def _review_at(ranked: Sequence[Job], counts: dict[str, int], now: float) -> float | None:
-    """Return when time alone will have changed who should run; None if it will not."""
-    waiting = [job for job in ranked if job.id not in counts]
-    if not waiting:
-        return None
-    # A job of unknown or exceeded length counts as longer the longer it runs.
+def _urgency(job: Job) -> tuple[float, int]:
+    """Return when a job without cores is late, and how long it is, on a geometric scale."""
+    # Kept with the job, which never changes: in a long queue most are the same objects as in
+    # the last decision.
+    kept: tuple[float, int] | None = vars(job).get(_URGENCY)
+    if kept is None:
+        left = remaining_work(job)
+        length = job.run_seconds + left
+        late_at = job.submitted + job.run_seconds + _PATIENCE_SECONDS + _PATIENCE_LENGTHS * length
+        kept = vars(job)[_URGENCY] = late_at, geometric_step(left, _STEP)
+    return kept
+
+
+def _review_at(entries: Sequence[_Entry], counts: dict[str, int], now: float) -> float | None:
+    """Return when time alone will have changed who should run, and how; None if it will not."""
     times = [
-        now
-        + (expected_left(job) or _STEP ** geometric_step(job.run_seconds, _STEP) - job.run_seconds)
-        for job in ranked
-        if job.id in counts and steps_left(job) is None and _may_be_paused(job)
+        now + _starts_until(job) - job.run_seconds
+        for job, *_ in entries
+        if job.id in counts and _is_starting(job)
     ]
-    times += [at for job in waiting if (at := _late_at(job)) > now]
+    waiting = [entry for entry in entries if entry.job.id not in counts]
+    if waiting:
+        # A job of unknown or exceeded length counts as longer the longer it runs.
+        times += [
+            now
+            + (
+                expected_left(job)
+                or _STEP ** geometric_step(job.run_seconds, _STEP) - job.run_seconds
+            )
+            for job, *_ in entries
+            if job.id in counts and steps_left(job) is None and _may_be_paused(job)
+        ]
+        times += [entry.late_at for entry in waiting if not entry.is_late]
     return max(min(times), now + _SHORTEST_REVIEW_SECONDS) if times else None

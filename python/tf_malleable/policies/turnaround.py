@@ -12,12 +12,16 @@ c_1 s_1(n_1) + … + c_m s_m(n_m) is m. With c_1 … c_{m-1} known from the long
 equation gives c_m, and giving each core to where it adds most finds the maximum. On two
 equal cores this is exact: two jobs share them if two cores are less than 1.5 times as
 fast as one.
+
+The makespan may be part of the sum, with a weight w. Then it falls by m + w per second, and
+that is what the maximum must be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, pairwise
 
 from tf_malleable.policies.speedup import Curve
 
@@ -26,39 +30,54 @@ _JOBS = 48
 _CORES = 128
 
 
-def least_turnaround(curves: Sequence[Curve], limits: Sequence[int], cores: int) -> list[int]:
+def least_turnaround(
+    curves: Sequence[Curve], limits: Sequence[int], cores: int, makespan: float = 0.0
+) -> list[int]:
     """Return the number of cores of each job, 0 for those that should wait.
 
     Args:
         curves: Speed-up curves, in ascending order of the jobs' remaining work.
         limits: The most cores each job can use, at least 1.
         cores: Number of cores to share out.
+        makespan: Weight of the makespan beside the turnaround of each job.
     """
     # Sampling every n-th job on a machine n times smaller gives the same problem.
     bundle = max(1, -(-len(curves) // _JOBS))
     share = max(1, cores // bundle)
     unit = max(1, -(-share // _CORES))
     samples = range(0, len(curves), bundle)
-    counts = _solve([curves[i] for i in samples], [limits[i] for i in samples], share, unit)
+    sampled = [curves[i] for i in samples], [limits[i] for i in samples]
+    counts = _solve(*sampled, share, unit, makespan / bundle)
     return [min(counts[i // bundle], limit) for i, limit in enumerate(limits)]
 
 
-def _solve(curves: Sequence[Curve], limits: Sequence[int], cores: int, unit: int) -> list[int]:
+def _solve(
+    curves: Sequence[Curve], limits: Sequence[int], cores: int, unit: int, makespan: float
+) -> list[int]:
     units = cores // unit
     # Negated gain of each unit of cores, largest first, and the job that has it.
     gains: list[tuple[float, int]] = []
     for index in range(len(curves) - 1, -1, -1):
-        jobs = len(curves) - index
+        falls = len(curves) - index + makespan
         most = min(units, -(-limits[index] // unit))
-        speeds = [0.0, *curves[index].speedups(range(unit, most * unit + 1, unit))]
-        values = [0.0, *accumulate(-gain for gain, _ in gains)]
+        speeds, drops = _speeds(curves[index], most, unit)
+        values = [0.0, *accumulate([-gain for gain, _ in gains])]
         values += [values[-1]] * (units + 1 - len(values))
-        price = min((jobs - values[units - n]) / speeds[n] for n in range(1, most + 1))
-        for n in range(most):
-            gains.append((price * (speeds[n] - speeds[n + 1]), index))
+        # With n units of cores for this job, the longer ones share the rest.
+        rest = values[units - most : units]
+        rest.reverse()
+        price = min([(falls - value) / speed for value, speed in zip(rest, speeds, strict=True)])
+        gains += [(price * drop, index) for drop in drops]
         gains.sort()
         del gains[units:]
     counts = [0] * len(curves)
     for _, index in gains:
         counts[index] += unit
     return counts
+
+
+@lru_cache(maxsize=4096)
+def _speeds(curve: Curve, most: int, unit: int) -> tuple[list[float], list[float]]:
+    """Return speed-ups with 1 … `most` units, and how much each unit adds, negated."""
+    speeds = curve.speedups(range(unit, most * unit + 1, unit))
+    return speeds, [before - after for before, after in pairwise([0.0, *speeds])]

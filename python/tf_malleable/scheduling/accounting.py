@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tf_malleable.api.history import Span
 from tf_malleable.model import Grant, JobState
@@ -12,17 +13,22 @@ from tf_malleable.scheduling.record import Record
 
 def up_to(record: Record, now: float) -> Record:
     """Return the record with its sums updated to `now`."""
+    return replace(record, **_sums(record, now))
+
+
+def _sums(record: Record, now: float) -> dict[str, Any]:
+    """Return the fields that grow with time, as of `now`."""
     seconds = max(0.0, now - record.since)
-    record = replace(record, since=max(now, record.since))
+    since = max(now, record.since)
     if record.state == "waiting":
-        return replace(record, waiting_seconds=record.waiting_seconds + seconds)
+        return {"since": since, "waiting_seconds": record.waiting_seconds + seconds}
     if record.state == "paused":
-        return replace(record, paused_seconds=record.paused_seconds + seconds)
-    return replace(
-        record,
-        run_seconds=record.run_seconds + seconds,
-        core_seconds=record.core_seconds + seconds * len(record.grant.cpus),
-    )
+        return {"since": since, "paused_seconds": record.paused_seconds + seconds}
+    return {
+        "since": since,
+        "run_seconds": record.run_seconds + seconds,
+        "core_seconds": record.core_seconds + seconds * len(record.grant.cpus),
+    }
 
 
 def run_seconds(record: Record, now: float) -> float:
@@ -33,19 +39,17 @@ def run_seconds(record: Record, now: float) -> float:
 
 def granted(record: Record, grant: Grant, now: float) -> Record:
     """Return the record with another grant, possibly empty, from `now` on."""
-    record = up_to(record, now)
-    if not grant:
-        state: JobState = "waiting" if record.started is None else "paused"
-        entered = record.entered if record.state == state else now
-        return replace(record, state=state, entered=entered, grant=grant, serial=record.serial + 1)
     ran = record.state == "running"
+    state: JobState = "running" if grant else "waiting" if record.started is None else "paused"
     # The first grant of a job that was already running when it joined is not a resize.
-    resized = ran and bool(record.grant) and len(grant.cpus) != len(record.grant.cpus)
+    was, is_now = len(record.grant.cpus), len(grant.cpus)
+    resized = ran and bool(grant) and bool(record.grant) and was != is_now
     return replace(
         record,
-        state="running",
-        entered=record.entered if ran else now,
-        started=now if record.started is None else record.started,
+        **_sums(record, now),
+        state=state,
+        entered=record.entered if record.state == state else now,
+        started=now if grant and record.started is None else record.started,
         grant=grant,
         serial=record.serial + 1,
         resizes=record.resizes + resized,

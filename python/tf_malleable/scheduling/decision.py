@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tf_malleable.model import NO_GRANT, Allocation, Grant, Job, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
@@ -19,8 +20,7 @@ from tf_malleable.policies.placement import place
 from tf_malleable.policies.policy import Policy
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):  # A thousand are made for a decision.
     """A job and its manual settings.
 
     Attributes:
@@ -140,6 +140,6 @@ def changes(
     found = [
         Change(job, grant)
         for job, grant in wanted.items()
-        if grant != current[job] or (not grant and job in unsettled)
+        if (grant is not current[job] and grant != current[job]) or (not grant and job in unsettled)
     ]
     return sorted(found, key=lambda change: len(change.grant.cpus - current[change.job].cpus))

@@ -206,6 +206,22 @@ class Knowledge:
         self.run_times.set(command, blend_run_time(self.run_times.get(command), seconds, peak))
 
 
+def passed_on(known: Lessons, ended: Record, record: Record, lessons: Lessons) -> Lessons:
+    """Return the lessons of a live job once another one has ended.
+
+    Args:
+        known: What is known of jobs like the one that ended.
+        ended: That job.
+        record: The live job.
+        lessons: What it was told before.
+    """
+    if is_same_command(record, ended):
+        return known
+    if is_same_program(record, ended):
+        return replace(lessons, rates=known.rates)
+    return lessons
+
+
 def is_same_program(one: Record, other: Record) -> bool:
     """Return whether two jobs have the same speed_key(), without computing it."""
     return (one.program, one.uid) == (other.program, other.uid)

@@ -9,11 +9,36 @@ Feitelson, "Workload Modeling for Computer Systems Performance Evaluation", 2015
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Final
 
 from tf_malleable.api.history import JobRecord, Outcome, Summary
+from tf_malleable.api.messages import Speed
 from tf_malleable.scheduling.accounting import up_to
+from tf_malleable.scheduling.phases import NOT_FOLLOWED, Course
 from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.speeds import Speedometer
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What was measured of a job.
+
+    Attributes:
+        cpu_seconds: CPU time used; None if unknown.
+        speed: Its progress and speeds; None if unknown.
+        peak_mem: The most memory it was seen to use, in bytes; None if unknown.
+        course: What its time with cores consisted of.
+    """
+
+    cpu_seconds: float | None = None
+    speed: Speedometer | None = None
+    peak_mem: int | None = None
+    course: Course = NOT_FOLLOWED
+
+
+NOT_MEASURED: Final = Measurements()
 
 
 def ended(
@@ -21,11 +46,9 @@ def ended(
     at: float,
     outcome: Outcome,
     exit_code: int | None,
-    cpu_seconds: float | None,
-    steps: float | None,
+    measured: Measurements = NOT_MEASURED,
     *,
     user: str,
-    peak_mem: int | None = None,
 ) -> JobRecord:
     """Return the metrics of a job that ended at `at`, a Unix time in seconds.
 
@@ -40,12 +63,10 @@ def ended(
         at: When its main process ended.
         outcome: How it ended.
         exit_code: As in a shell; None if unknown.
-        cpu_seconds: CPU time used; None if unknown.
-        steps: Training steps in total; None if it reported none.
+        measured: What was measured of it.
         user: Name of the job's user.
-        peak_mem: The most memory it was seen to use, in bytes; None if unknown.
     """
-    last = up_to(record, at)
+    last, speed, course = up_to(record, at), measured.speed, measured.course
     return JobRecord(
         id=record.id,
         name=record.name,
@@ -61,13 +82,25 @@ def ended(
         paused_seconds=last.paused_seconds,
         total_seconds=last.waiting_seconds + last.run_seconds + last.paused_seconds,
         core_seconds=last.core_seconds,
-        cpu_seconds=cpu_seconds,
+        cpu_seconds=measured.cpu_seconds,
         resizes=record.resizes,
-        steps=steps,
+        steps=None if speed is None else speed.steps,
         mem=record.mem,
-        peak_mem=peak_mem,
+        peak_mem=measured.peak_mem,
         gpus=list(record.gpus or ()),
         output=record.output,
+        min=record.shape.min,
+        preferred=record.shape.preferred,
+        max=record.shape.max,
+        priority=record.priority,
+        weight=record.weight,
+        expected=record.expected,
+        speeds=None if speed is None else [Speed(*rate) for rate in speed.rates],
+        steps_total=None if speed is None else speed.total,
+        first_step_seconds=course.first_step_seconds,
+        last_step_seconds=course.last_step_seconds,
+        idle_seconds=course.idle_seconds,
+        idle_phases=course.idle_phases,
     )
 
 

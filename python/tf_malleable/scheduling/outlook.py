@@ -52,12 +52,12 @@ def expected_start(
         if allocation.grants.get(job):
             return ExpectedStart(now, guessed)
         candidates = [
-            replace(each, job=_granted(each.job, allocation.grants.get(each.job.id), now))
+            each._replace(job=_granted(each.job, allocation.grants.get(each.job.id), now))
             for each in candidates
         ]
         if any(_is_guessed(each.job) for each in candidates):
             guessed = True
-            candidates = [replace(each, job=_with_guess(each.job)) for each in candidates]
+            candidates = [each._replace(job=_with_guess(each.job)) for each in candidates]
         running = [each.job for each in candidates if each.job.grant]
         left = {each.id: remaining_seconds(each) for each in running}
         until = min(left.values(), default=math.inf)
@@ -66,7 +66,7 @@ def expected_start(
         if until == math.inf or not may_go_on():
             return ExpectedStart(None, guessed)
         candidates = [
-            replace(each, job=_advanced(each.job, until, left.get(each.job.id)))
+            each._replace(job=_advanced(each.job, until, left.get(each.job.id)))
             for each in candidates
             if left.get(each.job.id, math.inf) > until
         ]

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
 
 from tf_malleable.model import Rate
 
 # Just after a resize, steps under way and caches still reflect the old number of cores.
-_SETTLING_SECONDS = 1.0
+SETTLING_SECONDS: Final = 1.0
 # Old measurements fade, because a job has phases.
 _MEMORY_SECONDS = 60.0
 _RECENT_SECONDS = 3.0
@@ -18,15 +19,19 @@ _RECENT_SECONDS = 3.0
 _TRUSTED_SECONDS = 600.0
 
 
-@dataclass(frozen=True)
-class _Sum:
+class _Sum(NamedTuple):
+    """What was measured with a number of cores; `rate` is None if no steps were done."""
+
     steps: float = 0.0
     seconds: float = 0.0
     at: float = 0.0
+    rate: Rate | None = None
 
-    def add(self, steps: float, seconds: float, now: float) -> _Sum:
-        fade = min(1.0, _MEMORY_SECONDS / (self.seconds + seconds))
-        return _Sum((self.steps + steps) * fade, (self.seconds + seconds) * fade, now)
+    def add(self, steps: float, seconds: float, now: float, cores: int) -> _Sum:
+        steps, seconds = self.steps + steps, self.seconds + seconds
+        fade = min(1.0, _MEMORY_SECONDS / seconds)
+        rate = Rate(cores, _rounded(steps / seconds)) if steps > 0 else None
+        return _Sum(steps * fade, seconds * fade, now, rate)
 
 
 @dataclass(frozen=True)
@@ -62,37 +67,49 @@ class Speedometer:
         rate = done / seconds
         recent = rate if self.recent is None else self.recent + weight * (rate - self.recent)
         sums = dict(self._sums)
-        if self._cores and self._at >= self._since + _SETTLING_SECONDS:
-            sums[self._cores] = sums.get(self._cores, _Sum()).add(done, seconds, now)
-        return replace(
-            self,
-            steps=steps,
-            total=total,
-            recent=recent,
-            _at=now,
-            _sums=tuple(sorted(sums.items())),
+        if self._cores and self._at >= self._since + SETTLING_SECONDS:
+            sums[self._cores] = sums.get(self._cores, _Sum()).add(done, seconds, now, self._cores)
+        return Speedometer(
+            steps, total, recent, now, self._cores, self._since, tuple(sorted(sums.items()))
         )
+
+    def knows(self, cores: int) -> bool:
+        """Return whether its speed with a number of cores was measured."""
+        return any(known == cores for known, _ in self._sums)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all its steps are done, as far as it said how many there are."""
+        return self.total is not None and self.steps is not None and self.steps >= self.total
+
+    @property
+    def reported_at(self) -> float:
+        """Time of the last report."""
+        return self._at
+
+    @property
+    def changed_at(self) -> float:
+        """When the number of cores last changed."""
+        return self._since
 
     @property
     def rates(self) -> tuple[Rate, ...]:
         """Speeds for all numbers of cores that were measured, fewest cores first."""
-        return self._measured(self._sums)
+        return tuple(total.rate for _, total in self._sums if total.rate)
 
-    @property
+    @cached_property
     def lately(self) -> tuple[Rate, ...]:
         """The same without numbers of cores last measured more than ten minutes ago."""
         trusted = self._at - _TRUSTED_SECONDS
-        return self._measured([each for each in self._sums if each[1].at >= trusted])
-
-    @staticmethod
-    def _measured(sums: Iterable[tuple[int, _Sum]]) -> tuple[Rate, ...]:
-        return tuple(
-            Rate(cores, total.steps / total.seconds)
-            for cores, total in sums
-            if total.steps > 0 and total.seconds > 0
-        )
+        return tuple(total.rate for _, total in self._sums if total.rate and total.at >= trusted)
 
 
+def _rounded(speed: float) -> float:
+    """Return a speed with four digits: more are noise, and make no two decisions alike."""
+    return float(f"{speed:.4g}")
+
+
+@lru_cache(maxsize=16384)
 def with_learned(measured: tuple[Rate, ...], learned: tuple[Rate, ...]) -> tuple[Rate, ...]:
     """Return the measured speeds, completed by those learned from earlier jobs.
 
@@ -110,5 +127,5 @@ def with_learned(measured: tuple[Rate, ...], learned: tuple[Rate, ...]) -> tuple
     if not common:
         return measured
     scale = sum(own[cores] for cores in common) / sum(earlier[cores] for cores in common)
-    scaled = {cores: speed * scale for cores, speed in earlier.items()}
+    scaled = {cores: _rounded(speed * scale) for cores, speed in earlier.items()}
     return tuple(Rate(cores, speed) for cores, speed in sorted({**scaled, **own}.items()))

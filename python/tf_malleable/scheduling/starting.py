@@ -110,7 +110,7 @@ def decide(
         if not lacks:
             lacks |= _lacking(candidates, need, room, now)
         lacks |= late
-        barred = [replace(c, barred=c.barred or c.job.id in lacks) for c in candidates]
+        barred = [c._replace(barred=c.barred or c.job.id in lacks) for c in candidates]
         allocation = decision.decide(policy, barred, machine, now, quotas)
     if "memory" in lacks.values():
         review = min(allocation.review_at or now + _REVIEW_SECONDS, now + _REVIEW_SECONDS)

@@ -6,8 +6,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Final
 
-_SAMPLES = 3
+# Time between two samples.
+SAMPLE_SECONDS: Final = 0.1
+# The level of a job that uses all its cores, as far as is known.
+FULL: Final = -1
+SAMPLES: Final = 3
 # CPUs. A job with less than this idle counts as using all its cores.
 _BUSY = 0.2
 
@@ -22,8 +27,8 @@ class Usage:
 
     cpu_seconds: float | None = None
     _at: float | None = None
-    _used: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
-    _wanted: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
+    _used: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    _wanted: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
 
     def add(self, cpu_seconds: float, runnable: float, now: float) -> None:
         """Add a sample: CPU time used so far, and number of runnable threads lately."""
@@ -49,12 +54,11 @@ class Usage:
         """Number of CPUs kept busy or waited for recently; None while unknown."""
         return fmean(self._wanted) if self._wanted else None
 
-    def level(self, cores: int) -> int | None:
-        """Return the CPUs wanted, in tenths; None while unknown. A change triggers a decision.
+    def level(self, cores: int) -> int:
+        """Return the CPUs wanted, in tenths; a change triggers a decision.
 
-        A job that uses all of its `cores` stays at the same level, however busy it is.
+        It is FULL for a job that uses all of its `cores`, however many, and for one of which
+        nothing is known yet: more cores alone tell a policy nothing.
         """
         wanted = self.wanted
-        if wanted is None:
-            return None
-        return int(10 * (wanted if wanted < cores - _BUSY else cores))
+        return FULL if wanted is None or wanted >= cores - _BUSY else int(10 * wanted)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Command-line options for the resources that a job requests."""
+"""Command-line options for what a job requests, and their types."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tf_malleable.api.job_request import ASKED
+from tf_malleable.model.durations import parse_duration
 from tf_malleable.model.sizes import parse_size
 
 if TYPE_CHECKING:
-    _Base = click.ParamType[int]
+    _Bytes = click.ParamType[int]
+    _Seconds = click.ParamType[float]
 else:  # Generic from click 8.4 on.
-    _Base = click.ParamType
+    _Bytes = _Seconds = click.ParamType
 
 
-class Size(_Base):
+class Size(_Bytes):
     """An amount of memory, such as 4G; its value is in bytes."""
 
     name = "size"
@@ -33,6 +35,23 @@ class Size(_Base):
             return parse_size(str(value))
         except ValueError:
             self.fail(f"must be a size such as 512M or 4G, not {str(value)!r}", param, ctx)
+
+
+class Duration(_Seconds):
+    """A positive number with a unit, such as 90m; its value is in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the duration in seconds."""
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 _OPTIONS = (

@@ -16,22 +16,13 @@ shell's.)
 from __future__ import annotations
 
 import math
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from tf_malleable.api.job_request import ASKED, JobRequest
 from tf_malleable.api.naming import default_name
-from tf_malleable.workload.options import gpus_option, job_options
-
-# Options of `tfm run` that a line cannot have: they are for the whole workload or single jobs.
-_NOT_HERE = (
-    *("--threads", "--follow-cgroup", "--no-follow-cgroup", "--socket", "--id-file"),
-    *("--require-controller", "--time-limit", "--expected", "--after", "--detach", "--notify"),
-)
+from tf_malleable.workload.lines import line_command, parsed, read_jobs
 
 
 @dataclass(frozen=True)
@@ -77,33 +68,11 @@ def read_workload(path: Path) -> list[PlannedJob]:
     Raises:
         ValueError: The file cannot be read, has an invalid line, or has no jobs.
     """
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text file") from None
-    jobs = []
-    for number, line in enumerate(lines, 1):
-        try:
-            words = shlex.split(line, comments=True)
-            if words:
-                jobs.append(_parse(words))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from None
-        except click.UsageError as error:
-            raise ValueError(f"{path}, line {number}: {error.format_message()}") from None
-    if not jobs:
-        raise ValueError(f"{path} has no jobs")
+    jobs = read_jobs(path, _parse)
     return sorted(jobs, key=lambda job: job.at)
 
 
-@click.command(context_settings={"allow_interspersed_args": False, "help_option_names": []})
-@job_options
-@gpus_option
-@click.option("--name")
-@click.option("--queue/--no-queue", default=True)
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@line_command
 def _line(
     asked: dict[str, Any], gpus: int, name: str | None, queue: bool, command: tuple[str, ...]
 ) -> tuple[JobRequest, bool]:
@@ -111,19 +80,6 @@ def _line(
     return JobRequest(name=name, command=command, gpus=gpus, **asked), queue
 
 
-def _parse(words: list[str]) -> PlannedJob:
-    first, *rest = words
-    try:
-        at = float(first)
-    except ValueError:
-        raise ValueError(
-            f"a line must begin with the job's arrival time in seconds, not {first!r}"
-        ) from None
-    try:
-        with _line.make_context("tfm run", rest) as context:
-            request, queue = _line.invoke(context)
-    except click.NoSuchOption as error:
-        if error.option_name in _NOT_HERE:
-            raise ValueError(f"{error.option_name} is not allowed in a workload file") from None
-        raise
+def _parse(at: float, words: list[str]) -> PlannedJob:
+    request, queue = parsed(_line, words)
     return PlannedJob(at, request, queue)

@@ -11,6 +11,7 @@ import pytest
 from tests.support.service import BUSY, ME, host, refused
 from tf_malleable.api.requests import Acknowledgement, Progress
 from tf_malleable.linux.peer import Peer
+from tf_malleable.policies import registry
 from tf_malleable.scheduling.speeds import Speedometer
 
 
@@ -260,6 +261,33 @@ def test_progress_becomes_speed_by_cores(state):
             assert status.steps_per_second == pytest.approx(100, rel=0.2)
             assert [speed.cores for speed in status.speeds] == [4]
             assert status.speeds[0].steps_per_second == pytest.approx(100, rel=0.2)
+
+    asyncio.run(scenario())
+
+
+class Asked:
+    """Shares out as another policy, and notes the speeds that are known each time."""
+
+    def __init__(self):
+        self.rates = []
+
+    def allocate(self, jobs, machine, now):
+        self.rates.append([rate.cores for rate in jobs[0].rates])
+        return registry.create("equal").allocate(jobs, machine, now)
+
+
+def test_a_decision_is_made_again_once_steps_and_speeds_are_known(state):
+    async def scenario():
+        async with host(state) as here:
+            job = await here.job()
+            await asyncio.sleep(0.5)  # Its use of CPUs is known by now, and stays.
+            asked = here.service._reactor._chosen = Asked()
+            peer = here.programs[0].peer
+            for step in range(1, 20):
+                here.service.progress(peer, job, Progress(steps_done=step * 10.0, steps_total=500))
+                await asyncio.sleep(0.1)
+            assert asked.rates[0] == []
+            assert asked.rates[-1] == [4]
 
     asyncio.run(scenario())
 

@@ -12,6 +12,7 @@ from contextlib import closing
 import pytest
 
 from tests.support.records import ended, live, span
+from tf_malleable.controller.state.schema import VERSION
 from tf_malleable.controller.state.store import Store, StoreError, read_history
 from tf_malleable.model import Rate
 
@@ -112,7 +113,7 @@ def test_a_copy_is_made_before_a_migration(path):
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert execute(copy, "PRAGMA user_version") == [(1,)]
     assert execute(copy, "SELECT id FROM live ORDER BY id") == [(b"1",), (b"2",)]
-    assert execute(path, "PRAGMA user_version") == [(2,)]
+    assert execute(path, "PRAGMA user_version") == [(VERSION,)]
 
 
 def test_without_room_for_the_copy_nothing_is_migrated(path):

@@ -18,6 +18,7 @@ import pytest
 from tests.support import ROOT, store_writer
 from tests.support.records import ended, live, span
 from tests.support.store_writer import TOGETHER
+from tests.support.users import said_as
 from tf_malleable.controller.state.store import Store, StoreError, read_history
 from tf_malleable.scheduling.record import Record
 
@@ -234,7 +235,7 @@ def newer(path: Path) -> str:
     connection.close()
     return (
         f"cannot use the state file {path}: it has version 9, and this tf_malleable reads"
-        " versions up to 2; upgrade tf_malleable"
+        " versions up to 3; upgrade tf_malleable"
     )
 
 
@@ -306,24 +307,8 @@ def public():
 
 
 def as_nobody(do) -> str:
-    """Return what a function returns, or the StoreError it raises, without our rights."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if os.geteuid() == 0:
-                os.setresuid(NOBODY, NOBODY, NOBODY)
-            answer = str(do())
-        except StoreError as error:
-            answer = str(error)
-        finally:
-            os.write(write, answer.encode())
-            os._exit(0)
-    os.close(write)
-    with open(read) as answers:
-        answer = answers.read()
-    os.waitpid(child, 0)
-    return answer
+    """Return what a function returns, or the error it raises, without our rights."""
+    return said_as(NOBODY, do)
 
 
 def test_without_permission(public):

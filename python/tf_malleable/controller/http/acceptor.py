@@ -93,7 +93,8 @@ class Acceptor:
             connection.setblocking(False)
             if self._admits(connection):
                 admitted += 1
-                task = self._loop.create_task(self._open(connection))
+                opening = self._loop.connect_accepted_socket(self._serve, connection)
+                task = self._loop.create_task(opening)
                 self._opening.add(task)
                 task.add_done_callback(self._opening.discard)
                 continue
@@ -102,9 +103,6 @@ class Acceptor:
             if self._loop.time() > end:
                 self._pause(_PAUSE_SECONDS)
                 return
-
-    async def _open(self, connection: socket.socket) -> object:
-        return await self._loop.connect_accepted_socket(self._serve, connection)
 
     def _admits(self, connection: socket.socket) -> bool:
         """Return whether the user does not connect too often; the controller's own always may."""

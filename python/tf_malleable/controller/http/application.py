@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tf_malleable.api.messages import Jobs
+from tf_malleable.api.messages import Jobs, JobStatus
 from tf_malleable.api.openapi import document
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.routes import (
@@ -72,8 +72,12 @@ def application(
         "history": _history(service, caller),
         "metrics": _metrics(service),
         "outlook": _outlook(service, caller),
-        "submit": _submit(service, caller),
-        "take": _take(service, caller),
+        "submit": _creates(
+            "submit", lambda peer, body: service.submit_soon(peer, body), service, caller
+        ),
+        "take": _creates(
+            "take", lambda peer, body: service.take(peer, body.container), service, caller
+        ),
     }
     for route in ROUTES:
         handler = special.get(route.name) or _make_handler(
@@ -159,29 +163,22 @@ def _make_handler(
     return handle
 
 
-def _take(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
-    (route,) = (route for route in ROUTES if route.name == "take")
+def _creates(
+    name: str,
+    create: Callable[[Peer, Any], Awaitable[tuple[JobStatus, bool]]],
+    service: Service,
+    caller: Callable[[web.Request], Peer],
+) -> _Handler:
+    """Return the handler of a route that makes somebody a job, if he is none."""
+    (route,) = (route for route in ROUTES if route.name == name)
 
     async def handle(request: web.Request) -> web.Response:
         await _paced(request)
         _query(request, route)
-        body: Any = await _body(request, route)
-        job, new = await service.take(caller(request), body.container)
-        await service.saved()
-        status = 201 if new else 200
-        return web.Response(status=status, body=msgspec.json.encode(job), content_type=JSON)
-
-    return handle
-
-
-def _submit(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
-    (route,) = (route for route in ROUTES if route.name == "submit")
-
-    async def handle(request: web.Request) -> web.Response:
-        await _paced(request)
-        _query(request, route)
-        body: Any = await _body(request, route)
-        job, new = await service.submit_soon(caller(request), body)
+        body = await _body(request, route)
+        job, new = await create(caller(request), body)
+        if route.kept:
+            await service.saved()
         status = 201 if new else 200
         return web.Response(status=status, body=msgspec.json.encode(job), content_type=JSON)
 

@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tf_malleable.api.messages import CoreChange, Outlook, Preview
 from tf_malleable.controller.jobs.live import LiveJob
@@ -44,7 +43,7 @@ class Foresight:
         now = self._reactor.now()
         allocation = self._foresee(
             [
-                replace(each, by_hand=cores) if each.job.id == live.record.id else each
+                each._replace(by_hand=cores) if each.job.id == live.record.id else each
                 for each in self._reactor.candidates(now)
             ],
             now,

@@ -14,11 +14,12 @@ from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.memory_cgroup import MemoryGroup
 from tf_malleable.model import Cpuset, Grant, Job, ProcessId, Rate
 from tf_malleable.model.need import Lack
-from tf_malleable.scheduling import accounting
+from tf_malleable.scheduling import accounting, seen
 from tf_malleable.scheduling.learning import Lessons
+from tf_malleable.scheduling.phases import Phases
 from tf_malleable.scheduling.record import Record
-from tf_malleable.scheduling.speeds import Speedometer, with_learned
-from tf_malleable.scheduling.usage import Usage
+from tf_malleable.scheduling.speeds import Speedometer
+from tf_malleable.scheduling.usage import FULL, Usage
 from tf_malleable.scheduling.waking import Queueing
 
 # A submitted program opens its grant stream within this time.
@@ -50,8 +51,10 @@ class LiveJob:
         reporter: Pid of the process whose steps count.
         speed: Its progress and measured speeds.
         usage: CPUs it keeps busy.
+        phases: What it has done with its cores.
         queueing: CPUs it waits for while it lends all it has.
         last_level: Its level at the last decision.
+        known: What was known of its speed at the last decision.
         streams: One event per open stream, set when there is a new line.
         over: It has ended.
         container: Controls its container; None for processes of the host.
@@ -79,8 +82,10 @@ class LiveJob:
     reporter: int | None = None
     speed: Speedometer = field(default_factory=Speedometer)
     usage: Usage = field(default_factory=Usage)
+    phases: Phases = field(default_factory=Phases)
     queueing: Queueing = field(default_factory=Queueing)
-    last_level: int | None = None
+    last_level: int = FULL
+    known: seen.Known = field(default_factory=seen.Known)
     streams: set[asyncio.Event] = field(default_factory=set)
     over: bool = False
     container: Container | None = None
@@ -218,9 +223,10 @@ class LiveJob:
         self.diverged = diverged
 
     def note_decision(self) -> None:
-        """Note the level of usage at which a decision was made."""
-        if self.record.state == "running":
-            self.last_level = self.level
+        """Note what was known of it when a decision was made."""
+        if self.speed is not self.known.speed:
+            self.known = seen.Known(self.speed, self.rates)
+        self.last_level = self.level
 
     def report(self, pid: int, steps_done: float, steps_total: float | None, now: float) -> None:
         """Note its progress, unless another of its processes already reports."""
@@ -228,6 +234,12 @@ class LiveJob:
             self.reporter = pid
         if self.reporter == pid:
             self.speed = self.speed.report(steps_done, steps_total, now)
+            self.phases.report(steps_done, accounting.run_seconds(self.record, now))
+
+    def note_usage(self, cpu_seconds: float, runnable: float, now: float) -> None:
+        """Note its CPU time so far, and how many of its threads were runnable lately."""
+        self.usage.add(cpu_seconds, runnable, now)
+        self.phases.sample(cpu_seconds, accounting.run_seconds(self.record, now))
 
     def cancel(self, now: float) -> None:
         """Note that it was cancelled, and have it killed if it has not ended in 10 seconds."""
@@ -290,10 +302,10 @@ class LiveJob:
         return self.usage.used if self.record.state == "running" else None
 
     @property
-    def level(self) -> int | None:
-        """CPUs wanted, in tenths; None while unknown or not running."""
+    def level(self) -> int:
+        """CPUs wanted, in tenths, or FULL."""
         if self.record.state != "running":
-            return None
+            return FULL
         # One that lends all must be noticed when it wants any of them.
         return self.usage.level(len(self.record.grant.cpus) or len(self.record.grant.lent))
 
@@ -305,15 +317,19 @@ class LiveJob:
         return accounting.run_seconds(self.record, now) >= limit
 
     @property
+    def has_news(self) -> bool:
+        """Whether a policy might decide otherwise than the last time, knowing what it does now."""
+        return self.level != self.last_level or self.known.is_outdated_by(self.speed, self.lessons)
+
+    @property
     def expected_seconds(self) -> float | None:
         """Expected run time, as its user or else earlier runs say; None if unknown."""
-        expected = self.record.expected
-        return self.lessons.expected_seconds if expected is None else expected
+        return seen.expected_seconds(self.record, self.lessons)
 
     @property
     def rates(self) -> tuple[Rate, ...]:
         """Recently measured speeds, completed by those of earlier jobs."""
-        return with_learned(self.speed.lately, self.lessons.rates)
+        return seen.rates_of(self.speed, self.lessons)
 
     def as_job(self, now: float) -> Job:
         """Return the job as a policy sees it."""
@@ -326,25 +342,5 @@ class LiveJob:
         return self._idle[1]
 
     def _as_job(self, now: float) -> Job:
-        record = self.record
-        # A job that joined while running has had cores, but has no grant yet.
-        ungranted = record.state == "running" and not record.grant
-        return Job(
-            id=record.id,
-            shape=record.shape,
-            submitted=record.submitted,
-            priority=record.priority,
-            weight=record.weight,
-            state="paused" if ungranted else record.state,
-            since=record.entered,
-            grant=record.grant,
-            started=record.started,
-            resized=record.since if record.resizes else None,
-            run_seconds=accounting.run_seconds(record, now),
-            used_cpus=self.usage.wanted if record.state == "running" else None,
-            steps_done=self.speed.steps,
-            steps_total=self.speed.total,
-            rates=self.rates,
-            expected_seconds=self.expected_seconds,
-            user=record.uid,
-        )
+        wanted = self.usage.wanted if self.record.state == "running" else None
+        return seen.job_of(self.record, self.speed, self.lessons, wanted, now)

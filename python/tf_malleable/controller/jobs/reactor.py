@@ -21,7 +21,7 @@ from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.provision import Needs, Provision
 from tf_malleable.controller.jobs.roster import Roster
-from tf_malleable.controller.jobs.watch import SAMPLE_SECONDS, Watch
+from tf_malleable.controller.jobs.watch import Watch
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import CPUS, Store
 from tf_malleable.model import Allocation, Machine, format_cpuset
@@ -32,6 +32,7 @@ from tf_malleable.scheduling import starting
 from tf_malleable.scheduling.decision import Candidate, changes
 from tf_malleable.scheduling.record import Record
 from tf_malleable.scheduling.starting import Starts
+from tf_malleable.scheduling.usage import SAMPLE_SECONDS
 
 _POLICY = "policy"
 

@@ -7,7 +7,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from tf_malleable.api.history import Outcome
@@ -23,7 +22,9 @@ from tf_malleable.linux.memory_cgroup import MemoryGroup
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling import accounting, arrays, metrics
-from tf_malleable.scheduling.learning import is_same_command, is_same_program
+from tf_malleable.scheduling.learning import passed_on
+from tf_malleable.scheduling.metrics import NOT_MEASURED, Measurements
+from tf_malleable.scheduling.phases import Phases
 from tf_malleable.scheduling.record import Record
 
 # An engine reports the exit code of a container at most this much later.
@@ -99,7 +100,8 @@ class Roster:
             self._kill_missed(record)
             self._record_missed(record, None)
             return
-        live = self.add(record, pidfd)
+        # What it did before is not in the state file.
+        live = self.add(record, pidfd, Phases(whole=record.started is None))
         if live.group is not None:
             # The controller before may have been killed while it had it frozen.
             live.group.thaw()
@@ -131,9 +133,10 @@ class Roster:
         self._emptying.append(group)
         asyncio.get_running_loop().call_later(_KILLED_SECONDS, self._start_removing)
 
-    def add(self, record: Record, pidfd: int | None) -> LiveJob:
-        """Add a job and take ownership of its pidfd."""
-        live = LiveJob(record, None, self._store.knowledge.lessons(record), [])
+    def add(self, record: Record, pidfd: int | None, phases: Phases | None = None) -> LiveJob:
+        """Add a job, new unless there are `phases`, and take ownership of its pidfd."""
+        lessons = self._store.knowledge.lessons(record)
+        live = LiveJob(record, None, lessons, [], phases=phases or Phases())
         self.live[record.id] = live
         if record.container is not None:
             self._by_container[record.container.id] = live
@@ -207,7 +210,7 @@ class Roster:
         at = self._clock.now()
         record = accounting.up_to(record, at)
         outcome: Outcome = "cancelled" if record.cancelled else _outcome(code)
-        self._record_end(record, at, outcome, code, None, None)
+        self._record_end(record, at, outcome, code)
 
     def _process_ended(self, live: LiveJob) -> None:
         assert live.record.process is not None
@@ -232,8 +235,9 @@ class Roster:
         was_cancelled = live.record.cancelled or live.record.started is None
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = accounting.up_to(live.record, now)
-        cpu_seconds, steps = live.usage.cpu_seconds, live.speed.steps
-        self._record_end(record, now, outcome, code, cpu_seconds, steps, live.peak_mem)
+        course = live.phases.course(record.run_seconds)
+        measured = Measurements(live.usage.cpu_seconds, live.speed, live.peak_mem, course)
+        self._record_end(record, now, outcome, code, measured)
         if live.record.container is None:
             processes.kill_survivors(live)
             if live.group is not None:
@@ -263,10 +267,7 @@ class Roster:
         """Pass what was learned from an ended job on to live jobs like it."""
         known = self._store.knowledge.lessons(ended)
         for live in self.live.values():
-            if is_same_command(live.record, ended):
-                live.learn(known)
-            elif is_same_program(live.record, ended):
-                live.learn(replace(live.lessons, rates=known.rates))
+            live.learn(passed_on(known, ended, live.record, live.lessons))
 
     def _record_end(
         self,
@@ -274,14 +275,10 @@ class Roster:
         at: float,
         outcome: Outcome,
         code: int | None,
-        cpu_seconds: float | None,
-        steps: float | None,
-        peak_mem: int | None = None,
+        measured: Measurements = NOT_MEASURED,
     ) -> None:
         user = user_name(record.uid)
-        ended = metrics.ended(
-            record, at, outcome, code, cpu_seconds, steps, user=user, peak_mem=peak_mem
-        )
+        ended = metrics.ended(record, at, outcome, code, measured, user=user)
         self._store.end(record.id, ended)
         self._instruments.ended.labels(outcome).inc()
         how = "" if code is None else f", exit code {code}"

@@ -15,8 +15,8 @@ from tf_malleable.controller.jobs.metering import Meter
 from tf_malleable.controller.ports import Look
 from tf_malleable.linux import procfs
 from tf_malleable.linux.process_table import ProcessTable
+from tf_malleable.scheduling.usage import SAMPLE_SECONDS
 
-SAMPLE_SECONDS = 0.1
 _SAMPLES_PER_SURVEY = 10
 # Jobs whose threads are inspected one by one in a sample; each takes 0.5 ms.
 _LOOKS_PER_SAMPLE = 4
@@ -212,8 +212,8 @@ class Watch:
                 continue
             cpu_seconds = self._cpu_seconds(live, seen)
             if cpu_seconds is not None:
-                live.usage.add(cpu_seconds, self._runnable(live), now)
-                news = news or live.level != live.last_level
+                live.note_usage(cpu_seconds, self._runnable(live), now)
+            news = news or live.has_news
             late = live.published is not None and clock - live.published > _PATIENCE_SECONDS
             if late and not live.enforced and live.container is None:
                 enforcement.enforce(live)

@@ -20,36 +20,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-APPLICATION = 0x74666D31
-VERSION = 2
+from tf_malleable.controller.state.schema import APPLICATION, CREATE, SET_ASIDE, VERSION, upgrades
 
-_SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE live (id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE jobs (id TEXT PRIMARY KEY, ended REAL NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;
-CREATE INDEX jobs_by_end ON jobs (ended);
-CREATE TABLE spans (
-  job TEXT, begin REAL, span TEXT NOT NULL, PRIMARY KEY (job, begin)
-) WITHOUT ROWID;
-CREATE TABLE speeds (name TEXT PRIMARY KEY, speeds TEXT NOT NULL);
-CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE numbers (next INTEGER NOT NULL);
-INSERT INTO numbers VALUES (1);
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = 1;
-COMMIT;
-"""
-# Upgrades a file from version 1 to version 2.
-_RUN_TIMES = """
-BEGIN IMMEDIATE;
-CREATE TABLE run_times (command TEXT PRIMARY KEY, run_time TEXT NOT NULL);
-PRAGMA user_version = 2;
-COMMIT;
-"""
-# Rows that cannot be decoded, for people to look at. Older controllers ignore the table.
-_SET_ASIDE = """
-CREATE TABLE IF NOT EXISTS set_aside (source TEXT, key TEXT, document, reason TEXT)
-"""
 _ROWS_PER_CHECKPOINT = 1000
 # A file with at least so many pages, and this share of them free, is shortened when opened.
 _SPARSE_PAGES = 1000
@@ -248,13 +220,13 @@ def _connect(path: Path) -> sqlite3.Connection:
             # Before anything is written; later, it would take a VACUUM.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(_SCHEMA)
-            connection.executescript(_RUN_TIMES)
+            connection.executescript(CREATE)
+            _upgrade(connection, 1)
         if (version := _check(connection, path)) < VERSION:
             _copy_before_migration(connection, path, version)
-            connection.executescript(_RUN_TIMES)
+            _upgrade(connection, version)
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(_SET_ASIDE)
+        connection.execute(SET_ASIDE)
         _vacuum_if_sparse(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -280,6 +252,11 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
             f" reads versions up to {VERSION}; upgrade tf_malleable"
         )
     return version
+
+
+def _upgrade(connection: sqlite3.Connection, version: int) -> None:
+    for script in upgrades(version):
+        connection.executescript(script)
 
 
 def _text(raw: bytes) -> str:

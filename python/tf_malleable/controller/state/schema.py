@@ -1,0 +1,55 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The tables of the state file, as SQL, and how a file of an earlier version gets them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+APPLICATION: Final = 0x74666D31
+"""What a state file has in its header, as SQLite's application id."""
+
+VERSION: Final = 3
+"""The version of the tables and of what is in them, as SQLite's user version."""
+
+CREATE: Final = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE live (id TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE jobs (id TEXT PRIMARY KEY, ended REAL NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX jobs_by_end ON jobs (ended);
+CREATE TABLE spans (
+  job TEXT, begin REAL, span TEXT NOT NULL, PRIMARY KEY (job, begin)
+) WITHOUT ROWID;
+CREATE TABLE speeds (name TEXT PRIMARY KEY, speeds TEXT NOT NULL);
+CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE numbers (next INTEGER NOT NULL);
+INSERT INTO numbers VALUES (1);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = 1;
+COMMIT;
+"""
+"""Makes an empty file one of version 1."""
+
+SET_ASIDE: Final = """
+CREATE TABLE IF NOT EXISTS set_aside (source TEXT, key TEXT, document, reason TEXT)
+"""
+"""Rows that cannot be decoded, for people to look at. Older controllers ignore the table."""
+
+_RUN_TIMES = """
+BEGIN IMMEDIATE;
+CREATE TABLE run_times (command TEXT PRIMARY KEY, run_time TEXT NOT NULL);
+PRAGMA user_version = 2;
+COMMIT;
+"""
+# The records of ended jobs say what a replay needs. Those of earlier versions stay as they are:
+# nobody knows it of them. A controller that did not write it would leave a gap in the history.
+_REPLAYABLE = """
+BEGIN IMMEDIATE;
+PRAGMA user_version = 3;
+COMMIT;
+"""
+_UPGRADES = (_RUN_TIMES, _REPLAYABLE)
+
+
+def upgrades(version: int) -> tuple[str, ...]:
+    """Return the scripts that bring a file from a version to VERSION, one after the other."""
+    return _UPGRADES[max(0, version - 1) :]

@@ -1,0 +1,98 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Follows what a job did with its cores: it started, waited for input, and ended. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tf_malleable.scheduling.usage import SAMPLE_SECONDS
+
+# CPUs. A job that uses less waits for something.
+_IDLE = 0.2
+# Just after a job has got cores, a sample tells nothing yet.
+_LEAST_SECONDS = SAMPLE_SECONDS / 2
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a job's time with cores consisted of; each None if unknown.
+
+    Attributes:
+        first_step_seconds: Seconds before its first reported step.
+        last_step_seconds: Seconds after its last reported step.
+        idle_seconds: Seconds in which it used less than 0.2 CPUs; only those between its first
+            and its last reported step if it reported any.
+        idle_phases: Number of uninterrupted phases of these.
+    """
+
+    first_step_seconds: float | None = None
+    last_step_seconds: float | None = None
+    idle_seconds: float | None = None
+    idle_phases: int | None = None
+
+
+NOT_FOLLOWED: Final = Course()
+
+
+@dataclass
+class Phases:
+    """A job's phases so far.
+
+    Times are the job's seconds with cores so far, so that pauses take no time.
+
+    Attributes:
+        whole: It is followed from its first core on. If not, what is unknown stays None.
+    """
+
+    whole: bool = True
+    _steps: float | None = None
+    _first: float | None = None
+    _last: float | None = None
+    _cpu_seconds: float | None = None
+    _at: float = 0.0
+    _is_idle: bool = False
+    _idle: tuple[float, int] = (0.0, 0)
+    _idle_at_last: tuple[float, int] = (0.0, 0)
+
+    def report(self, steps: float, seconds: float) -> None:
+        """Note the steps that it has reported to have done by `seconds`."""
+        # Of one that is not followed from its start, the first report may be an old one.
+        before = 0.0 if self._steps is None and self.whole else self._steps
+        self._steps = steps
+        if before is None or steps in (0.0, before):
+            return
+        if self._last is None:
+            # What it waited for until then was a part of its start.
+            self._idle, self._is_idle = (0.0, 0), False
+            self._first = seconds if self.whole else None
+        self._last, self._idle_at_last = seconds, self._idle
+
+    def sample(self, cpu_seconds: float, seconds: float) -> None:
+        """Note the CPU time that it has used by `seconds`."""
+        if self._cpu_seconds is not None:
+            length = seconds - self._at
+            if length < _LEAST_SECONDS:
+                return
+            used = (cpu_seconds - self._cpu_seconds) / length
+            # CPU time decreases when processes end of which there is no sum.
+            if used >= 0:
+                self._go_on(used < _IDLE, length)
+        self._cpu_seconds, self._at = cpu_seconds, seconds
+
+    def _go_on(self, is_idle: bool, length: float) -> None:
+        if is_idle:
+            seconds, phases = self._idle
+            self._idle = seconds + length, phases + (not self._is_idle)
+        self._is_idle = is_idle
+
+    def course(self, seconds: float) -> Course:
+        """Return what its time consisted of if it has ended at `seconds`."""
+        idle_seconds, idle_phases = self._idle if self._last is None else self._idle_at_last
+        is_sampled = self.whole and self._cpu_seconds is not None
+        return Course(
+            first_step_seconds=self._first,
+            last_step_seconds=None if self._last is None else max(0.0, seconds - self._last),
+            idle_seconds=idle_seconds if is_sampled else None,
+            idle_phases=idle_phases if is_sampled else None,
+        )

@@ -1,0 +1,93 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a policy gets to see of a job: its record, what was measured and what was learned. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tf_malleable.model import Job, Rate
+from tf_malleable.scheduling import accounting
+from tf_malleable.scheduling.learning import Lessons
+from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.speeds import Speedometer, with_learned
+
+# A speed that has changed by less than this part is no news.
+_NEWS = 0.05
+
+
+def rates_of(speed: Speedometer, lessons: Lessons) -> tuple[Rate, ...]:
+    """Return recently measured speeds, completed by those of earlier jobs."""
+    return with_learned(speed.lately, lessons.rates)
+
+
+def expected_seconds(record: Record, lessons: Lessons) -> float | None:
+    """Return the run time to expect, as its user or else earlier runs say; None if unknown."""
+    return lessons.expected_seconds if record.expected is None else record.expected
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was known of a job's speed at some time.
+
+    Attributes:
+        speed: Its progress.
+        rates: The speeds that a policy saw.
+    """
+
+    speed: Speedometer = field(default_factory=Speedometer)
+    rates: tuple[Rate, ...] = ()
+
+    def is_outdated_by(self, speed: Speedometer, lessons: Lessons) -> bool:
+        """Return whether a decision that knew only this should be made again.
+
+        That is so once the job reports steps, has done them all or says another total, and when
+        a speed is known for the first time or has changed.
+        """
+        before = self.speed
+        if speed is before or speed.steps is None:
+            return False
+        if before.steps is None or speed.total != before.total or speed.is_done != before.is_done:
+            return True
+        rates = rates_of(speed, lessons)
+        if rates == self.rates:
+            return False
+        then = dict(self.rates)
+        return any(
+            cores not in then or abs(rate - then[cores]) > _NEWS * then[cores]
+            for cores, rate in rates
+        )
+
+
+def job_of(
+    record: Record, speed: Speedometer, lessons: Lessons, used_cpus: float | None, now: float
+) -> Job:
+    """Return a job as a policy sees it at `now`, in seconds on the clock of the record.
+
+    Args:
+        record: Its record.
+        speed: Its progress.
+        lessons: What earlier jobs tell about it.
+        used_cpus: CPUs that it kept busy or waited for recently; None if unknown.
+        now: The time.
+    """
+    # A job that joined while running has had cores, but has no grant yet.
+    ungranted = record.state == "running" and not record.grant
+    return Job(
+        id=record.id,
+        shape=record.shape,
+        submitted=record.submitted,
+        priority=record.priority,
+        weight=record.weight,
+        state="paused" if ungranted else record.state,
+        since=record.entered,
+        grant=record.grant,
+        started=record.started,
+        resized=record.since if record.resizes else None,
+        run_seconds=accounting.run_seconds(record, now),
+        used_cpus=used_cpus,
+        steps_done=speed.steps,
+        steps_total=speed.total,
+        rates=rates_of(speed, lessons),
+        expected_seconds=expected_seconds(record, lessons),
+        user=record.uid,
+    )
