@@ -19,6 +19,7 @@ from tests.support.commands import CPU, TFM, answer, listening, started, tfm
 from tests.support.controllers import wait_for
 from tests.support.histories import ZERO, shared
 from tf_malleable.api.address import SOCKET, standard_socket
+from tf_malleable.api.messages import Speed
 from tf_malleable.controller.state.store import CPUS, Store
 
 COLUMNS = "id name user outcome arrived waiting service paused total cores·s resizes steps"
@@ -95,7 +96,13 @@ def test_json_is_what_the_controller_says(state):
 
 def test_csv_can_be_read_again(tmp_path):
     found = shared()
-    awkward = replace(found.jobs[2], name='a "name", with\nall', command=["sh", "-c", "echo 'x'"])
+    awkward = replace(
+        found.jobs[2],
+        name='a "name", with\nall',
+        command=["sh", "-c", "echo 'x'"],
+        speeds=[Speed(1, 2.5), Speed(4, 8.0)],
+        priority=-3,
+    )
     jobs = [*found.jobs[:2], awkward]
     state = write(tmp_path / "c.db", replace(found, jobs=jobs))
     text = subprocess.check_output([TFM, "history", "--state", state, "--csv"]).decode()
@@ -109,6 +116,8 @@ def test_csv_can_be_read_again(tmp_path):
     assert (table[0]["exit_code"], table[0]["cpu_seconds"]) == ("0", "12.0")
     assert (table[2]["exit_code"], table[2]["cpu_seconds"]) == ("137", "")
     assert float(table[0]["core_seconds"]) == 16.0
+    assert [row["speeds"] for row in table] == ["", "", "1=2.5 4=8.0"]
+    assert [row["priority"] for row in table] == ["", "", "-3"]
 
 
 def test_a_limit_keeps_those_that_ended_last(state):

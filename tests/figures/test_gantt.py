@@ -6,13 +6,15 @@ from __future__ import annotations
 import re
 import struct
 
+import msgspec
 import numpy as np
 import pytest
 from matplotlib import image
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 
-from tests.support.histories import history, job, shared
+from tests.support.histories import ZERO, history, job, shared
+from tf_malleable.api.history import History
 from tf_malleable.figures import gantt, style
 
 
@@ -162,3 +164,82 @@ def test_the_same_history_gives_the_same_file(tmp_path):
     width, height = struct.unpack(">II", (tmp_path / "1.png").read_bytes()[16:24])
     assert width > height > 300
     assert re.search(r"<svg [^>]*viewBox", (tmp_path / "1.svg").read_text())
+
+
+def virtual(count: int, cpus: int) -> History:
+    """Return many jobs as a simulator has them: their times begin at 0."""
+    jobs = [
+        job(
+            i,
+            f"job-{i}",
+            [
+                (1000 * i, 1000 * i + 500, "waiting", []),
+                (1000 * i + 500, 1000 * i + 9000, "running", range(i % cpus, cpus, 2)),
+            ],
+        )
+        for i in range(count)
+    ]
+    found = history(*jobs)
+    return History(
+        [
+            msgspec.structs.replace(
+                record,
+                submitted=record.submitted - ZERO,
+                started=(record.started or 0.0) - ZERO,
+                ended=record.ended - ZERO,
+            )
+            for record in found.jobs
+        ],
+        [
+            msgspec.structs.replace(span, begin=span.begin - ZERO, end=span.end - ZERO)
+            for span in found.spans
+        ],
+        found.summary,
+    )
+
+
+@pytest.mark.slow
+def test_virtual_time_begins_at_0_and_has_no_dates():
+    figure = gantt.draw(virtual(600, 256), cpus=256)
+    upper, lower = figure.axes
+    assert upper.get_xlim()[0] == 0
+    assert boxes(upper)[0][:2] == (0, 500)
+    assert [label.get_text() for label in lower.get_xticklabels()] == ["0", *"1234567"]
+    assert lower.get_xlabel() == "time since the first arrival (d)"
+    assert 10 < figure.get_size_inches()[1] < 40
+
+
+@pytest.mark.parametrize("cpus", [1, 8, 64, 256])
+def test_any_number_of_cpus_has_a_label(cpus):
+    _, lower = gantt.draw(virtual(3, cpus), cpus=cpus).axes
+    assert max(lower.get_yticks()) >= cpus
+    assert cpus in lower.get_yticks()
+
+
+def test_the_number_of_cpus_is_not_written_over():
+    nearly = [job(i, f"{i}", [(0, 4, "running", range(count))]) for i, count in enumerate([256, 8])]
+    _, lower = gantt.draw(history(*nearly), cpus=256).axes
+    assert lower.get_yticks().tolist() == [0, 256]
+    far = [job(i, f"{i}", [(0, 4, "running", range(256))]) for i in range(2)]
+    _, lower = gantt.draw(history(*far), cpus=256).axes
+    assert lower.get_yticks().tolist() == [0, 256, 512]
+
+
+def test_ticks_are_whole_hours():
+    long = history(job(1, "a", [(0, 50_000, "running", [0])]))
+    labels = [label.get_text() for label in gantt.draw(long).axes[-1].get_xticklabels()]
+    assert labels == ["0", "2", "4", "6", "8", "10", "12"]
+
+
+def test_parts_of_one_history_have_one_beginning_and_their_own_cpus():
+    first = history(job(1, "a", [(0, 40, "running", [0, 1])]))
+    second = history(job(2, "b", [(10, 30, "running", [2])]))
+    parts = [("host 1", first), ("host 2", second)]
+    _, one, upper, two = gantt.compare(parts, cpus=[2, 1], zero=ZERO).axes
+    assert boxes(upper)[0][:2] == (10, 30)
+    assert (max(one.get_yticks()), max(two.get_yticks())) == (2, 1)
+
+
+def test_too_many_histories_for_one_picture():
+    with pytest.raises(ValueError, match=r"at most 40 histories, not 41"):
+        gantt.compare([("", shared())] * 41)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import shlex
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -21,10 +20,10 @@ from tf_malleable.api.address import NoAnswerError, standard_socket
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import MOST_HISTORY, History, JobRecord
 from tf_malleable.cli.options import json_option, print_json, socket_option
+from tf_malleable.cli.pictures import gantt_option, require_matplotlib, write
 from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.words import summed_up
 from tf_malleable.controller.state.store import StoreError, default_state, read_history
-from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, number
 
@@ -44,12 +43,6 @@ _COLUMNS = (
 )
 
 
-def _picture(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
-    if value is not None and not is_picture(value):
-        raise click.BadParameter(f"FILE must end in .png or .svg, not {value.name!r}")
-    return value
-
-
 @click.command()
 @click.option(
     "--limit",
@@ -60,13 +53,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Path | N
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
-@click.option(
-    "--gantt",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    callback=_picture,
-    help="Draw which job had how many cores when, to a .svg or .png FILE.",
-)
+@gantt_option
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
@@ -92,10 +79,11 @@ def history(
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: give only one of them")
-    draw = None if gantt is None else _drawing(gantt)
-    found, cpus = _find(client, limit, as_json or draw is not None, state)
-    if draw is not None:
-        draw(found, cpus)
+    if gantt is not None:
+        require_matplotlib()
+    found, cpus = _find(client, limit, as_json or gantt is not None, state)
+    if gantt is not None:
+        _draw(found, cpus, gantt)
     if as_json:
         print_json(found)
     elif as_csv:
@@ -130,24 +118,12 @@ def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[
     return found
 
 
-def _drawing(path: Path) -> Callable[[History, int], None]:
-    """Return a function that draws a history with a number of CPUs to a file."""
-    try:
-        from tf_malleable.figures import gantt, style
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("matplotlib"):
-            raise
-        raise OperationError("drawing needs matplotlib: pip install matplotlib") from None
+def _draw(found: History, cpus: int, path: Path) -> None:
+    from tf_malleable.figures import gantt
 
-    def draw(found: History, cpus: int) -> None:
-        if not found.jobs and not found.spans:
-            raise OperationError("there are no jobs to draw")
-        try:
-            style.write(gantt.draw(found, cpus=cpus or None), path)
-        except OSError as error:
-            raise OperationError(f"cannot write {path}: {error.strerror or error}") from None
-
-    return draw
+    if not found.jobs and not found.spans:
+        raise OperationError("there are no jobs to draw")
+    write(gantt.draw(found, cpus=cpus or None), path)
 
 
 def _print_csv(jobs: list[JobRecord]) -> None:
@@ -156,7 +132,12 @@ def _print_csv(jobs: list[JobRecord]) -> None:
     names = [field.name for field in msgspec.structs.fields(JobRecord)]
     writer.writerow(names)
     for job in jobs:
-        lists = {"command": shlex.join(job.command), "gpus": " ".join(map(str, job.gpus))}
+        speeds = (f"{each.cores}={each.steps_per_second}" for each in job.speeds or ())
+        lists = {
+            "command": shlex.join(job.command),
+            "gpus": " ".join(map(str, job.gpus)),
+            "speeds": " ".join(speeds),
+        }
         values = {**msgspec.structs.asdict(job), **lists}
         writer.writerow([values[name] for name in names])
 

@@ -18,7 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from tf_malleable.api.history import History, Outcome, Summary
-from tf_malleable.figures import style
+from tf_malleable.figures import style, time_axis
+from tf_malleable.figures.formats import MOST_PANELS
 from tf_malleable.figures.timeline import Row, bands, load, rows
 from tf_malleable.model.units import cores, duration, number
 
@@ -37,11 +38,16 @@ _ROW_LEAST = 0.105
 _ROWS_COMFORTABLE = 5.0
 _LABEL = 0.1
 
+_LONGEST_LABEL = 28
+
 # Fractions of a row's height.
 _BAR = 0.84
 _WAITING_BAR = 0.1
 _PAUSED_BAR = 0.3
 _ONE_CORE = 0.25
+
+# Of the strip's height.
+_TICKS_APART = 0.15
 
 # More stacked colours than this are unreadable.
 _MOST_BANDS = 40
@@ -60,16 +66,30 @@ def draw(history: History, *, cpus: int | None = None) -> Figure:
     return compare([("", history)], cpus=cpus)
 
 
-def compare(histories: Sequence[tuple[str, History]], *, cpus: int | None = None) -> Figure:
+def compare(
+    histories: Sequence[tuple[str, History]],
+    *,
+    cpus: int | Sequence[int] | None = None,
+    zero: float | None = None,
+) -> Figure:
     """Return a figure of several histories, one above the other, on the same time axis.
 
     Args:
         histories: Pairs of title and history, at least one.
-        cpus: Number of CPUs; by default as many as occur in all spans.
+        cpus: Number of CPUs, for each history if they differ; by default as many as occur in
+            all spans.
+        zero: What counts as the first arrival, if histories are parts of one, such as its
+            hosts; by default each begins with its own.
+
+    Raises:
+        ValueError: There are more histories than one picture can show.
     """
+    if len(histories) > MOST_PANELS:
+        raise ValueError(f"a chart shows at most {MOST_PANELS} histories, not {len(histories)}")
     if cpus is None:
         cpus = len({cpu for _, each in histories for span in each.spans for cpu in span.cpus})
-    panels = [rows(history) for _, history in histories]
+    each_cpus = [cpus] * len(histories) if isinstance(cpus, int) else cpus
+    panels = [rows(history, zero) for _, history in histories]
     stretches = [stretch for panel in panels for row in panel for stretch in row.stretches]
     longest = max((stretch.end for stretch in stretches), default=1.0)
     tallest = max((stretch.cores for stretch in stretches), default=1.0) or 1.0
@@ -78,15 +98,15 @@ def compare(histories: Sequence[tuple[str, History]], *, cpus: int | None = None
     heights = [inches for panel in panels for inches in (max(len(panel), 1) * row, _STRIP)]
     figure = Figure(figsize=(_WIDTH, sum(heights) + 0.9 + 0.5 * len(panels)), layout="constrained")
     axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)
-    for index, panel in enumerate(panels):
+    for index, (panel, here) in enumerate(zip(panels, each_cpus, strict=True)):
         upper, lower = axes[2 * index][0], axes[2 * index + 1][0]
         title, history = histories[index]
         _write_title(upper, title, history.summary)
         _draw_rows(upper, panel, tallest, row)
-        _draw_strip(lower, panel, cpus)
-    _label_time(axes[-1][0], longest)
+        _draw_strip(lower, panel, here)
+    time_axis.linear(axes[-1][0], longest)
     figure.legend(
-        handles=_legend(panels, tallest, cpus),
+        handles=_legend(panels, tallest, each_cpus),
         loc="outside lower center",
         ncols=6,
         fontsize=8.5,
@@ -149,7 +169,7 @@ def _draw_rows(axes: Axes, panel: Sequence[Row], tallest: float, inches: float) 
     every = math.ceil(_LABEL / inches)
     axes.set_yticks(
         [index + 0.5 for index in range(0, len(panel), every)],
-        [_short(row.label) for row in panel[::every]],
+        [style.plain(row.label, _LONGEST_LABEL) for row in panel[::every]],
         fontsize=max(5.5, min(9.0, inches * every * 72 * 0.72)),
     )
     axes.set_ylim(max(len(panel), 1), 0)
@@ -195,7 +215,9 @@ def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int) -> None:
         axes.add_collection(_hatched(over, style.ALARM, "////", face=_VEIL))
         axes.axhline(cpus, color="black", linewidth=1, linestyle=style.DASHES)
     axes.set_ylim(0, highest * 1.12)
-    axes.set_yticks(sorted({0, cpus, math.ceil(highest)}))
+    most = math.ceil(highest)
+    # Of two labels that would overlap, the number of CPUs is the one with a line.
+    axes.set_yticks(sorted({0, cpus, most if most - cpus >= _TICKS_APART * most else cpus}))
     axes.set_ylabel("cores", fontsize=9)
     axes.tick_params(labelsize=8.5)
     style.frame(axes)
@@ -222,19 +244,9 @@ def _rectangle(left: float, right: float, low: float, high: float) -> _Corners:
     return [(left, low), (right, low), (right, high), (left, high)]
 
 
-def _label_time(axes: Axes, longest: float) -> None:
-    unit, seconds = next(
-        (unit, seconds)
-        for unit, seconds, most in (("s", 1, 300), ("min", 60, 10_800), ("h", 3600, math.inf))
-        if longest <= most
-    )
-    axes.set_xlim(0, longest * 1.01)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value / seconds:.4g}")
-    axes.tick_params(axis="x", labelbottom=True)
-    axes.set_xlabel(f"time since the first arrival ({unit})", fontsize=9)
-
-
-def _legend(panels: Sequence[Sequence[Row]], tallest: float, cpus: int) -> list[Patch | Line2D]:
+def _legend(
+    panels: Sequence[Sequence[Row]], tallest: float, cpus: Sequence[int]
+) -> list[Patch | Line2D]:
     """Return the legend of what occurs in the figure."""
     shown = [row for panel in panels for row in panel]
     states = {stretch.state for row in shown for stretch in row.stretches}
@@ -250,16 +262,11 @@ def _legend(panels: Sequence[Sequence[Row]], tallest: float, cpus: int) -> list[
         if outcome is not None and any(row.outcome == outcome for row in shown):
             colour = _end_colour(outcome)
             handles.append(Line2D([], [], color=colour, marker=mark, ls="", label=outcome))
-    if cpus and any(count > cpus for panel in panels for _, count in load(panel)):
+    with_cpus = zip(panels, cpus, strict=True)
+    if any(here and count > here for panel, here in with_cpus for _, count in load(panel)):
         handles.append(_hatched_patch(style.ALARM, "////", "more cores than there are"))
     return handles
 
 
 def _hatched_patch(colour: str, hatch: str, label: str) -> Patch:
     return Patch(facecolor="white", edgecolor=colour, hatch=hatch, label=label, linewidth=0.4)
-
-
-def _short(label: str) -> str:
-    # A dollar sign would start a formula.
-    plain = label.replace("$", r"\$")
-    return plain if len(plain) <= 28 else f"{plain[:27]}…"

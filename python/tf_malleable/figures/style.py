@@ -15,16 +15,25 @@ from matplotlib.figure import Figure
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 PAUSED: Final = "#8A8A8A"
 ALARM: Final = "#B00020"
-DASHES: Final = (0, (4, 2))
+GRID: Final = "#DDDDDD"
+
+# An offset, and lengths of dashes and gaps, in widths of the line.
+Dashes = tuple[float, tuple[float, ...]]
+DASHES: Final[Dashes] = (0, (4, 2))
 SMALL: Final = 8.5
 MEDIUM: Final = 9.0
-
-_GRID: Final = "#DDDDDD"
 
 
 def title(axes: Axes, text: str) -> None:
     """Write a title at the left, where it is read first."""
     axes.set_title(text, loc="left", fontsize=11, fontweight="bold")
+
+
+def plain(text: str, most: int) -> str:
+    """Return a text of others as it is drawn literally, cut to at most `most` characters."""
+    short = text if len(text) <= most else f"{text[: most - 1]}…"
+    # A dollar sign would start a formula.
+    return short.replace("$", r"\$")
 
 
 def frame(axes: Axes, grid: str = "x") -> None:
@@ -35,7 +44,7 @@ def frame(axes: Axes, grid: str = "x") -> None:
         grid: ``"x"`` or ``"y"``: the axis whose values are to be read off.
     """
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y" if grid == "y" else "x", color=_GRID, linewidth=0.6)
+    axes.grid(axis="y" if grid == "y" else "x", color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
 
 

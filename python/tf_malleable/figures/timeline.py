@@ -13,6 +13,7 @@ from tf_malleable.model import JobState
 # Stretches with a smaller gap are considered adjacent.
 _TOUCHING_SECONDS = 1e-3
 # Sums of mean numbers of cores do not cancel exactly.
+_DIGITS = 9
 _NOTHING = 1e-9
 
 
@@ -59,11 +60,15 @@ class Band:
     top: float
 
 
-def rows(history: History) -> list[Row]:
+def rows(history: History, zero: float | None = None) -> list[Row]:
     """Return one row per job, ended or live, in order of arrival.
 
     A job without spans is derived from its record: waiting, then running with its mean
     number of cores.
+
+    Args:
+        history: Its times are of any clock.
+        zero: What counts as the first arrival, on the same clock; by default the history's.
     """
     spans: defaultdict[str, list[Span]] = defaultdict(list)
     for span in sorted(history.spans, key=lambda span: span.begin):
@@ -75,7 +80,7 @@ def rows(history: History) -> list[Row]:
         name: records[name].submitted if name in records else found[0].begin
         for name, found in spans.items()
     }
-    zero = min(arrival.values(), default=0.0)
+    zero = min(arrival.values(), default=0.0) if zero is None else zero
     names = Counter(job.name for job in history.jobs)
     result = []
     for name in sorted(spans, key=lambda name: arrival[name]):
@@ -96,12 +101,10 @@ def rows(history: History) -> list[Row]:
 
 def load(rows: Sequence[Row]) -> list[tuple[float, float]]:
     """Return the total number of cores of all rows, as (time, cores from then on)."""
-    cores: defaultdict[int, float] = defaultdict(float)
-    steps = []
+    total, steps = 0.0, []
     for time, changes in _changes(rows):
-        for index, change in changes:
-            cores[index] += change
-        steps.append((time, sum(height for height in cores.values() if height > _NOTHING)))
+        total += sum(change for _, change in changes)
+        steps.append((time, round(total, _DIGITS)))
     return steps
 
 
@@ -140,7 +143,9 @@ def _changes(rows: Sequence[Row]) -> list[tuple[float, list[tuple[int, float]]]]
 def _by_record(job: JobRecord) -> list[Stretch]:
     if job.started is None:
         return [Stretch(job.submitted, job.ended, "waiting", 0)]
-    cores = job.core_seconds / job.service_seconds if job.service_seconds > 0 else 0.0
+    # Pauses are unknown, too: the mean is over them, so that the core-seconds are right.
+    seconds = job.ended - job.started
+    cores = job.core_seconds / seconds if seconds > 0 else 0.0
     return [
         Stretch(job.submitted, job.started, "waiting", 0),
         Stretch(job.started, job.ended, "running", cores),

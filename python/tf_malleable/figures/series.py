@@ -1,0 +1,108 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Turns a history into curves: turnaround, utilisation and queue. Knows nothing of drawing."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import count, pairwise, takewhile
+from typing import Final
+
+from tf_malleable.api.history import History
+from tf_malleable.figures.timeline import Row, load
+
+# A panel has fewer pixels than would show more.
+MOST_POINTS: Final = 500
+
+# Pairs of a position and the value from there on.
+Steps = list[tuple[float, float]]
+
+
+def turnarounds(history: History) -> list[float]:
+    """Return the turnaround of each job that ended, in seconds, ascending."""
+    return sorted(job.total_seconds for job in history.jobs)
+
+
+def distribution(values: Sequence[float], most: int = MOST_POINTS) -> Steps:
+    """Return the empirical distribution function: from each value on, which share is no larger.
+
+    Args:
+        values: Ascending.
+        most: Of more values, only as many are kept, at equal distances of rank, with the
+            smallest and the largest.
+    """
+    last = len(values) - 1
+    kept = min(len(values), max(2, most))
+    shown = {values[index * last // max(1, kept - 1)] for index in range(kept)}
+    return [(value, bisect_right(values, value) / len(values)) for value in sorted(shown)]
+
+
+def utilisation(rows: Sequence[Row], cores: int) -> Steps:
+    """Return the granted cores divided by all cores, from the first arrival to the last end.
+
+    Args:
+        rows: The jobs; times are in seconds since the first arrival.
+        cores: Cores there are.
+
+    Raises:
+        ValueError: There are no cores.
+    """
+    if cores < 1:
+        raise ValueError(f"there must be at least 1 core to share out, not {cores}")
+    return _to_the_end(((time, granted / cores) for time, granted in load(rows)), rows)
+
+
+def queue(rows: Sequence[Row]) -> Steps:
+    """Return how many jobs have arrived but have no cores, from the first arrival to the last end.
+
+    These are the jobs that are waiting or paused.
+
+    Args:
+        rows: The jobs; times are in seconds since the first arrival.
+    """
+    changes: defaultdict[float, int] = defaultdict(int)
+    for row in rows:
+        for stretch in row.stretches:
+            if stretch.state != "running":
+                changes[stretch.begin] += 1
+                changes[stretch.end] -= 1
+    length, steps = 0, []
+    for time, change in sorted(changes.items()):
+        length += change
+        steps.append((time, float(length)))
+    return _to_the_end(steps, rows)
+
+
+def averaged(steps: Steps, seconds: float) -> Steps:
+    """Return the mean of steps over times of equal length; the area below them stays the same.
+
+    Args:
+        steps: In ascending order of time, the first at 0.
+        seconds: The length of each of these times, above 0; the last one may be shorter.
+    """
+    if not steps:
+        return []
+    end = steps[-1][0]
+    edges = [*takewhile(lambda edge: edge < end, (seconds * index for index in count())), end]
+    result, index = [], 0
+    for left, right in pairwise(edges):
+        area, now = 0.0, left
+        while now < right:
+            while steps[index + 1][0] <= now:
+                index += 1
+            until = min(right, steps[index + 1][0])
+            area += (until - now) * steps[index][1]
+            now = until
+        result.append((left, area / (right - left)))
+    return [*result, steps[-1]]
+
+
+def last_end(rows: Sequence[Row]) -> float:
+    """Return when the last job ended, in seconds since the first arrival; 0 if there is none."""
+    return max((row.stretches[-1].end for row in rows if row.stretches), default=0.0)
+
+
+def _to_the_end(steps: Iterable[tuple[float, float]], rows: Sequence[Row]) -> Steps:
+    """Return steps that begin at the first arrival and end with nothing at the last end."""
+    return sorted({0.0: 0.0, last_end(rows): 0.0, **dict(steps)}.items()) if rows else []
