@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.virtual_time import Work, simulate
+from benchmarks.tournament.works import Work, run
 from tf_malleable.model import Grant, Job, Machine, Shape
 from tf_malleable.policies.backfill import Reservation, reserve
 from tf_malleable.policies.registry import create
@@ -82,7 +82,7 @@ def test_small_jobs_do_not_wait_behind_a_large_one_that_cannot_start_yet():
         Work("head", 1.0, 10.0, 0.0, rigid, foreseen=True),
         *(Work(f"small {n}", 2.0 + n, 20.0, 0.0, Shape(1, 1, 1), foreseen=True) for n in range(12)),
     ]
-    found = simulate(create("efficient"), works, Machine.flat(4))
+    found = run("efficient", works, 4)
     assert max(found[work.id].ended for work in works[2:]) < 200.0
     # The head is not delayed: it starts when the long one has ended.
     assert found["head"].started == pytest.approx(found["long"].ended, abs=1.0)

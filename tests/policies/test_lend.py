@@ -168,10 +168,11 @@ def test_one_that_sleeps_in_every_way_stays_started():
     assert decide("lend+equal", 1, sleeper, waits("b")).grants["a"] != NO_GRANT
 
 
-def test_a_job_that_was_just_resized_does_not_begin_to_lend():
-    sleeper = runs("a", {0, 1}, used=0.0)
-    for resized, lent in [(97.0, {0, 1}), (97.1, set())]:
-        found = decide("lend+equal", 2, replace(sleeper, resized=resized), waits("b"))
+@pytest.mark.parametrize(("used", "dwell", "lends"), [(0.0, 2.0, {0, 1, 2}), (0.6, 3.0, {2})])
+def test_a_job_that_was_just_resized_does_not_begin_to_lend(used, dwell, lends):
+    idle = runs("a", {0, 1, 2}, used=used)
+    for resized, lent in [(100.0 - dwell, lends), (100.1 - dwell, set())]:
+        found = decide("lend+equal", 3, replace(idle, resized=resized), waits("b"))
         assert found.grants["a"].lent == lent
     assert found.review_at == pytest.approx(100.1)
 

@@ -8,22 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.tournament.works import Work, makespan, mean_turnaround, run
 from tests.support.policy_situations import PLAIN
-from tests.support.virtual_time import Outcome, Work, makespan, mean_turnaround, simulate
-from tf_malleable.model import Machine, Shape
-from tf_malleable.policies.registry import DEFAULT, create
+from tf_malleable.model import Shape
+from tf_malleable.policies.registry import DEFAULT
 
 ONE_BY_ONE = "fcfs-strict"
 
 
 def shape(cores: int) -> Shape:
     return Shape(1, cores, cores)
-
-
-def run(spec: str, works: list[Work], cores: int) -> dict[str, Outcome]:
-    outcomes = simulate(create(spec), works, Machine.flat(cores))
-    assert outcomes.keys() == {work.id for work in works}
-    return outcomes
 
 
 def split(works: list[Work], cores: int) -> list[Work]:
@@ -43,7 +37,7 @@ def random_arrivals(cores: int, seed: int, serial: float) -> list[Work]:
 @pytest.mark.parametrize("cores", [2, 8])
 @pytest.mark.parametrize("serial", [0.05, 0.3])
 @pytest.mark.parametrize("known", [(), (1, 2)])
-def test_srpt_has_the_lowest_mean_turnaround(cores, serial, known):
+def test_srpt_has_about_the_lowest_mean_turnaround(cores, serial, known):
     workloads = [
         [replace(work, known=known) for work in random_arrivals(cores, seed, serial)]
         for seed in range(3)
@@ -53,9 +47,8 @@ def test_srpt_has_the_lowest_mean_turnaround(cores, serial, known):
         for name in [*PLAIN, DEFAULT]
     }
     others = min(value for name, value in found.items() if name not in ("srpt", DEFAULT))
-    # On eight cores jobs of unknown speed-up are expected to scale better than these.
-    surprised = 1.02 if (cores, serial, known) == (8, 0.3, ()) else 1.0
-    assert found["srpt"] < surprised * others
+    # It gives up a little for the makespan.
+    assert found["srpt"] < 1.01 * others
 
 
 # By steps srpt soon knows nearly as much.
@@ -96,7 +89,7 @@ def test_efficient_keeps_jobs_that_scale_for_the_tail():
 def test_efficient_finds_out_by_itself():
     works = [Work(str(n), 0.0, 400.0, 0.9 if n else 0.02, shape(16)) for n in range(4)]
     equal, efficient = run("equal", works, 16), run("efficient", works, 16)
-    assert efficient["0"].turnaround < 0.6 * equal["0"].turnaround
+    assert efficient["0"].total_seconds < 0.6 * equal["0"].total_seconds
     assert mean_turnaround(efficient) < mean_turnaround(equal)
 
 

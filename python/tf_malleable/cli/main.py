@@ -32,6 +32,7 @@ _MODULES = {
     "policy": "policy",
     "history": "history",
     "workload": "workload.command",
+    "simulate": "simulate.command",
     "container": "container.group",
     "config": "config",
     "completion": "completion",

@@ -110,17 +110,19 @@ def test_jobs_run_in_turn_and_are_measured(controller):
 
 
 def test_json_has_the_controller_s_own_metrics(controller):
-    file = write("0 --name a -- sleep 0.6\n0.2 --name b --priority 4 -- sleep 0.1\n")
+    file = write("0 --name a -- sleep 1.5\n0.2 --name b --priority 4 -- sleep 1.5\n")
     result = tfm("workload", "--json", "--out", "deep/logs", file)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
+    # In the order of arrival, which on a busy machine is not that of the file.
     first, second = found["jobs"]
-    assert [first["name"], second["name"]] == ["a", "b"]
+    assert {first["name"], second["name"]} == {"a", "b"}
     # It came while the only CPU was taken.
-    assert first["waiting_seconds"] < 0.2 < second["waiting_seconds"]
-    assert 0.6 <= first["service_seconds"] < first["total_seconds"] + 0.001
+    assert first["waiting_seconds"] < second["waiting_seconds"]
+    assert second["waiting_seconds"] > 0.2
+    assert 1.5 <= first["service_seconds"] < first["total_seconds"] + 0.001
     assert found["summary"]["jobs"] == 2
-    assert found["summary"]["makespan"] >= 0.7
+    assert found["summary"]["makespan"] >= 3
     assert {span["state"] for span in found["spans"] if span["job"] == second["id"]} == {
         "waiting",
         "running",

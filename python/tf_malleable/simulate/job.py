@@ -1,0 +1,322 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A simulated job: how far its program is, and what the controller measures of it.
+
+Between two events its speed is constant, so that it moves from one to the next in one step.
+What the real controller samples all the time is computed only where it can differ from what
+it was: at changes, and for the three samples after them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+from tf_malleable.model import Grant, Job
+from tf_malleable.scheduling import accounting
+from tf_malleable.scheduling.learning import Lessons
+from tf_malleable.scheduling.phases import Course
+from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.seen import Known, job_of, rates_of
+from tf_malleable.scheduling.speeds import SETTLING_SECONDS, Speedometer
+from tf_malleable.scheduling.usage import FULL, SAMPLE_SECONDS, SAMPLES, Usage
+from tf_malleable.simulate.task import Task
+
+Phase = Literal["starting", "working", "waiting", "ending", "over"]
+
+# A job that wakes up on CPUs it has lent shares one with the borrower.
+ON_A_LENT_CPU: Final = 0.5
+# An agent reports once a second. So in the mean half of that passes before something is known.
+_REPORT_SECONDS = 1.0
+# A rest of work that is rounding error.
+_NOTHING = 1e-9
+
+
+class SimulatedJob:
+    """A job of a simulated host. Times are in seconds of virtual time.
+
+    Attributes:
+        task: What is simulated.
+        record: As the controller keeps it.
+        lessons: What earlier jobs tell about it.
+        speed: Its progress and measured speeds.
+        usage: CPUs it keeps busy.
+        last_level: Its level at the last decision.
+        known: What was known of its speed at the last decision.
+        cpu_seconds: CPU time it has used.
+        samples_left: Samples until what is measured stands still.
+    """
+
+    def __init__(
+        self, task: Task, record: Record, lessons: Lessons, factor: Callable[[int], float]
+    ) -> None:
+        """Let it arrive.
+
+        Args:
+            task: What is simulated.
+            record: Its record at arrival.
+            lessons: What earlier jobs tell about it.
+            factor: Returns how much faster than its curve it is with a number of cores.
+        """
+        self.task = task
+        self.record = record
+        self.lessons = lessons
+        self.speed = Speedometer()
+        self.usage = Usage()
+        self.last_level = FULL
+        self.known = Known()
+        self.cpu_seconds = 0.0
+        self.samples_left = 0
+        self._factor = factor
+        self._speeds: dict[int, float] = {}
+        self._phase: Phase = "starting"
+        self._left = task.starting
+        self._work_left = task.work
+        self._at = record.submitted
+        # Cores it really uses; -1 for none, 0 for one that is lent to others.
+        self._cores = -1
+        self._next_cores = -1
+        self._switch_at = math.inf
+        self._rate = 0.0
+        self._use = 0.0
+        self._steady_since = self._at
+        self._idle: Job | None = None
+        # Seconds with cores, by phase.
+        self._spent: dict[Phase, float] = dict.fromkeys(get_args(Phase), 0.0)
+        self._waits = 0
+        if not self._left:
+            self._enter_next()
+
+    # What happens to it.
+
+    def take(self, grant: Grant, now: float, delay: float) -> Record:
+        """Accept a new grant, in force after `delay` seconds; return the record before it."""
+        self.advance(now)
+        before = self.record
+        self.record = accounting.granted(before, grant, now)
+        if not grant or not grant.cpus <= before.grant.cpus:
+            # Its usage of the old CPUs tells nothing about the new ones.
+            self.usage.forget()
+        elif not self._is_full(self._cores):
+            self._prepare_samples(now)
+        self._next_cores = len(grant.cpus) if grant else -1
+        self._switch_at = now + delay
+        if not grant:
+            self.speed = self.speed.change(0, now)
+        self._idle = None
+        self._expect_samples(self._next_cores)
+        if not delay:
+            self.advance(now)
+        return before
+
+    def learn(self, lessons: Lessons) -> None:
+        """Replace what earlier jobs tell about it."""
+        if lessons != self.lessons:
+            self.lessons = lessons
+            self._idle = None
+
+    def advance(self, now: float) -> None:
+        """Let it go on until `now`; ends of phases in between are for the caller to find."""
+        if self._switch_at <= now:
+            self._go_on(self._switch_at)
+            self._report(self._switch_at)
+            self._cores = self._next_cores
+            self.speed = self.speed.change(max(0, self._cores), self._switch_at)
+            self._switch_at = math.inf
+            self._idle = None
+            self._steady()
+        self._go_on(now)
+
+    def _go_on(self, until: float) -> None:
+        seconds = until - self._at
+        if seconds > 0:
+            done = self._rate * seconds
+            self._left -= done
+            if self._phase == "working":
+                self._work_left -= done
+            self.cpu_seconds += self._use * seconds
+            if self.record.state == "running":
+                self._spent[self._phase] += seconds
+            self._at = until
+
+    def end_phase(self, now: float) -> bool:
+        """Begin the phase after this one; return whether the job is over.
+
+        Call it at the time that `phase_ends` said.
+        """
+        self.advance(now)
+        self._left = 0.0
+        self._report(now)
+        self._prepare_samples(now)
+        was_full = self._is_full(self._cores)
+        self._enter_next()
+        self._steady()
+        cores = self._next_cores if self._switch_at < math.inf else self._cores
+        if was_full and self._is_full(cores):
+            self.usage.forget()
+        self._expect_samples(cores)
+        return self._phase == "over"
+
+    def _enter_next(self) -> None:
+        """Enter the next phase that takes any time."""
+        task = self.task
+        while self._left <= _NOTHING:
+            if self._phase == "working" and self._work_left > _NOTHING:
+                self._phase, self._left = "waiting", task.idle
+                self._waits += 1
+            elif self._phase in ("starting", "waiting") and self._work_left > _NOTHING:
+                most = task.busy if task.idle else math.inf
+                self._phase, self._left = "working", min(most, self._work_left)
+            elif self._phase != "ending" and task.fails_at is None:
+                self._phase, self._left = "ending", task.ending
+            else:
+                self._phase = "over"
+                return
+
+    def _steady(self) -> None:
+        """Note its speed and CPU use, which now stay the same for a while."""
+        self._steady_since = self._at
+        self._rate, self._use = self._pace(self._cores)
+
+    def _pace(self, cores: int) -> tuple[float, float]:
+        """Return how fast its phase goes on, and how many CPUs it uses, with these cores."""
+        if self._phase == "waiting":  # Input arrives even while its processes stand still.
+            return 1.0, 0.0
+        if cores < 0 or self._phase == "over":
+            return 0.0, 0.0
+        if self._phase != "working":
+            return (1.0, 1.0) if cores else (ON_A_LENT_CPU, ON_A_LENT_CPU)
+        if cores:
+            return self._speed_with(cores), float(cores)
+        return ON_A_LENT_CPU * self._speed_with(1), ON_A_LENT_CPU
+
+    def _speed_with(self, cores: int) -> float:
+        speed = self._speeds.get(cores)
+        if speed is None:
+            speed = self.task.curve.speedup(cores) * self._factor(cores)
+            self._speeds[cores] = speed
+        return speed
+
+    @property
+    def phase_ends(self) -> float:
+        """When its phase ends if its grant stays; infinite if it does not run."""
+        if self._switch_at == math.inf:
+            return self._at + self._left / self._rate if self._rate else math.inf
+        before = self._rate * (self._switch_at - self._at)
+        if before >= self._left:
+            return self._at + self._left / self._rate
+        rate, _ = self._pace(self._next_cores)
+        return self._switch_at + (self._left - before) / rate if rate else math.inf
+
+    # What the controller measures.
+
+    def _report(self, now: float) -> None:
+        """Report steps, as a callback in its program would."""
+        task = self.task
+        if task.steps is None or self._phase not in ("working", "waiting"):
+            return
+        done = (task.work - self._work_left) * task.steps / task.seconds
+        if done < 1:
+            return
+        total = task.steps if task.told is None else task.told
+        settled = self.speed.changed_at + SETTLING_SECONDS
+        if self.speed.reported_at < settled < now and self._steady_since <= settled:
+            # What the reports in between would have said of when its speed was settled.
+            rate = self._rate if self._phase == "working" else 0.0
+            before = done - rate * (now - settled) * task.steps / task.seconds
+            self.speed = self.speed.report(max(before, self.speed.steps or 0.0), total, settled)
+        self.speed = self.speed.report(done, total, now)
+
+    def _prepare_samples(self, now: float) -> None:
+        """Note the samples before a change, which all said the same."""
+        if self.samples_left or self._cores < 0:
+            return
+        self.usage.forget()
+        last = math.floor(now / SAMPLE_SECONDS)
+        for tick in range(last - SAMPLES, last + 1):
+            at = tick * SAMPLE_SECONDS
+            if at >= self._steady_since:
+                self._add_sample(self.cpu_seconds - self._use * (now - at), at)
+
+    def _expect_samples(self, cores: int) -> None:
+        """Have its CPU use sampled, unless it keeps all its cores busy, as it did before."""
+        is_known = self._is_full(cores) and self.usage.wanted is None
+        self.samples_left = 0 if is_known else SAMPLES + 1
+
+    def _is_full(self, cores: int) -> bool:
+        """Return whether it keeps so many cores busy in its phase."""
+        return 0 < cores <= self._pace(cores)[1]
+
+    def sample(self, now: float) -> None:
+        """Sample its CPU use."""
+        self.advance(now)
+        self._add_sample(self.cpu_seconds, now)
+        self.samples_left -= 1
+        if not self.samples_left and self.level == FULL:
+            self.usage.forget()
+
+    def _add_sample(self, cpu_seconds: float, at: float) -> None:
+        is_queueing = self._cores == 0 and self._phase != "waiting"
+        self.usage.add(cpu_seconds, 1.0 if is_queueing else 0.0, at)
+
+    @property
+    def level(self) -> int:
+        """CPUs wanted, in tenths, or FULL."""
+        if self.record.state != "running":
+            return FULL
+        return self.usage.level(len(self.record.grant.cpus) or len(self.record.grant.lent))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a policy might decide otherwise than the last time, knowing what it does now."""
+        return self.level != self.last_level or self.known.is_outdated_by(self.speed, self.lessons)
+
+    def note_decision(self) -> None:
+        """Note what was known of it when a decision was made."""
+        self.last_level = self.level
+        if self.speed is not self.known.speed:
+            self.known = Known(self.speed, rates_of(self.speed, self.lessons))
+
+    def look(self, now: float) -> None:
+        """Report its progress if that is due."""
+        self.advance(now)
+        if now - self.speed.reported_at >= _REPORT_SECONDS - _NOTHING:
+            self._report(now)
+
+    @property
+    def tells_at(self) -> float:
+        """When its next report tells something new; infinite if none does."""
+        task = self.task
+        if task.steps is None or self._phase != "working" or self.record.state != "running":
+            return math.inf
+        begin = max(self._at, self._switch_at if self._switch_at < math.inf else 0.0)
+        cores = max(0, self._next_cores)
+        if self.speed.steps is None:
+            rate, _ = self._pace(self._next_cores)
+            step = task.seconds / task.steps - (task.work - self._work_left)
+            return begin + max(0.0, step) / rate + _REPORT_SECONDS / 2
+        if not cores or self.speed.knows(cores):
+            return math.inf
+        return begin + SETTLING_SECONDS + 1.5 * _REPORT_SECONDS
+
+    @property
+    def course(self) -> Course:
+        """What its time with cores consisted of, as nobody but the simulation knows exactly."""
+        reports = self.speed.steps is not None
+        return Course(
+            first_step_seconds=self._spent["starting"] if reports else None,
+            last_step_seconds=self._spent["ending"] if reports else None,
+            idle_seconds=self._spent["waiting"],
+            idle_phases=self._waits,
+        )
+
+    def as_job(self, now: float) -> Job:
+        """Return the job as a policy sees it."""
+        if self.record.state != "running":
+            if self._idle is None:
+                self._idle = self._as_job(now, None)
+            return self._idle
+        return self._as_job(now, self.usage.wanted)
+
+    def _as_job(self, now: float, used: float | None) -> Job:
+        return job_of(self.record, self.speed, self.lessons, used, now)

@@ -1,0 +1,137 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Speed-up curves of real jobs, from the speeds that were measured of them. Pure."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tf_malleable.api.history import JobRecord
+from tf_malleable.model import Rate
+from tf_malleable.policies.speedup import Curve, fit
+from tf_malleable.scheduling.learning import Learned, blend
+from tf_malleable.scheduling.speeds import with_learned
+
+# With speeds for fewer numbers of cores nothing is known of how a job scales.
+_LEAST = 2
+
+_Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KnownCurve:
+    """A curve through measured speeds: linear between them, and by a law below and above.
+
+    It says at most as many times as fast as there are cores. More than that is mostly noise: a
+    job that waited for input just when it was measured with few cores.
+
+    Attributes:
+        rates: Measured speeds, fewest cores first; at least one.
+        law: What fits them best; it is scaled to the speed that is next to where it is used.
+    """
+
+    rates: tuple[Rate, ...]
+    law: Curve
+
+    def speedup(self, cores: int) -> float:
+        """Return the speed relative to one core; 0 on no cores."""
+        return min(float(cores), self._speed(cores) / self._speed(1)) if cores > 0 else 0.0
+
+    def _speed(self, cores: int) -> float:
+        above = bisect_right(self.rates, (cores, math.inf))
+        left, right = self.rates[max(0, above - 1)], self.rates[min(above, len(self.rates) - 1)]
+        if left == right or left.cores == cores:
+            scale = self.law.speedup(cores) / self.law.speedup(left.cores)
+            return scale * left.steps_per_second
+        part = (cores - left.cores) / (right.cores - left.cores)
+        return left.steps_per_second + part * (right.steps_per_second - left.steps_per_second)
+
+
+class KnownCurves:
+    """The curves of the jobs of a history.
+
+    A job's own speeds count first. Beyond them, and for a job with fewer than two, it is what
+    jobs of the same name showed, of the same user if there are any. Their steps may differ in
+    size, so that only ratios of speeds of one and the same job count; or else speeds of jobs of
+    the same user and command.
+    """
+
+    def __init__(self, jobs: Iterable[JobRecord]) -> None:
+        """Learn from these jobs."""
+        of_program: defaultdict[_Key, list[tuple[Rate, ...]]] = defaultdict(list)
+        of_command: defaultdict[_Key, tuple[Learned, ...]] = defaultdict(tuple)
+        for job in sorted(jobs, key=lambda job: job.ended):
+            rates = own_rates(job)
+            if len(rates) >= _LEAST:
+                for key in _program_keys(job):
+                    of_program[key].append(rates)
+            if job.command:
+                key = _command_key(job)
+                of_command[key] = blend(of_command[key], rates)
+        self._of_program = {key: _merged(shown) for key, shown in of_program.items()}
+        self._of_command = {
+            key: tuple(Rate(each.cores, each.steps_per_second) for each in learned)
+            for key, learned in of_command.items()
+        }
+
+    def of(self, job: JobRecord) -> KnownCurve | None:
+        """Return a job's curve; None if speeds are known for fewer than two numbers of cores."""
+        rates = own_rates(job)
+        known = (self._of_program.get(key) for key in _program_keys(job))
+        shown = next(filter(None, known), ())
+        if len(rates) >= _LEAST:
+            rates = with_learned(rates, shown)
+        else:
+            rates = shown or self._of_command.get(_command_key(job), ())
+        return KnownCurve(rates, fit(rates)) if len(rates) >= _LEAST else None
+
+
+def _program_keys(job: JobRecord) -> tuple[_Key, _Key]:
+    return (job.user, program(job)), (program(job),)
+
+
+def _command_key(job: JobRecord) -> _Key:
+    return job.user, program(job), *job.command
+
+
+def _merged(shown: Iterable[tuple[Rate, ...]]) -> tuple[Rate, ...]:
+    """Return the mean of several jobs' speeds, each scaled to those before it.
+
+    Those with the most numbers of cores go first. One that has none in common with these is
+    ignored.
+    """
+    means: dict[int, tuple[float, int]] = {}
+    for rates in sorted(shown, key=len, reverse=True):
+        common = [rate for rate in rates if rate.cores in means]
+        if means and not common:
+            continue
+        scale = (
+            sum(means[rate.cores][0] for rate in common)
+            / sum(rate.steps_per_second for rate in common)
+            if common
+            else 1.0
+        )
+        for cores, speed in rates:
+            mean, count = means.get(cores, (0.0, 0))
+            means[cores] = mean + (scale * speed - mean) / (count + 1), count + 1
+    return tuple(Rate(cores, means[cores][0]) for cores in sorted(means))
+
+
+def program(job: JobRecord) -> str:
+    """Return a job's name, without its index if it is one of an array."""
+    name, bracket, index = job.name.rpartition("[")
+    is_one = bool(name and bracket) and index.endswith("]") and index[:-1].isdecimal()
+    return name if is_one else job.name
+
+
+def own_rates(job: JobRecord) -> tuple[Rate, ...]:
+    """Return a job's own speeds, fewest cores first, without any that cannot be."""
+    speeds = {each.cores: each.steps_per_second for each in job.speeds or ()}
+    return tuple(
+        Rate(cores, speeds[cores])
+        for cores in sorted(speeds)
+        if cores > 0 and 0 < speeds[cores] < math.inf
+    )

@@ -1,0 +1,135 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Simulates many cases at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from tf_malleable.simulate.host import SimulationError
+from tf_malleable.simulate.simulation import Outcome, Scenario, simulate
+from tf_malleable.simulate.workload import Workload
+
+# Processes are told apart from forks of a program that may have threads.
+_CONTEXT = multiprocessing.get_context("spawn")
+# Of all jobs of a case, this part has ended between two reports of its process.
+_REPORTS = 200
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulation.
+
+    Attributes:
+        workload: Index of its workload.
+        policy: Name and options of the policy.
+        scenario: What it runs on.
+        spans: Whether the spans are kept.
+    """
+
+    workload: int
+    policy: str
+    scenario: Scenario
+    spans: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a case.
+
+    Attributes:
+        case: The case.
+        outcome: What came of it; None if the policy could not go on.
+        problem: Why not, in one sentence.
+    """
+
+    case: Case
+    outcome: Outcome | None = None
+    problem: str | None = None
+
+
+def sweep(
+    workloads: Sequence[Workload],
+    cases: Sequence[Case],
+    *,
+    processes: int | None = None,
+    on_progress: Callable[[int], None] = lambda ended: None,
+) -> Generator[Result, None, None]:
+    """Yield the result of each case as soon as it is known.
+
+    All processes have ended once the iterator is closed, even if that is before its end.
+
+    Args:
+        workloads: The workloads.
+        cases: What to simulate.
+        processes: How many at once; by default one for each CPU this process may use.
+        on_progress: Called with the number of simulated jobs that have ended in all.
+    """
+    most = processes or len(os.sched_getaffinity(0))
+    waiting = [*enumerate(cases)][::-1]
+    running: dict[Connection, tuple[int, BaseProcess]] = {}
+    ended = [0] * len(cases)
+    try:
+        while waiting or running:
+            while waiting and len(running) < most:
+                index, case = waiting.pop()
+                ours, theirs = _CONTEXT.Pipe(duplex=False)
+                arguments = (workloads[case.workload], case, theirs)
+                process = _CONTEXT.Process(target=_simulate, args=arguments, daemon=True)
+                process.start()
+                theirs.close()
+                running[ours] = index, process
+            for ready in wait(list(running), _POLL_SECONDS):
+                assert isinstance(ready, Connection)
+                index, worker = running[ready]
+                try:
+                    said = ready.recv()
+                except EOFError:
+                    worker.join()
+                    said = Result(cases[index], problem=f"its process ended, {_how(worker)}")
+                if isinstance(said, int):
+                    ended[index] = said
+                    continue
+                ended[index] = len(workloads[cases[index].workload].tasks)
+                on_progress(sum(ended))
+                # First of all, as Ctrl-C may come at any time.
+                yield said
+                del running[ready]
+                ready.close()
+                worker.join()
+            on_progress(sum(ended))
+    finally:
+        for connection, (_, worker) in running.items():
+            worker.kill()
+            worker.join()
+            connection.close()
+
+
+def _how(process: BaseProcess) -> str:
+    code = process.exitcode or 0
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _simulate(workload: Workload, case: Case, result: Connection) -> None:
+    # Ctrl-C goes to all processes of the terminal; the first decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    every = max(1, len(workload.tasks) // _REPORTS)
+
+    def report(ended: int) -> None:
+        if ended % every == 0:
+            result.send(ended)
+
+    try:
+        outcome = simulate(
+            workload.tasks, case.policy, case.scenario, spans=case.spans, on_progress=report
+        )
+    except SimulationError as error:
+        result.send(Result(case, problem=str(error)))
+    else:
+        result.send(Result(case, outcome))

@@ -1,0 +1,132 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Gathers the jobs of a trace: rigid ones, of which only cores and run time are known."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+from sys import intern
+
+from tf_malleable.model import Shape
+from tf_malleable.simulate.assumptions import about_curve, about_phases
+from tf_malleable.simulate.task import Task
+from tf_malleable.simulate.workload import Assumed, Workload
+
+UNKNOWN_USER = "unknown"
+
+
+class Gathering:
+    """What has been read of a trace so far."""
+
+    def __init__(self, path: Path, assumed: Assumed) -> None:
+        """Begin without jobs.
+
+        Args:
+            path: The trace.
+            assumed: What it does not say of its jobs.
+        """
+        self._path = path
+        self._assumed = assumed
+        self._tasks: list[Task] = []
+        self._left_out: Counter[str] = Counter()
+        self._sizes: dict[int, tuple[Shape, float]] = {}
+        # An ordered set.
+        self._said: dict[str, None] = {}
+
+    def assume(self, sentence: str) -> None:
+        """Note what is made up, beside what is for all traces."""
+        self._said[sentence] = None
+
+    def leave_out(self, reason: str) -> None:
+        """Count a job that is not simulated."""
+        self._left_out[reason] += 1
+
+    def speedup(self, cores: int) -> float:
+        """Return how much faster than with one core a job is assumed to be."""
+        return self._size(cores)[1]
+
+    def _size(self, cores: int) -> tuple[Shape, float]:
+        size = self._sizes.get(cores)
+        if size is None:
+            shape = Shape(1 if self._assumed.malleable else cores, cores, cores)
+            size = self._sizes[cores] = (shape, self._assumed.curve.speedup(cores))
+        return size
+
+    def add(
+        self,
+        at: float,
+        seconds: float,
+        cores: int,
+        *,
+        name: str,
+        user: str,
+        failed: bool,
+        expected: float | None = None,
+    ) -> None:
+        """Add a job, which takes as long again if it keeps these cores.
+
+        Args:
+            at: Arrival in seconds, in the trace's own time.
+            seconds: What it ran.
+            cores: What it had all the time.
+            name: Its program's, as far as the trace tells.
+            user: Its owner.
+            failed: Whether it failed or was cancelled.
+            expected: Run time that its user expects.
+
+        Raises:
+            ValueError: A value is invalid.
+        """
+        assumed = self._assumed
+        shape, speedup = self._size(cores)
+        starting = assumed.starting if assumed.starting < seconds else 0.0
+        if failed:
+            self.assume("a job that failed or was cancelled ends after the work that it then had")
+        task = Task(
+            intern(name),
+            at,
+            (seconds - starting) * speedup,
+            assumed.curve,
+            shape,
+            user=intern(user),
+            expected=expected,
+            steps=assumed.steps,
+            starting=starting,
+            fails_at=1.0 if failed else None,
+        )
+        self._tasks.append(task)
+
+    def workload(self) -> Workload:
+        """Return the jobs in order of arrival; the first one arrives at 0.
+
+        Raises:
+            ValueError: There are none.
+        """
+        tasks = self._tasks
+        if not tasks:
+            raise ValueError(self._nothing())
+        tasks.sort(key=attrgetter("at"))
+        first = tasks[0].at
+        for index, task in enumerate(tasks if first else ()):
+            tasks[index] = replace(task, at=task.at - first)
+        return Workload(
+            self._path.stem,
+            tuple(tasks),
+            dict(self._left_out),
+            (*self._common(), *self._said),
+        )
+
+    def _nothing(self) -> str:
+        if not self._left_out:
+            return f"{self._path} has no jobs"
+        why = ", ".join(f"{count} {reason}" for reason, count in self._left_out.items())
+        return f"{self._path} has no jobs that can be simulated, only {why}"
+
+    def _common(self) -> tuple[str, ...]:
+        can = ("a job that had n cores can use 1 … n",) if self._assumed.malleable else ()
+        start, *others = about_phases(self._assumed)
+        if self._assumed.starting:
+            start += " of the run time, unless that is shorter"
+        return (about_curve(self._assumed), *can, start, *others)
