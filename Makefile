@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers check test bench bench-cores bench-many bench-containers compat \
+.PHONY: demo demo-containers check test bench bench-cores bench-many bench-simulate tournament validate bench-containers compat \
   coexistence lint cc-test python-test bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
@@ -30,7 +30,7 @@ test: test-packages .venv/installed-docs
 	  $(if $(filter true,$(CI)),compat coexistence)
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
-CHECKED = api figures linux model packaging policies scheduling workload
+CHECKED = api figures linux model packaging policies scheduling simulate workload
 check: $(if $(wildcard .venv/installed-test),,.venv/installed-test) build/tree
 	$(LINT)
 	PYTHONPATH=build/tree .venv/bin/python -m pytest -q -n $(shell nproc) \
@@ -51,6 +51,14 @@ bench-cores: .venv/installed-test
 	.venv/bin/python -m benchmarks.cores
 bench-many: .venv/installed-test
 	.venv/bin/python -m benchmarks.many
+# The simulator (15 minutes), all policies in simulations (10 minutes), and simulations against
+# real runs (25 minutes).
+bench-simulate: .venv/installed-test
+	.venv/bin/python -m benchmarks.simulate
+tournament: .venv/installed-test
+	.venv/bin/python -m benchmarks.tournament
+validate: .venv/installed-test
+	.venv/bin/python -m benchmarks.validation
 bench-containers: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python -m benchmarks.containers

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.command_line import CommandLine, finish, positive, sayer
-from tf_malleable.model import Cpu, Grant, Job, Machine, Rate, Shape
+from tf_malleable.model import Grant, Job, Machine, Rate, Shape
 from tf_malleable.policies.policy import Policy
 from tf_malleable.policies.registry import available, create
 
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from benchmarks.common.rows import Row
 
 Situation = tuple[list[Job], Machine]
-
-
-def machine(cpus: int, nodes: int = 1, siblings: int = 1) -> Machine:
-    """Return a machine whose sibling CPUs are numbered as Linux does, far apart."""
-    cores = cpus // siblings
-    return Machine(
-        tuple(
-            Cpu(id=cpu, core=cpu % cores, node=(cpu % cores) * nodes // cores)
-            for cpu in range(cpus)
-        )
-    )
 
 
 def jobs(count: int, largest: int, seed: int = 0) -> Iterator[Job]:
@@ -88,14 +77,14 @@ def under_way(count: int, on: Machine) -> Situation:
 
 
 SITUATIONS: dict[str, Callable[[], Situation]] = {
-    "128 on 2, queued": lambda: queued(128, machine(2)),
-    "128 on 2, going": lambda: under_way(128, machine(2)),
-    "128 on 128, going": lambda: under_way(128, machine(128, 2, 2)),
-    "10,000 on 128, queued": lambda: queued(10_000, machine(128, 2, 2)),
-    "10,000 on 128, going": lambda: under_way(10_000, machine(128, 2, 2)),
-    "10,000 on 10,240, queued": lambda: queued(10_000, machine(10_240, 8, 2)),
-    "10,000 on 10,240, going": lambda: under_way(10_000, machine(10_240, 8, 2)),
-    "2,000 on 20,480, going": lambda: under_way(2_000, machine(20_480, 8, 2)),
+    "128 on 2, queued": lambda: queued(128, Machine.regular(2)),
+    "128 on 2, going": lambda: under_way(128, Machine.regular(2)),
+    "128 on 128, going": lambda: under_way(128, Machine.regular(128, 2, 2)),
+    "10,000 on 128, queued": lambda: queued(10_000, Machine.regular(128, 2, 2)),
+    "10,000 on 128, going": lambda: under_way(10_000, Machine.regular(128, 2, 2)),
+    "10,000 on 10,240, queued": lambda: queued(10_000, Machine.regular(10_240, 8, 2)),
+    "10,000 on 10,240, going": lambda: under_way(10_000, Machine.regular(10_240, 8, 2)),
+    "2,000 on 20,480, going": lambda: under_way(2_000, Machine.regular(20_480, 8, 2)),
 }
 
 
