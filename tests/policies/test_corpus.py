@@ -18,22 +18,19 @@ from tf_malleable.policies.lend import ASLEEP_DWELL_SECONDS
 from tf_malleable.policies.registry import DEFAULT
 
 # While the wide one starts, it lends what it was just given, and a job of one core waits.
-NEARLY = {("one_core_jobs", 4): 1.03}
-# Its first step takes a job 38 s on one core, and for 10 s it could as well be starting.
-NEARLY_BY_PRODUCT = {("alike", 256): 1.09}
-# Jobs that need all cores wait until the long ones have ended.
-NEARLY_STATIC = {
-    ("alike", 256): (1.05, 1.05),
-    **{("constrained", cores): (1.07, 1.05) for cores in (4, 8, 16)},
-}
+# Of speeds that are wrong by 10 %, and of which wide job is paused for whom, others can be luckier.
+NEARLY = {("one_core_jobs", 4): 1.03, ("noisy", 256): 1.03, ("constrained", 8): 1.08}
+# Alike jobs end one after the other, so that the mean turnaround is 12 % below that of the best
+# alternative. The last ends 8 % later than if all share the machine and end at once, with which
+# the mean is 22 % above. With 64 cores, that split leaves 4 idle.
+NEARLY_STATIC = {("alike", 256): (1.08, 1.05)}
 # The default may be so much worse than the best of the others for a workload.
 TOLERANCE = 1.02
 # Of any job, and per job and hour.
 MOST_SLOWDOWN = 7.0
 MOST_MOVES = 1500.0
-# In the others an order is asked for, or what a job says is not true, or large jobs do not fit
-# beside small ones.
-ORDINARY = [name for name in CORPUS if name not in ("constrained", "prioritised", "liars")]
+# In the others an order is asked for, or what a job says is not true.
+ORDINARY = [name for name in CORPUS if name not in ("prioritised", "liars")]
 OTHERS = ("equal", "fcfs-strict", "fcfs-max-prop", "srpt", "static split")
 
 
@@ -68,8 +65,7 @@ def test_the_default_is_within_two_percent_of_the_best(workload, cores):
     ]
     assert good_in_both == [], f"{span}, {turnaround}; {others}"
     best_product = min(first * second for first, second in others.values())
-    most = NEARLY_BY_PRODUCT.get((workload, cores), TOLERANCE)
-    assert span * turnaround <= most * best_product, f"{span}, {turnaround}; {others}"
+    assert span * turnaround <= TOLERANCE * best_product, f"{span}, {turnaround}; {others}"
 
 
 @pytest.mark.slow

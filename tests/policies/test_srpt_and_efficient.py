@@ -44,6 +44,40 @@ def test_least_remaining_work_goes_first():
     assert counts("srpt", 1, left("long", 50), left("short", 20)) == {"short": 1}
 
 
+NARROW, WIDE, ALL = Shape(1, 1, 1), Shape(8, 8, 8), Shape(64, 64, 64)
+
+
+def test_a_wide_job_goes_before_a_narrow_one_that_would_leave_cores_idle():
+    narrow = left("narrow", 40, shape=NARROW)
+    assert counts("srpt", 8, narrow, left("wide", 50, shape=WIDE)) == {"wide": 8}
+    # Of half the length of the wide one, even if that would never have any core.
+    almost_over = left("narrow", 5, shape=NARROW)
+    assert counts("srpt", 8, almost_over, left("wide", 50, shape=WIDE)) == {"narrow": 1}
+
+
+def test_a_wide_job_that_cannot_run_soon_leaves_cores_to_others():
+    urgent = left("urgent", 40, shape=NARROW, priority=1)
+    assert counts("srpt", 8, urgent, left("wide", 50, shape=WIDE)) == {"urgent": 1}
+    silent = running("silent", {0}, shape=NARROW, run_seconds=300.0)
+    narrow = left("narrow", 40, shape=NARROW)
+    assert counts("srpt", 8, silent, narrow, left("wide", 50, shape=WIDE)) == {
+        "silent": 1,
+        "narrow": 1,
+    }
+
+
+def test_cores_that_nobody_can_use_yet_are_shared_out_evenly():
+    starting = [running(f"job {n}", {n}, run_seconds=2.0) for n in range(4)]
+    assert sorted(counts("srpt", 8, *starting).values()) == [2, 2, 2, 2]
+
+
+def test_one_speed_on_many_cores_tells_the_length_as_on_a_machine_of_this_size():
+    # 22 times as fast as one core of 64 would be, so that it has 100 s left on one.
+    longer = job("longer", shape=ALL, steps_done=0.0, steps_total=100.0, rates=(Rate(32, 22.3),))
+    shorter = left("shorter", 80, serial=0.0, shape=ALL)
+    assert counts("srpt", 64, longer, shorter) == {"shorter": 64}
+
+
 def test_steps_count_for_the_time_they_take():
     slow = replace(left("slow", 20), rates=amdahl(0.5, 1, 2, speed=0.1))
     assert counts("srpt", 1, slow, left("fast", 50)) == {"fast": 1}

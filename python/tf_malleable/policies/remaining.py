@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median_low
 
 from tf_malleable.model import Job
-from tf_malleable.policies.speedup import fit
+from tf_malleable.policies.speedup import PRIOR, Curve, fit
 
 # Assumed length of an unknown job. TensorFlow alone takes seconds to start, and a job that is
 # paused meanwhile for one that turns out to be longer finishes late. Of 8 to 45 s, 30 s were
@@ -16,11 +16,16 @@ from tf_malleable.policies.speedup import fit
 USUAL_SECONDS = 30.0
 
 
-def remaining_work(job: Job) -> float:
-    """Return the remaining work in seconds on one core; as much as it ran if unknown."""
+def remaining_work(job: Job, prior: Curve = PRIOR) -> float:
+    """Return the remaining work in seconds on one core; as much as it ran if unknown.
+
+    Args:
+        job: The job.
+        prior: Its speed-up as long as that is unknown.
+    """
     steps = steps_left(job)
     if steps is not None:
-        return steps * fit(job.rates).one
+        return steps * fit(job.rates, prior).one
     return expected_left(job) or max(USUAL_SECONDS, job.run_seconds)
 
 

@@ -70,11 +70,11 @@ PRIOR = Curve(1.0, _PRIOR_CONTENTION)
 
 # Speeds change less often than decisions are made.
 @lru_cache(maxsize=16384)
-def fit(rates: tuple[Rate, ...]) -> Curve:
+def fit(rates: tuple[Rate, ...], prior: Curve = PRIOR) -> Curve:
     """Return the curve that fits measured speeds best, in relative error.
 
-    Without measurements the curve is optimistic; with one number of cores it is the same
-    curve scaled to that speed. Two numbers of cores give Amdahl's law. The Universal
+    Without measurements it is `prior`, by default an optimistic one; with one number of cores
+    it is `prior` scaled to that speed. Two numbers of cores give Amdahl's law. The Universal
     Scalability Law is used only with three or more, if Amdahl's law misses a speed by
     more than 5 %: with so few points it would find coherence in noise. Speeds outside
     1e-9 … 1e9 steps per second are ignored.
@@ -86,11 +86,11 @@ def fit(rates: tuple[Rate, ...]) -> Curve:
     ]
     counts = len({cores for cores, _ in points})
     if counts == 0:
-        return PRIOR
+        return prior
     if counts == 1:
         speed = sum(speed for _, speed in points) / len(points)
-        one = PRIOR.speedup(points[0][0]) / speed
-        return Curve(one, one * PRIOR.contention)
+        scale = 1.0 / (speed * prior.seconds(points[0][0]))
+        return Curve(*(scale * part for part in prior))
     amdahl = _amdahl(points)
     if counts == 2 or _worst_miss(amdahl, points) <= _NOISE:
         return amdahl

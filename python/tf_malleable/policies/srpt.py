@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from tf_malleable.model import Job
+from tf_malleable.model import Job, Shape
 from tf_malleable.policies.counting import CountingPolicy, Decision, least, present
+from tf_malleable.policies.filling import fill
 from tf_malleable.policies.orders import arrival
 from tf_malleable.policies.placement import first_started
 from tf_malleable.policies.remaining import (
@@ -62,6 +64,8 @@ class SrptPolicy(CountingPolicy):
     priority counts as shorter than any of lower priority. A job that has been without
     cores for more than ten minutes and three times its length is late: it goes before all
     others, and of late ones those that arrived first, a minute earlier per point of priority.
+    A job whose min does not fit beside shorter ones that leave cores idle goes before them if
+    that makes them wait less than it would wait.
 
     Work-conserving: no core is idle while a running job below max is expected to be
     faster with it, or the next in the queue would fit. Starves nobody.
@@ -71,9 +75,10 @@ class SrptPolicy(CountingPolicy):
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
-        entries = _ranked([job for job in jobs if job.shape.min <= cores], now)
+        prior = Curve(1.0, _USUAL_LOSS / max(1, cores))
+        entries = _ranked([job for job in jobs if job.shape.min <= cores], prior, now)
         ranked = [entry.job for entry in entries]
-        curves = [fit(job.rates) if len(job.rates) > 1 else _usual(cores) for job in ranked]
+        curves = [fit(job.rates, prior) for job in ranked]
         limits = [
             max(job.shape.min, curve.fastest(job.shape.max))
             for job, curve in zip(ranked, curves, strict=True)
@@ -84,15 +89,69 @@ class SrptPolicy(CountingPolicy):
         ]
         weight = _makespan(len(ranked), cores) if ranked else 0.0
         best = least_turnaround(curves, usable, cores, weight) if ranked else []
-        counts = _admitted(entries, best, cores)
-        free = cores - sum(counts.values())
-        for most in (usable, limits):
-            for job, limit in zip(ranked, most, strict=True):
-                if job.id in counts:
-                    more = max(0, min(free, limit - counts[job.id]))
-                    counts[job.id] += more
-                    free -= more
+        counts = _admitted(entries, best, usable, cores)
+        wide = _left_out(entries, counts, cores)
+        if wide is not None:
+            first = _admitted(entries, best, usable, cores, wide)
+            seconds = {
+                entry.job.id: remaining_work(entry.job, prior) / curve.speedup(most)
+                for entry, curve, most in zip(entries, curves, usable, strict=True)
+                if entry.job.id in counts or entry is entries[wide]
+            }
+            paused = [entry for entry in entries if entry.job.id in counts.keys() - first.keys()]
+            idle = 1.0 - sum(counts.values()) / cores
+            if _goes_first(entries[wide], paused, seconds, 1.0 + weight * idle):
+                counts = first
+        _share_out(ranked, limits, counts, cores)
         return Decision(_steadied(ranked, counts, cores), _review_at(entries, counts, now))
+
+
+def _left_out(entries: Sequence[_Entry], counts: dict[str, int], cores: int) -> int | None:
+    """Return the index of the first job for which too few cores are idle, if pauses made room."""
+    if sum(counts.values()) == cores:
+        return None
+    could = cores - sum(
+        job.shape.min for job, *_ in entries if job.state == "running" and not _may_be_paused(job)
+    )
+    for index, (job, *_) in enumerate(entries):
+        if job.id not in counts and job.shape.min <= could:
+            return index
+    return None
+
+
+def _goes_first(
+    wide: _Entry, others: Sequence[_Entry], seconds: Mapping[str, float], cost: float
+) -> bool:
+    """Return whether a job goes before others that leave cores idle.
+
+    By Smith's rule ("Various optimizers for single-stage production", 1956) they go first if
+    that takes less time than all of them would wait.
+
+    Args:
+        wide: The job.
+        others: Those that could not run beside it.
+        seconds: How long each runs, by id.
+        cost: Of a second in which only the others run; above 1, as all ends later.
+    """
+    if not others or any(other.rank[:-1] < wide.rank[:-1] for other in others):
+        # Late, or of higher priority.
+        return False
+    longest = max(seconds[other.job.id] for other in others)
+    return longest * cost > len(others) * seconds[wide.job.id]
+
+
+def _share_out(
+    ranked: Sequence[Job], limits: Sequence[int], counts: dict[str, int], cores: int
+) -> None:
+    """Share out evenly the cores that, as far as is known, nobody can use yet."""
+    if sum(counts.values()) < cores:
+        # Which job that starts will be the first to compute is not known.
+        jobs = [
+            replace(job, shape=Shape(counts[job.id], counts[job.id], max(counts[job.id], limit)))
+            for job, limit in zip(ranked, limits, strict=True)
+            if job.id in counts
+        ]
+        counts.update(fill(jobs, [1.0] * len(jobs), cores))
 
 
 class _Entry(NamedTuple):
@@ -111,17 +170,33 @@ class _Entry(NamedTuple):
     rank: tuple[float, ...]
 
 
-def _admitted(entries: Sequence[_Entry], best: Sequence[int], cores: int) -> dict[str, int]:
-    """Return cores of the jobs that run, by id: of the best numbers those that can be had."""
+def _admitted(
+    entries: Sequence[_Entry],
+    best: Sequence[int],
+    usable: Sequence[int],
+    cores: int,
+    first: int | None = None,
+) -> dict[str, int]:
+    """Return cores of the jobs that run, by id: of the best numbers those that can be had.
+
+    Args:
+        entries: All jobs, in their order.
+        best: How many cores each should have.
+        usable: The most that each can use.
+        cores: Number of cores.
+        first: Index of the job that goes before all others that are not late.
+    """
     running = first_started(entry.job for entry in entries if entry.job.state == "running")
     counts = least([job for job in running if not _may_be_paused(job)], cores)
     free = cores - sum(counts.values())
     # After late ones those chosen to run, then any that fit beside them.
     order = sorted(
-        zip(entries, best, strict=True), key=lambda each: (not each[0].is_late, not each[1])
+        range(len(entries)),
+        key=lambda index: (not entries[index].is_late, index != first, not best[index]),
     )
     blocked = False
-    for (job, is_late, _, _), count in order:
+    for index in order:
+        job, is_late, _, _ = entries[index]
         if not free and not is_late:
             break
         have = counts.get(job.id, 0)
@@ -132,9 +207,14 @@ def _admitted(entries: Sequence[_Entry], best: Sequence[int], cores: int) -> dic
             if blocked and not _may_be_paused(job):
                 # It could not make room any more.
                 continue
-        more = max(0, min(max(job.shape.min, count) - have, free))
+        more = max(0, min(max(job.shape.min, best[index]) - have, free))
         counts[job.id] = have + more
         free -= more
+    for (job, *_), most in zip(entries, usable, strict=True):
+        if free and job.id in counts:
+            more = max(0, min(free, most - counts[job.id]))
+            counts[job.id] += more
+            free -= more
     return counts
 
 
@@ -174,33 +254,29 @@ def _makespan(jobs: int, cores: int) -> float:
     return min(_MAKESPAN, of_few_cores, _MAKESPAN_OF_MANY / jobs)
 
 
-def _usual(cores: int) -> Curve:
-    return Curve(1.0, _USUAL_LOSS / cores)
-
-
-def _ranked(jobs: Sequence[Job], now: float) -> list[_Entry]:
+def _ranked(jobs: Sequence[Job], prior: Curve, now: float) -> list[_Entry]:
     """Return late jobs, then by priority the shortest first, nearly equal ones by arrival."""
-    return sorted([_entry(job, now) for job in jobs], key=lambda entry: entry.rank)
+    return sorted([_entry(job, prior, now) for job in jobs], key=lambda entry: entry.rank)
 
 
-def _entry(job: Job, now: float) -> _Entry:
-    late_at, step = _urgency(job)
+def _entry(job: Job, prior: Curve, now: float) -> _Entry:
+    _, late_at, step = _urgency(job, prior)
     # Independent of whether a job runs, so that a decision does not reverse itself.
     if now >= late_at:
         return _Entry(job, True, late_at, (0.0, arrival(job)))
     return _Entry(job, False, late_at, (1.0, -job.priority, step))
 
 
-def _urgency(job: Job) -> tuple[float, int]:
-    """Return when a job without cores is late, and how long it is, on a geometric scale."""
+def _urgency(job: Job, prior: Curve) -> tuple[Curve, float, int]:
+    """Return `prior`, when a job without cores is late, and its length on a geometric scale."""
     # Kept with the job, which never changes: in a long queue most are the same objects as in
     # the last decision.
-    kept: tuple[float, int] | None = vars(job).get(_URGENCY)
-    if kept is None:
-        left = remaining_work(job)
+    kept: tuple[Curve, float, int] | None = vars(job).get(_URGENCY)
+    if kept is None or kept[0] != prior:
+        left = remaining_work(job, prior)
         length = job.run_seconds + left
         late_at = job.submitted + job.run_seconds + _PATIENCE_SECONDS + _PATIENCE_LENGTHS * length
-        kept = vars(job)[_URGENCY] = late_at, geometric_step(left, _STEP)
+        kept = vars(job)[_URGENCY] = prior, late_at, geometric_step(left, _STEP)
     return kept
 
 
