@@ -51,7 +51,6 @@ class Service:
     """The controller without its socket. Not thread-safe: one asyncio loop.
 
     Attributes:
-        instruments: Metrics for Prometheus.
         share_out: Called with a machine, shares out its CPUs from now on.
     """
 
@@ -102,7 +101,6 @@ class Service:
         self._store = store
         self._version = version
         self._started = self._reactor.now()
-        self.instruments = self._reactor.instruments
         self.share_out = self._reactor.share_out
 
     async def start(self) -> None:
@@ -123,6 +121,10 @@ class Service:
         If the state file cannot be written it returns as well, and info() says so.
         """
         await self._reactor.saved()
+
+    def metrics(self) -> bytes:
+        """Return metrics in Prometheus' text format."""
+        return self._reactor.instruments.render(self._roster.live.values())
 
     def info(self) -> ControllerInfo:
         """Return the controller's version, policy, CPUs and problems."""

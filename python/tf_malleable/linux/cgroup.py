@@ -10,9 +10,11 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.linux import files
 from tf_malleable.model.cpuset import parse_cpuset
 
 # The kernel uses 64-bit integers.
@@ -63,6 +65,8 @@ class Source:
     shows_in_affinity: bool = False
 
 
+# Asked for every job, and nearly always with the same text.
+@lru_cache(maxsize=1)
 def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
     """Return the cgroup hierarchies listed in the text of /proc/PID/mountinfo."""
     mounts = []
@@ -184,7 +188,7 @@ def container_ids(pid: int) -> list[str]:
     `libpod-ID.scope`.
     """
     try:
-        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
+        text = files.read_text(f"/proc/{pid}/cgroup")
     except OSError:
         return []
     return list(dict.fromkeys(_CONTAINER_ID.findall(text)))

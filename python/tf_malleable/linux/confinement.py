@@ -8,35 +8,44 @@ namespace and its cgroup tell the two apart, and a process cannot leave either b
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
+from tf_malleable.linux import files
 from tf_malleable.linux.cgroup import container_ids
 
 
-def is_confined(pid: int) -> bool | None:
-    """Return whether a process is in a container or PID namespace that we are not in.
+@dataclass(frozen=True)
+class Confinement:
+    """What confines a process.
+
+    Attributes:
+        container: Id of its innermost container, from the names of its cgroups; "" if we share
+            it or there is none.
+        namespace: Whether it is in a PID namespace that we are not in.
+    """
+
+    container: str
+    namespace: bool
+
+    def __bool__(self) -> bool:
+        return self.namespace or bool(self.container)
+
+
+def confinement_of(pid: int) -> Confinement | None:
+    """Return what confines a process.
 
     None if there is no such process, or we may not see it.
     """
     try:
-        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+        status = files.read(f"/proc/{pid}/status")
     except OSError:
         return None
-    for line in status.splitlines():
-        # Its pids from our PID namespace down to its own.
-        if line.startswith("NSpid:") and len(line.split()) > 2:
-            return True
-    return bool(container_id(pid))
-
-
-def container_id(pid: int) -> str:
-    """Return the id of the innermost container of a process; "" if we share it or there is none.
-
-    The id is read from the names of its cgroups.
-    """
+    # Its pids from our PID namespace down to its own.
+    _, _, pids = status.partition(b"\nNSpid:")
+    is_inside = len(pids.partition(b"\n")[0].split()) > 1
     others = [each for each in container_ids(pid) if each not in _own_container_ids()]
-    return others[-1] if others else ""
+    return Confinement(others[-1] if others else "", is_inside)
 
 
 @cache

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.linux import cgroup, procfs
+from tf_malleable.linux import cgroup, files, procfs
 from tf_malleable.model import ProcessId
 
 # Freezing takes the time until each process next enters the kernel: milliseconds, unless
@@ -62,10 +62,10 @@ class JobGroup:
         if not self._unified:
             return None
         try:
-            label, value, *_ = (self.folder / "cpu.stat").read_text().split()
+            label, value, *_ = files.read(f"{self.folder}/cpu.stat").split()
         except (OSError, ValueError):
             return None
-        return int(value) / 1e6 if label == "usage_usec" else None
+        return int(value) / 1e6 if label == b"usage_usec" else None
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -158,7 +158,7 @@ def found(folder: Path, process: ProcessId) -> JobGroup | None:
 def main_of(pid: int) -> int | None:
     """Return the main process in whose job's cgroup a process seems to be; None if in none."""
     try:
-        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
+        text = files.read_text(f"/proc/{pid}/cgroup")
     except OSError:
         return None
     found = _NAME.search(text)
@@ -182,7 +182,7 @@ def _homes(pid: int) -> list[tuple[Path, bool]]:
     """Return the folders of a process's cgroups in which a job's can be, and which are v2."""
     try:
         mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text(errors="replace"))
-        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
+        text = files.read_text(f"/proc/{pid}/cgroup")
         memberships = cgroup.parse_memberships(text)
     except (OSError, ValueError):
         return []

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.linux import files
+
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _MEMINFO: Final = Path("/proc/meminfo")
 _PRESSURE: Final = Path("/proc/pressure/memory")
@@ -70,13 +72,7 @@ def process_memory(pid: int) -> int:
     written to since.
     """
     try:
-        descriptor = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return 0
-    try:
-        _, resident, shared, *_ = os.read(descriptor, 256).split()
+        _, resident, shared, *_ = files.read(f"/proc/{pid}/statm").split()
     except (OSError, ValueError):
         return 0
-    finally:
-        os.close(descriptor)
     return max(0, int(resident) - int(shared)) * _PAGE

@@ -10,13 +10,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
-from tf_malleable.linux import cgroup
+from tf_malleable.linux import cgroup, files
 from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.model import ProcessId
-
-_LONGEST: Final = 1 << 16
 
 
 class MemoryGroup:
@@ -59,9 +56,7 @@ class MemoryGroup:
         names = ("anon", "shmem") if self._unified else ("total_rss", "total_shmem")
         values = {}
         try:
-            with (self.folder / "memory.stat").open() as file:
-                text = file.read(_LONGEST)
-            for line in text.splitlines():
+            for line in files.read_text(f"{self.folder}/memory.stat").splitlines():
                 name, value = line.split()
                 if name in names:
                     values[name] = int(value)

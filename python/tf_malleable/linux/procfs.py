@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tf_malleable.linux import files
 from tf_malleable.model import ProcessId
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -62,13 +63,8 @@ def _stat(path: str) -> Stat | None:
 
 def _stat_fields(path: str) -> list[bytes] | None:
     """Return the fields after the process's name; None if there is no such process."""
-    # Thousands are read every minute, and a file object takes as long as the kernel does.
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            text = os.read(descriptor, _LONGEST_STAT)
-        finally:
-            os.close(descriptor)
+        text = files.read(path, _LONGEST_STAT)
     except OSError:
         return None
     # The name, in parentheses, may contain anything, even parentheses.
@@ -108,9 +104,8 @@ def has_children(pid: int) -> bool:
     """Return whether a process has children; True if the kernel does not tell."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as children:
-                if children.read(1):
-                    return True
+            if files.read(f"/proc/{pid}/task/{thread}/children", 1):
+                return True
     except OSError:
         return True
     return False
@@ -172,10 +167,6 @@ def queued(pids: Iterable[int]) -> dict[int, tuple[float, bool]]:
 def _run_delay(path: str) -> float:
     """Return the second number of a schedstat, in seconds; 0 if there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return int(os.read(descriptor, _LONGEST_STAT).split()[1]) / 1e9
-        finally:
-            os.close(descriptor)
+        return int(files.read(path).split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0

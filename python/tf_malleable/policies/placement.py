@@ -32,7 +32,8 @@ def place(counts: Mapping[str, int], jobs: Sequence[Job], machine: Machine) -> d
     Raises:
         ValueError: The counts exceed the machine.
     """
-    wanted = [(job, counts[job.id]) for job in first_started(jobs) if counts.get(job.id)]
+    chosen = first_started([job for job in jobs if counts.get(job.id)])
+    wanted = [(job, counts[job.id]) for job in chosen]
     asked = sum(count for _, count in wanted)
     if asked > len(machine.cpus):
         raise ValueError(f"cannot place {asked} cores: the machine has {len(machine.cpus)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from tf_malleable.model import Job, Shape
@@ -43,7 +44,7 @@ _STARTING_SECONDS_OF_NEW_ONES = 10.0
 # A job that has waited for so many seconds plus so many times its own length is late.
 _PATIENCE_SECONDS = 600.0
 _PATIENCE_LENGTHS = 3.0
-_URGENCY = "_srpt_urgency"
+_KEPT = "_srpt_known"
 # No core moves if all jobs would gain or lose less than this part of theirs; noise would
 # move them back and forth.
 _STICKY = 8
@@ -75,10 +76,9 @@ class SrptPolicy(CountingPolicy):
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
         """Return how many of `cores` cores each job gets."""
-        prior = Curve(1.0, _USUAL_LOSS / max(1, cores))
-        entries = _ranked([job for job in jobs if job.shape.min <= cores], prior, now)
+        entries = _ranked([job for job in jobs if job.shape.min <= cores], _prior(cores), now)
         ranked = [entry.job for entry in entries]
-        curves = [fit(job.rates, prior) for job in ranked]
+        curves = [entry.curve for entry in entries]
         limits = [
             max(job.shape.min, curve.fastest(job.shape.max))
             for job, curve in zip(ranked, curves, strict=True)
@@ -94,8 +94,8 @@ class SrptPolicy(CountingPolicy):
         if wide is not None:
             first = _admitted(entries, best, usable, cores, wide)
             seconds = {
-                entry.job.id: remaining_work(entry.job, prior) / curve.speedup(most)
-                for entry, curve, most in zip(entries, curves, usable, strict=True)
+                entry.job.id: entry.left / entry.curve.speedup(most)
+                for entry, most in zip(entries, usable, strict=True)
                 if entry.job.id in counts or entry is entries[wide]
             }
             paused = [entry for entry in entries if entry.job.id in counts.keys() - first.keys()]
@@ -159,12 +159,16 @@ class _Entry(NamedTuple):
 
     Attributes:
         job: The job.
+        curve: Its speed-up.
+        left: Its remaining work, in seconds on one core.
         is_late: Whether it has been without cores for too long.
         late_at: When that is so, if it gets none.
         rank: Its place; lower goes first.
     """
 
     job: Job
+    curve: Curve
+    left: float
     is_late: bool
     late_at: float
     rank: tuple[float, ...]
@@ -196,7 +200,7 @@ def _admitted(
     )
     blocked = False
     for index in order:
-        job, is_late, _, _ = entries[index]
+        job, is_late = entries[index].job, entries[index].is_late
         if not free and not is_late:
             break
         have = counts.get(job.id, 0)
@@ -260,24 +264,48 @@ def _ranked(jobs: Sequence[Job], prior: Curve, now: float) -> list[_Entry]:
 
 
 def _entry(job: Job, prior: Curve, now: float) -> _Entry:
-    _, late_at, step = _urgency(job, prior)
+    _, curve, left, late_at, step = _known(job, prior)
     # Independent of whether a job runs, so that a decision does not reverse itself.
     if now >= late_at:
-        return _Entry(job, True, late_at, (0.0, arrival(job)))
-    return _Entry(job, False, late_at, (1.0, -job.priority, step))
+        return _Entry(job, curve, left, True, late_at, (0.0, arrival(job)))
+    return _Entry(job, curve, left, False, late_at, (1.0, -job.priority, step))
 
 
-def _urgency(job: Job, prior: Curve) -> tuple[Curve, float, int]:
-    """Return `prior`, when a job without cores is late, and its length on a geometric scale."""
+class _Known(NamedTuple):
+    """What does not change as long as a job is the same object.
+
+    Attributes:
+        prior: What is assumed of its speed-up.
+        curve: Its speed-up.
+        left: Its remaining work, in seconds on one core.
+        late_at: When it is late, if it has no cores until then.
+        step: Its remaining work on a geometric scale.
+    """
+
+    prior: Curve
+    curve: Curve
+    left: float
+    late_at: float
+    step: int
+
+
+def _known(job: Job, prior: Curve) -> _Known:
     # Kept with the job, which never changes: in a long queue most are the same objects as in
     # the last decision.
-    kept: tuple[Curve, float, int] | None = vars(job).get(_URGENCY)
-    if kept is None or kept[0] != prior:
+    kept: _Known | None = vars(job).get(_KEPT)
+    if kept is None or kept.prior is not prior:
         left = remaining_work(job, prior)
         length = job.run_seconds + left
         late_at = job.submitted + job.run_seconds + _PATIENCE_SECONDS + _PATIENCE_LENGTHS * length
-        kept = vars(job)[_URGENCY] = prior, late_at, geometric_step(left, _STEP)
+        step = geometric_step(left, _STEP)
+        kept = _Known(prior, fit(job.rates, prior), left, late_at, step)
+        vars(job)[_KEPT] = kept
     return kept
+
+
+@lru_cache(maxsize=256)
+def _prior(cores: int) -> Curve:
+    return Curve(1.0, _USUAL_LOSS / max(1, cores))
 
 
 def _review_at(entries: Sequence[_Entry], counts: dict[str, int], now: float) -> float | None:

@@ -17,7 +17,8 @@ _NEWS = 0.05
 
 def rates_of(speed: Speedometer, lessons: Lessons) -> tuple[Rate, ...]:
     """Return recently measured speeds, completed by those of earlier jobs."""
-    return with_learned(speed.lately, lessons.rates)
+    measured, learned = speed.lately, lessons.rates
+    return with_learned(measured, learned) if measured and learned else measured or learned
 
 
 def expected_seconds(record: Record, lessons: Lessons) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import Final
 
 # Time between two samples.
@@ -47,12 +46,12 @@ class Usage:
     @property
     def used(self) -> float | None:
         """Number of CPUs kept busy recently; None while unknown."""
-        return fmean(self._used) if self._used else None
+        return sum(self._used) / len(self._used) if self._used else None
 
     @property
     def wanted(self) -> float | None:
         """Number of CPUs kept busy or waited for recently; None while unknown."""
-        return fmean(self._wanted) if self._wanted else None
+        return sum(self._wanted) / len(self._wanted) if self._wanted else None
 
     def level(self, cores: int) -> int:
         """Return the CPUs wanted, in tenths; a change triggers a decision.

@@ -151,7 +151,7 @@ def test_a_policy_that_fails_is_contained(state, monkeypatch, policy, problem):
             await here.job()
             here.service._reactor._chosen = policy
             await here.job()
-            assert here.granted() == [3, 1]
+            assert here.granted() == [2, 2]
             said = here.service.info().problem
             assert said is not None
             assert said.startswith(f"policy equal failed, {registry.DEFAULT} decides instead")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tf_malleable.controller.http.rates import Rates
-from tf_malleable.linux.confinement import is_confined
+from tf_malleable.linux.confinement import confinement_of
 from tf_malleable.linux.peer import peer_of
 
 _log = logging.getLogger(__name__)
@@ -113,5 +113,7 @@ class Acceptor:
             if self._rates.admits(peer.uid, self._loop.time()):
                 return True
             # Root in a container may be no more than another user.
-            return peer.uid in (0, os.getuid()) and is_confined(peer.pid) is False
+            if peer.uid in (0, os.getuid()):
+                confinement = confinement_of(peer.pid)
+                return confinement is not None and not confinement
         return False

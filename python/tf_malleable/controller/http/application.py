@@ -233,7 +233,7 @@ def _grants(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler
 
 def _metrics(service: Service) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
-        body = service.instruments.render()
+        body = service.metrics()
         return web.Response(body=body, headers={"Content-Type": PROMETHEUS})
 
     return handle

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.http.rates import Rates
-from tf_malleable.linux.confinement import container_id, is_confined
+from tf_malleable.linux.confinement import confinement_of
 from tf_malleable.linux.peer import Peer, peer_of, peer_runs
 
 IDLE_SECONDS: Final = 15.0
@@ -174,16 +174,18 @@ def owner_of(connection: socket.socket | None) -> Owner | None:
         return _NETWORK
     try:
         peer = peer_of(connection)
-        container, confined = container_id(peer.pid), is_confined(peer.pid)
+        confinement = confinement_of(peer.pid)
         # Asked last: a process that has ended would seem to be in no container.
         runs = peer_runs(connection)
     except OSError:
         return None
     if not runs:
         return None
-    if confined is False:
-        return _user(peer.uid)
-    return f"container {container}" if container else f"confined {_user(peer.uid)}"
+    if confinement is None:
+        return f"confined {_user(peer.uid)}"
+    if confinement.container:
+        return f"container {confinement.container}"
+    return f"confined {_user(peer.uid)}" if confinement.namespace else _user(peer.uid)
 
 
 def caller_of(connection: socket.socket | None) -> Peer:

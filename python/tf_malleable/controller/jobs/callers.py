@@ -18,7 +18,7 @@ from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.roster import Roster
 from tf_malleable.linux import procfs
-from tf_malleable.linux.confinement import is_confined
+from tf_malleable.linux.confinement import confinement_of
 from tf_malleable.linux.peer import Peer
 from tf_malleable.linux.users import user_name
 
@@ -132,11 +132,10 @@ class Callers:
             Refusal: 403; its process has ended, or cannot be seen from here.
         """
         within = self._roster.job_of(peer.pid)
-        confined = is_confined(peer.pid)
+        confinement = confinement_of(peer.pid)
         # Last: a process that ends meanwhile would seem to be in no container.
         stat = procfs.read_stat(peer.pid)
-        if confined is None or stat is None or stat.state in "ZX":
+        if confinement is None or stat is None or stat.state in "ZX":
             raise Refusal(403, "cannot see the calling process: is it in another PID namespace?")
-        if within is not None and within.container is not None:
-            confined = True
-        return Caller(peer.uid, peer.pid, within, confined)
+        inside = within is not None and within.container is not None
+        return Caller(peer.uid, peer.pid, within, inside or bool(confinement))

@@ -49,7 +49,7 @@ class Instruments:
             f"tfm_{name}_seconds", documentation, buckets=_FAST, registry=self._registry
         )
 
-    def show(self, jobs: Collection[LiveJob]) -> None:
+    def _show(self, jobs: Collection[LiveJob]) -> None:
         """Update the gauges from the live jobs."""
         states = [job.record.state for job in jobs]
         for state in ("waiting", "running", "paused"):
@@ -57,6 +57,11 @@ class Instruments:
         self.granted.set(sum(len(job.record.grant.cpus) for job in jobs))
         self.used.set(sum(job.used_cpus or 0.0 for job in jobs))
 
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+    def render(self, jobs: Collection[LiveJob]) -> bytes:
+        """Return all metrics in Prometheus' text format.
+
+        Args:
+            jobs: The live jobs.
+        """
+        self._show(jobs)
         return generate_latest(self._registry)

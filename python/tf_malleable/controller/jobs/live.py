@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -95,7 +94,7 @@ class LiveJob:
     used_mem: int | None = None
     peak_mem: int | None = None
     lack: Lack | None = None
-    _idle: tuple[tuple[object, ...], Job] | None = None
+    _idle: tuple[Record, Speedometer, Lessons, Job] | None = None
 
     # Mutators; nothing else assigns to its attributes.
 
@@ -336,10 +335,13 @@ class LiveJob:
         if self.record.state == "running":
             return self._as_job(now)
         # Cached: jobs in a long queue do not change from one decision to the next.
-        sources = (self.record, self.speed, self.lessons)
-        if self._idle is None or any(map(operator.is_not, self._idle[0], sources)):
-            self._idle = (sources, self._as_job(now))
-        return self._idle[1]
+        if (idle := self._idle) is not None:
+            record, speed, lessons, job = idle
+            if record is self.record and speed is self.speed and lessons is self.lessons:
+                return job
+        job = self._as_job(now)
+        self._idle = self.record, self.speed, self.lessons, job
+        return job
 
     def _as_job(self, now: float) -> Job:
         wanted = self.usage.wanted if self.record.state == "running" else None

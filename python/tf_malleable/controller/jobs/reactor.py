@@ -230,7 +230,6 @@ class Reactor:
         self._enforcer.apply(found, now)
         if self._saving is None:
             self._saving = asyncio.create_task(self._save_later())
-        self.instruments.show(live.values())
         if self._review is not None:
             self._review.cancel()
             self._review = None

@@ -186,7 +186,7 @@ class Roster:
 
     def before(self, live: LiveJob) -> list[LiveJob]:
         """Return the live jobs that must end before this one starts."""
-        if live.record.state != "waiting":
+        if not live.record.after or live.record.state != "waiting":
             return []
         return [self.live[job] for job in live.record.after if job in self.live]
 

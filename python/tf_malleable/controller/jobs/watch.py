@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tf_malleable.controller.jobs import enforcement, processes
 from tf_malleable.controller.jobs.live import LiveJob
@@ -18,6 +18,7 @@ from tf_malleable.linux.process_table import ProcessTable
 from tf_malleable.scheduling.usage import SAMPLE_SECONDS
 
 _SAMPLES_PER_SURVEY = 10
+_SAMPLES_PER_MEMORY = 5
 # Jobs whose threads are inspected one by one in a sample; each takes 0.5 ms.
 _LOOKS_PER_SAMPLE = 4
 # The same for jobs that lend all their CPUs. If there are more, each has its turn after
@@ -65,6 +66,7 @@ class Watch:
         self._on_settled = on_settled
         self._on_overdue = on_overdue
         self._looks = 0
+        self._samples = 0
         self._meter = Meter()
         self._memory = MemoryMeter()
         self._task: asyncio.Task[None] | None = None
@@ -202,11 +204,14 @@ class Watch:
         """Measure the usage of running jobs, and enforce overdue grants."""
         now, clock = self._now(), time.monotonic()
         self._looks = 0
-        self._look_at_lenders(now)
-        self._memory.look(self._jobs)
+        running = [live for live in self._jobs.values() if live.record.state == "running"]
+        self._look_at_lenders(running, now)
+        self._samples += 1
+        if self._samples % _SAMPLES_PER_MEMORY == 0:
+            self._memory.look(self._jobs)
         news = False
         for live in self._jobs.values():
-            seen, changed = self.look_at(live)
+            seen, changed = self.look_at(live) if live.container else (None, False)
             news = news or changed
             if live.record.state != "running":
                 continue
@@ -220,9 +225,9 @@ class Watch:
         if news:
             self._request_decision()
 
-    def _look_at_lenders(self, now: float) -> None:
+    def _look_at_lenders(self, running: Iterable[LiveJob], now: float) -> None:
         """Read how the threads of some jobs that lend all their CPUs queue for them."""
-        lenders = [live for live in self._jobs.values() if live.lends_all]
+        lenders = [live for live in running if live.lends_all]
         lenders.sort(key=lambda live: live.queueing.looked_at or 0.0)
         turns = max(_LENDERS_PER_SAMPLE, -(-len(lenders) // _LENDERS_EVERY))
         for live in lenders[:turns]:
