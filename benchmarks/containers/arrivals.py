@@ -29,7 +29,7 @@ from benchmarks.common.controller import controller
 from benchmarks.common.estimates import estimate, once
 from benchmarks.common.pace import Pace
 from benchmarks.common.rows import Row, Target
-from benchmarks.common.runs import METRICS, Run, Table, run_trainings
+from benchmarks.common.runs import METRICS, Outcome, Run, Table, run_trainings
 from benchmarks.common.trainings import Training, lasting
 from benchmarks.containers.place import Place
 from tf_malleable.policies import registry
@@ -81,19 +81,26 @@ def measure(place: Place, rounds: int, pace: Pace, say: Say) -> list[Run]:
                 if configuration is _NEW:
                     state = Path(folder, str(number))
                 learns = configuration in (_NEW, _AGAIN)
-                run = _run(place, jobs, number, configuration, state if learns else None)
+                used = state if learns else None
+                outcomes = run_containers(place, jobs, configuration, used)
+                run = Run(number, NAME, configuration.name, outcomes)
                 runs.append(run)
                 run.tell(say)
     return runs
 
 
-def _run(
-    place: Place,
-    jobs: Sequence[Training],
-    number: int,
-    configuration: Configuration,
-    state: Path | None,
-) -> Run:
+def run_containers(
+    place: Place, jobs: Sequence[Training], configuration: Configuration, state: Path | None
+) -> tuple[Outcome, ...]:
+    """Run trainings in containers, none of which is left.
+
+    Args:
+        place: Has the image.
+        jobs: The trainings.
+        configuration: How.
+        state: State file of the controller, if there is one; None for a new one.
+    """
+
     def command(training: Training, slot: Slot, unused: Configuration) -> list[str]:
         if configuration.policy is not None:
             options = ("--name", place.name(), "--job", training.name, "--min", "1", "--max", "2")
@@ -104,13 +111,11 @@ def _run(
 
     try:
         if configuration.policy is None:
-            outcomes = run_trainings(jobs, configuration, None, command)
-        else:
-            with controller(configuration.policy, state) as started:
-                outcomes = run_trainings(jobs, configuration, started.client, command)
+            return run_trainings(jobs, configuration, None, command)
+        with controller(configuration.policy, state) as started:
+            return run_trainings(jobs, configuration, started.client, command)
     finally:
         place.remove_all()
-    return Run(number, NAME, configuration.name, outcomes)
 
 
 def rows(runs: list[Run]) -> list[Row]:

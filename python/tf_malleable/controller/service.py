@@ -264,8 +264,7 @@ class Service:
         live = self._find(job)
         inside = self._callers.identify(peer).job is live
         if inside:
-            live.connect(peer.pid)
-            self._reactor.react_soon()
+            self._reactor.connect(live, peer.pid)
         news = live.open_stream()
         try:
             while not live.over:

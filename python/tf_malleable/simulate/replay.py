@@ -27,7 +27,7 @@ _NEVER_RAN = "ended before they had cores"
 _NO_TIME = "had cores for no time"
 
 
-def replayed(history: History, assumed: Assumed) -> Workload:
+def replayed(history: History, assumed: Assumed, others: Sequence[JobRecord] = ()) -> Workload:
     """Return the jobs of a history, to be simulated.
 
     What the history does not say is assumed, and the workload says of how many jobs. Jobs that
@@ -39,6 +39,7 @@ def replayed(history: History, assumed: Assumed) -> Workload:
         assumed: The curve of jobs whose speeds are known for fewer than two numbers of cores,
             and the shape and the start of those whose record does not say it. The steps are
             not assumed, as a record says whether a job reported any.
+        others: Jobs that are not simulated, but whose speeds count like those of the history.
 
     Raises:
         ValueError: A job cannot be simulated; the message says which, and why.
@@ -48,7 +49,7 @@ def replayed(history: History, assumed: Assumed) -> Workload:
         spans[span.job].append(span)
     left_out = Counter(reason for job in history.jobs if (reason := _why_not(job)))
     jobs = [job for job in history.jobs if not _why_not(job)]
-    curves = KnownCurves(jobs)
+    curves = KnownCurves([*others, *jobs])
     zero = min((job.submitted for job in jobs), default=0.0)
     notes: Counter[str] = Counter()
     tasks = []

@@ -60,9 +60,9 @@ class Arrivals:
         now = self._reactor.now()
         known = self._callers.identify(peer).job
         if known is not None:
-            if known.record.state == "waiting":
-                known.expect(now)
+            if known.is_absent(now):
                 self._reactor.react_soon()
+            known.expect(now)
             return job_status(known, now, peer.pid), False
         live = self._new(peer, submission, now)
         self._reactor.react()

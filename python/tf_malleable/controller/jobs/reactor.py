@@ -197,12 +197,20 @@ class Reactor:
         live.acknowledge(pid, serial)
         self._enforcer.settle(live)
 
+    def connect(self, live: LiveJob, pid: int) -> None:
+        """Note that an agent has connected."""
+        was_absent = live.is_absent(self.now())
+        live.connect(pid)
+        if was_absent:
+            self.react_soon()
+
     def disconnect(self, live: LiveJob, pid: int) -> None:
         """Note that an agent has disconnected; enforce the grant ourselves if none is left."""
         if live.disconnect(pid):
             enforcement.enforce(live)
         self._enforcer.settle(live)
-        self.react_soon()
+        if live.is_absent(self.now()):
+            self.react_soon()
 
     # Reactions.
 
