@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from tests.support.elastic_runs import ElasticRun, freeze, thaw
+from tests.support.elastic_runs import ElasticRun, freeze, thaw, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
 def run(tmp_path):
-    with ElasticRun(tmp_path, steps=250) as running:
+    with ElasticRun(tmp_path) as running:
         yield running
 
 
@@ -53,8 +53,8 @@ def test_joins_and_leaves(run):
     run.wait_for_members(1)
     assert first.wait(60) == second.wait(60) == 0
     run.start_worker()
-    found = run.finish(least=2)
-    assert len(found) == 2
+    run.wait_for_members(2)
+    run.finish(least=2)
     reasons = [each["reason"] for each in run.rescales()]
     assert set(reasons) == {"start", "join", "leave"}
 
@@ -145,6 +145,7 @@ def test_a_frozen_coordinator(run):
 
 def test_a_worker_without_a_coordinator_trains_on(run):
     workers = several(run, 2)
+    run.end_at(run.status()["step"] + 200)
     run.coordinator.kill()
     workers[0].kill()
     run.finish()
@@ -154,7 +155,11 @@ def test_a_worker_without_a_coordinator_trains_on(run):
 def test_the_only_one_with_the_state_leaves_while_another_joins(run):
     [first] = several(run, 1)
     run.start_worker()
+    wait_until(lambda: len(run.status()["processes"]) == 2, str)
     first.terminate()
+    assert first.wait(60) == 0
+    assert [each["how"] for each in run.results()] == ["left"]
+    run.wait_for_members(1)
     run.finish()
 
 
@@ -168,7 +173,8 @@ def test_all_that_had_the_state_are_gone(run):
 
 
 def test_a_join_at_the_very_end_is_told_that_it_is_over(tmp_path):
-    with ElasticRun(tmp_path, steps=30, shard_seconds=0.01) as run:
+    with ElasticRun(tmp_path) as run:
+        run.end_at(40)
         run.start_worker()
         run.wait_for_step(1)
         for _ in range(3):

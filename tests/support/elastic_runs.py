@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import ROOT
-from tests.support.controllers import wait_for
-from tests.support.elastic_training import undisturbed
+from tests.support.elastic_training import STEPS, undisturbed
 from tf_malleable.cli.elastic.whereabouts import SECRET, Whereabouts, ask
 from tf_malleable.elastic.plan import Address
 from tf_malleable.model import OperationError
 
 # The machine may be slow; what takes longer hangs.
-END_SECONDS = 120.0
+END_SECONDS = 40.0
+# No worker does so many steps while the test decides when they end.
+_AHEAD = 80
 WORDS = 3000
 
 Process = subprocess.Popen[str]
@@ -36,7 +37,6 @@ class ElasticRun:
         self,
         folder: Path,
         *,
-        steps: int,
         shards: int = 4,
         shard_seconds: float = 0.004,
         words: int = WORDS,
@@ -45,12 +45,11 @@ class ElasticRun:
 
         Args:
             folder: For what processes write.
-            steps: Length of the training.
             shards: Pieces of each batch.
             shard_seconds: How long a shard takes, at least.
             words: Length of the vector.
         """
-        self.folder, self.steps, self.shards, self.words = folder, steps, shards, words
+        self.folder, self.shards, self.words = folder, shards, words
         self._shard_seconds = shard_seconds
         self.secret = secrets.token_bytes(32)
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -116,8 +115,7 @@ class ElasticRun:
         """
         seconds = self._shard_seconds * slower
         script = [sys.executable, "-m", "tests.support.elastic_training", str(self.folder)]
-        script += ["--steps", str(self.steps), "--words", str(self.words)]
-        script += ["--shard-seconds", str(seconds)]
+        script += ["--words", str(self.words), "--shard-seconds", str(seconds)]
         if through:
             script += ["--through", str(through)]
         if self._has_founder:
@@ -144,20 +142,26 @@ class ElasticRun:
             return {}
 
     def in_training(self, role: str = "worker") -> list[dict[str, Any]]:
-        """Return the processes of the present generation."""
-        processes = self.status().get("processes", [])
-        return [p for p in processes if p["role"] == role and p["state"] == "in the training"]
+        """Return the processes of the present generation; none while that changes."""
+        status = self.status()
+        found = status.get("processes", []) if status.get("phase") == "steady" else []
+        return [p for p in found if p["role"] == role and p["state"] == "in the training"]
 
     def wait_for_members(self, count: int, role: str = "worker") -> None:
         """Wait until so many take part, and a change is not going on."""
-        wait_for(
-            lambda: len(self.in_training(role)) == count and self.status()["phase"] == "steady",
-            END_SECONDS,
-        )
+
+        def is_so() -> bool:
+            status = self.status()
+            found = [p for p in status.get("processes", []) if p["state"] == "in the training"]
+            return status.get("phase") == "steady" and count == sum(
+                p["role"] == role for p in found
+            )
+
+        wait_until(is_so, self._why)
 
     def wait_for_step(self, step: int) -> None:
         """Wait until a member is at this step."""
-        wait_for(lambda: self.status().get("step", 0) >= step, END_SECONDS)
+        wait_until(lambda: self.status().get("step", 0) >= step, self._why)
 
     def pids(self, role: str = "worker") -> list[int]:
         """Return the process ids of the present generation, the lead's first."""
@@ -178,17 +182,27 @@ class ElasticRun:
         """Return what those have said that have trained to the end."""
         return [each for each in self.results() if each["how"] == "trained"]
 
-    def finish(self, least: int = 1) -> list[dict[str, Any]]:
-        """Wait for the end; all who came to it must have the undisturbed run's state.
+    def end_at(self, step: int) -> None:
+        """Decide how long the training is; nobody may be that far yet."""
+        fresh = self.folder / "fresh"
+        fresh.write_text(str(step))
+        fresh.rename(self.folder / STEPS)
+
+    def finish(self, least: int = 1, step: int = 0) -> list[dict[str, Any]]:
+        """Have it end; all who come to the end must have the undisturbed run's state.
 
         Args:
-            least: How many must have come to it.
+            least: How many must come to it.
+            step: At least as far as any worker is.
         """
+        if not (self.folder / STEPS).exists():
+            self.end_at(max(step, self.status().get("step", 0)) + _AHEAD)
+        steps = int((self.folder / STEPS).read_text())
         wait_until(lambda: all(each.poll() is not None for each in self.workers), self._why)
         found = self.trained()
         assert len(found) >= least, f"{len(found)} of {self.results()}"
-        assert {each["step"] for each in found} == {self.steps}
-        expected = undisturbed(self.words, self.steps, self.shards)
+        assert {each["step"] for each in found} == {steps}
+        expected = undisturbed(self.words, steps, self.shards)
         assert {each["digest"] for each in found} == {expected}
         assert sum(each["lead"] for each in found) == 1
         return found

@@ -2,8 +2,9 @@
 """A training of a few numbers in NumPy, as a program: one worker of an elastic training.
 
 The gradient of a shard depends on the state, the step and the shard, and each step on the
-one before, so that any mistake anywhere changes the final state. Each process that ends writes
-what it has to FOLDER/PID: how it ended, and the digest of its state.
+one before, so that any mistake anywhere changes the final state. It ends after as many steps as
+the file FOLDER/steps says, once it is there. Each process that ends writes what it has to
+FOLDER/PID.json: how it ended, and the digest of its state.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +28,7 @@ from tf_malleable.elastic.mesh import Rescaled, Turn
 from tf_malleable.elastic.settings import MeshSettings
 from tf_malleable.elastic.tree import Node, RunningSum
 
+STEPS = "steps"
 RATE, MOMENTUM = np.float32(0.05), np.float32(0.9)
 
 
@@ -86,7 +90,14 @@ def parts(state: State, turn: Turn, shards: int, seconds: float) -> dict[Node, n
     return sums.parts()
 
 
-def train(mesh: TrainingMember, state: State, steps: int, seconds: float) -> Turn:
+def steps_of(folder: Path) -> float:
+    """Return how long the training is, once somebody has decided that."""
+    with suppress(FileNotFoundError):
+        return int((folder / STEPS).read_text())
+    return math.inf
+
+
+def train(mesh: TrainingMember, state: State, folder: Path, seconds: float) -> Turn:
     """Train to the end, or until this process is to go."""
     step = 0
     while True:
@@ -94,7 +105,7 @@ def train(mesh: TrainingMember, state: State, steps: int, seconds: float) -> Tur
         if turn.must_end:
             return turn
         step = turn.step
-        if step >= steps:
+        if step >= steps_of(folder):
             return mesh.finish()
         while True:
             try:
@@ -107,7 +118,7 @@ def train(mesh: TrainingMember, state: State, steps: int, seconds: float) -> Tur
         state.apply(total)
         mesh.end(step)
         step += 1
-        if step >= steps:
+        if step >= steps_of(folder):
             return mesh.finish()
 
 
@@ -115,7 +126,6 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--words", type=int, default=1000)
-    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--shard-seconds", type=float, default=0.0)
     parser.add_argument("--own-start", action="store_true")
     said = parser.parse_args()
@@ -125,7 +135,7 @@ def main() -> None:
     state = State(said.words, os.getpid() if said.own_start else 0)
     mesh = TrainingMember(settings, state)
     signal.signal(signal.SIGTERM, lambda *_: mesh.leave())
-    turn = train(mesh, state, said.steps, said.shard_seconds)
+    turn = train(mesh, state, said.folder, said.shard_seconds)
     how = "left" if turn.leaving else "late" if turn.finished else "trained"
     found = {"how": how, "step": turn.step, "digest": state.digest(), "lead": turn.is_lead}
     (said.folder / f"{os.getpid()}.json").write_text(json.dumps(found))

@@ -41,6 +41,8 @@ class Coordination(Deciding):
         self._highest = max(self._highest, highest)
         for each in told:
             self.ledger.learn(each)
+        for known in self.ledger:
+            self._say(one.id, "rescaled", rescale=known.as_json())
         if isinstance(self.phase, Over):
             self._say(one.id, "finished")
         elif one.generation is not None:
@@ -190,5 +192,4 @@ class Coordination(Deciding):
     def _paused(self, number: int, seconds: float) -> None:
         rescale = self.ledger.paused(number, seconds)
         if rescale is not None:
-            for id_ in self.everybody:
-                self._say(id_, "rescaled", rescale=rescale.as_json())
+            self.spread(rescale)

@@ -32,7 +32,7 @@ from tf_malleable.elastic.phases import (
 )
 from tf_malleable.elastic.plan import Generation
 from tf_malleable.elastic.reconcile import Position, reconcile
-from tf_malleable.elastic.rescales import Ledger
+from tf_malleable.elastic.rescales import Ledger, Rescale
 from tf_malleable.elastic.roster import Participant
 
 # For how long those with the state may be away before somebody begins again without it.
@@ -41,6 +41,10 @@ _HALT_SECONDS: Final = 1.5
 _PREPARE_SECONDS: Final = 4.0
 # When to ask again after somebody could not be reached.
 _RETRY_SECONDS: Final = 5.0
+# How old a generation is at least before shards move to faster members.
+_SETTLED_SECONDS: Final = 3.0
+# For how long the last member, when it wants to go, waits for another to have started.
+_HEIR_SECONDS: Final = 20.0
 # A link between two that breaks again so soon, while both are alive, is given up.
 _SOON_SECONDS: Final = 60.0
 # Sent away only because of what has happened to it; a new process may come in its place.
@@ -94,6 +98,8 @@ class Deciding:
         self._lost: set[tuple[str, str]] = set()
         self._broke_at: dict[frozenset[str], float] = {}
         self._plan_at = now
+        self._last_since = inf
+        self._settled_seconds = _SETTLED_SECONDS
 
     def decide(self, now: float) -> list[Outgoing]:
         """Return whom to tell what, after all that has happened; to be called often, too."""
@@ -108,6 +114,11 @@ class Deciding:
 
     def _say(self, id_: str, kind: str, **more: object) -> None:
         self._out.append((id_, {"kind": kind, **more}))
+
+    def spread(self, rescale: Rescale) -> None:
+        """Have all processes remember a rescale for a coordinator after this one."""
+        for id_ in self.everybody:
+            self._say(id_, "rescaled", rescale=rescale.as_json())
 
     def _expel(self, id_: str, reason: str, exit_code: int = COME_AGAIN) -> None:
         one = self.everybody.pop(id_, None)
@@ -215,16 +226,26 @@ class Deciding:
         if any(each.finished for each in here) or now < self._plan_at:
             return
         number = self._highest + 1
-        proposal = roster.propose(current, self.everybody, number, now - phase.since, now)
+        by_speed = now - phase.since >= self._settled_seconds
+        proposal = roster.propose(current, self.everybody, number, now, by_speed=by_speed)
         if proposal is not None:
             self._highest = number
             made = proposal.generation
             self.phase = Preparing(proposal, frozenset(made.ids), now + _PREPARE_SECONDS)
             for id_ in made.ids:
                 self._say(id_, "prepare", generation=made.as_json())
-        elif len(here) == 1 and here[0].leaving:
+        elif len(here) == 1 and here[0].leaving and not self._is_heir_coming(now):
             self._say(here[0].id, "dismissed")
             self._plan_at = now + _RETRY_SECONDS
+
+    def _is_heir_coming(self, now: float) -> bool:
+        """Return whether the last member may hand over to a worker that is still starting."""
+        self._last_since = min(self._last_since, now)
+        is_any = any(
+            each.is_worker and not each.leaving and not each.ready
+            for each in self.everybody.values()
+        )
+        return is_any and now - self._last_since < _HEIR_SECONDS
 
     def _suspect_stalled(self, here: Iterable[Participant]) -> None:
         for one in here:
@@ -239,8 +260,8 @@ class Deciding:
     def _cut(self, now: float) -> set[frozenset[str]]:
         """Return the pairs that cannot reach each other, although both may be alive.
 
-        That is so if they could not connect, or if their link has broken again. Only if both say so:
-        whoever loses a link closes its others, too.
+        That is so if they could not connect, or if their link has broken again. It counts only
+        if both say so, as whoever loses a link closes its others, too.
         """
         broken = {frozenset(pair) for pair in self._lost if pair[::-1] in self._lost}
         again = {pair for pair in broken if now - self._broke_at.get(pair, -inf) < _SOON_SECONDS}
@@ -281,9 +302,13 @@ class Deciding:
         self.phase = Steady(now)
 
     def _adopt(self, made: Generation, reason: str, now: float) -> None:
-        self.ledger.note(self.current, made, self._wall(), reason)
+        self.spread(self.ledger.note(self.current, made, self._wall(), reason))
+        # Speeds are noisy, and depend on the plan: what has not helped is tried ever less often.
+        again = reason == "speed"
+        self._settled_seconds = 2 * self._settled_seconds if again else _SETTLED_SECONDS
         self.current, self._is_broken = made, False
         self._departed.clear()
+        self._last_since = inf
         for each in made.ids:
             one = self.everybody[each]
             one.generation, one.halted, one.stalled = made, False, ()

@@ -58,9 +58,9 @@ class Ledger:
     def __iter__(self) -> Iterator[Rescale]:
         return iter(sorted(self._found.values(), key=lambda each: each.number))
 
-    def note(self, before: Generation | None, after: Generation, at: float, reason: str) -> None:
-        """Remember a change."""
-        self._found[after.number] = Rescale(
+    def note(self, before: Generation | None, after: Generation, at: float, reason: str) -> Rescale:
+        """Remember a change, and return it."""
+        self._found[after.number] = found = Rescale(
             after.number,
             at,
             0 if before is None else len(before.members),
@@ -73,6 +73,7 @@ class Ledger:
         self._early.clear()
         while len(self._found) > _REMEMBERED:
             del self._found[min(self._found)]
+        return found
 
     def learn(self, told: Rescale) -> None:
         """Remember what somebody else does."""

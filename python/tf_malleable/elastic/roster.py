@@ -19,10 +19,8 @@ from tf_malleable.elastic.plan import (
 )
 from tf_malleable.elastic.reconcile import Position
 
-# Shards move to faster members if steps then take at most so much of their time,
+# Shards move to faster members if steps then take at most so much of their time.
 _WORTH: Final = 0.8
-# and if this generation is at least so old.
-_SETTLED_SECONDS: Final = 3.0
 
 
 @dataclass
@@ -123,7 +121,12 @@ def speeds(members: Sequence[Participant]) -> dict[str, float]:
 
 
 def propose(
-    current: Generation, everybody: Mapping[str, Participant], number: int, age: float, now: float
+    current: Generation,
+    everybody: Mapping[str, Participant],
+    number: int,
+    now: float,
+    *,
+    by_speed: bool,
 ) -> Proposal | None:
     """Return the generation to prepare; None if there is no difference worth it.
 
@@ -131,8 +134,8 @@ def propose(
         current: The present generation, of which all processes are connected.
         everybody: All connected processes, by their ids.
         number: For the new generation.
-        age: For how long there has been the present one, in seconds.
         now: In seconds of the coordinator's clock.
+        by_speed: Move shards to faster members, too.
     """
     here = [everybody[each.id] for each in current.members]
     staying = [each for each in here if not each.leaving]
@@ -158,7 +161,7 @@ def propose(
     if not reason:
         before = [each.stop - each.start for each in current.members]
         gain = step_time(counts, fast) / step_time(before, fast)
-        if age < _SETTLED_SECONDS or gain > _WORTH or list(counts) == before:
+        if not by_speed or gain > _WORTH or list(counts) == before:
             return None
         reason = "speed"
     made = with_runs([Member(each.id, each.address, each.cpus, 0, 0) for each in members], counts)

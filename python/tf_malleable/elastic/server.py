@@ -33,6 +33,8 @@ class ServingMember(MeshProcess):
                 self._note_leaving()
                 if self.ending.finished or self.ending.leaving:
                     return 0 if self.ending.finished else self.ending.exit_code
+                if self.generation is None and self.is_prepared(self.proposed):
+                    self._follow(self.proposed)
                 exchange = self.use()
                 if exchange is None:
                     self.changed.wait(_LOOK_SECONDS)
@@ -59,6 +61,10 @@ class ServingMember(MeshProcess):
         else:
             self.enter(number)
             self.tell_entered()
+
+    def _halted(self) -> None:
+        # It has nothing to keep, and is told if it goes on.
+        self.generation = None
 
     def _room(self, words: int, type_: str) -> Vector:
         import numpy as np
