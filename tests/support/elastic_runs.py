@@ -172,6 +172,11 @@ class ElasticRun:
         found: list[dict[str, Any]] = self.status().get("rescales", [])
         return found
 
+    def is_one_training(self) -> bool:
+        """Return whether nobody ever began again, and nobody failed."""
+        said = self.said()
+        return "begins again" not in said and "Traceback" not in said and "Error" not in said
+
     # The end.
 
     def results(self) -> list[dict[str, Any]]:

@@ -132,7 +132,7 @@ class Coordination(Deciding):
             raise ValueError(f"no process says {kind!r}")
 
     def _beat(self, one: Participant, said: Mapping[str, Any]) -> None:
-        one.position = replace(one.position, step=int(said["step"]))
+        one.step = int(said["step"])
         one.leaving = one.leaving or bool(said["leaving"])
         one.speed = None if said["speed"] is None else float(said["speed"])
         current = self.current is not None and said["number"] == self.current.number

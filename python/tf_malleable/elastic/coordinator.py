@@ -21,6 +21,7 @@ from typing import Any, Final
 from tf_malleable.elastic import wire
 from tf_malleable.elastic.coordination import Coordination
 from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.plan import incarnation
 from tf_malleable.elastic.status import Wanted, status
 
 # A process that says nothing for so long is frozen, or cut off.
@@ -63,7 +64,12 @@ class Coordinator:
         self._serial = 0
         self._wanted = Wanted()
         self._core = Coordination(
-            shards, time.monotonic(), time.time, lambda: secrets.token_hex(8), first_seconds
+            shards,
+            time.monotonic(),
+            time.time,
+            lambda: secrets.token_hex(8),
+            first_seconds,
+            incarnation(secrets.randbits(32)),
         )
 
     def serve(self, stopping: Callable[[], bool]) -> None:

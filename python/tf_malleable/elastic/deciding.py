@@ -20,6 +20,7 @@ from math import inf
 from typing import Any, Final
 
 from tf_malleable.elastic import roster
+from tf_malleable.elastic.errors import COME_AGAIN
 from tf_malleable.elastic.phases import (
     AwaitHolders,
     Halting,
@@ -30,7 +31,7 @@ from tf_malleable.elastic.phases import (
     Steady,
     Switching,
 )
-from tf_malleable.elastic.plan import Generation
+from tf_malleable.elastic.plan import Generation, next_number
 from tf_malleable.elastic.reconcile import Position, reconcile
 from tf_malleable.elastic.rescales import Ledger, Rescale
 from tf_malleable.elastic.roster import Participant
@@ -47,9 +48,6 @@ _SETTLED_SECONDS: Final = 3.0
 _HEIR_SECONDS: Final = 20.0
 # A link between two that breaks again so soon, while both are alive, is given up.
 _SOON_SECONDS: Final = 60.0
-# Sent away only because of what has happened to it; a new process may come in its place.
-COME_AGAIN: Final = 75
-
 Outgoing = tuple[str, dict[str, Any]]
 
 
@@ -72,6 +70,7 @@ class Deciding:
         wall: Callable[[], float],
         lineage: Callable[[], str],
         first_seconds: float,
+        incarnation: int,
     ) -> None:
         """Begin with nobody.
 
@@ -81,6 +80,7 @@ class Deciding:
             wall: Returns the time of day, in seconds since the epoch.
             lineage: Returns a new name for a training.
             first_seconds: For how long not to begin a training, as one may be going on.
+            incarnation: Tells this coordinator from others; see plan.incarnation().
         """
         self.everybody: dict[str, Participant] = {}
         self.current: Generation | None = None
@@ -90,7 +90,7 @@ class Deciding:
         self.shards = shards
         self._wall, self._new_lineage = wall, lineage
         self._lineage = ""
-        self._highest = 0
+        self._highest, self._incarnation = 0, incarnation
         self._out: list[Outgoing] = []
         self._is_broken = False
         self._departed: set[str] = set()
@@ -203,7 +203,7 @@ class Deciding:
             )
         servers = [each for each in self.everybody.values() if not each.is_worker]
         servers = [each for each in servers if each.can_join(now)]
-        self._highest += 1
+        self._highest = next_number(self._highest, self._incarnation)
         made = roster.survivors(self._highest, self.shards, (), [first], servers)
         step = first.position.step
         self._prepare(made, self._new_lineage(), step, None, "start", now)
@@ -225,7 +225,7 @@ class Deciding:
         # What begins at the end would not be ready before it.
         if any(each.finished for each in here) or now < self._plan_at:
             return
-        number = self._highest + 1
+        number = next_number(self._highest, self._incarnation)
         by_speed = now - phase.since >= self._settled_seconds
         proposal = roster.propose(current, self.everybody, number, now, by_speed=by_speed)
         if proposal is not None:
@@ -324,7 +324,7 @@ class Deciding:
         asked = {id_ for each in known for id_ in each.ids}
         asked |= {each.id for each in self.everybody.values() if each.position.lineage}
         asked &= self.everybody.keys()
-        self._highest += 1
+        self._highest = next_number(self._highest, self._incarnation)
         self._is_broken = False
         self._departed.clear()
         self.phase = Halting(self._highest, frozenset(asked), now + _HALT_SECONDS, frozenset(asked))
@@ -348,7 +348,7 @@ class Deciding:
                 stays, goes = sorted(pair, key=lambda each: _place(each, order))
                 self._expel(goes.id, f"it cannot reach {stays.place}, which goes on")
                 left.remove(goes)
-        self._highest += 1
+        self._highest = next_number(self._highest, self._incarnation)
         made = roster.survivors(
             self._highest,
             self.shards,

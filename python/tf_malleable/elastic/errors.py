@@ -4,8 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from tf_malleable.model import OperationError
+
+COME_AGAIN: Final = 75
+"""Exit code of a process that was sent away only because of what has happened to it.
+
+Another one may come in its place. (It is EX_TEMPFAIL of sysexits.h.)
+"""
 
 
 class MeshError(OperationError):

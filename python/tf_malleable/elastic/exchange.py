@@ -185,9 +185,11 @@ class _Turn:
         nodes = self._nodes(peer) if sends else ()
         return _Awaited(sends, returns, None if nodes else 0, None if returns else 0, nodes)
 
+    def _run(self, member: str) -> tuple[int, int]:
+        return self._generation.run(member, is_first_step=self._exchange.is_first)
+
     def _nodes(self, member: str) -> tuple[Node, ...]:
-        run = self._generation.run(member, is_first_step=self._exchange.is_first)
-        return cover(self._generation.shards, *run)
+        return cover(self._generation.shards, *self._run(member))
 
     def complete(self) -> Summed:
         """Take part until nothing is left to do."""
@@ -214,7 +216,8 @@ class _Turn:
             if id_ == self._exchange.me:
                 continue
             link = self._exchange.links[id_]
-            link.put(Frame(STEP, code, len(own), self._step, words, self._agreed))
+            run = self._run(self._exchange.me)
+            link.put(Frame(STEP, code, *run, self._step, words, self._agreed))
             link.put_bulk(self._slices(own, index))
         self._heard(None)
 
@@ -337,8 +340,11 @@ class _Turn:
         if frame.kind == STEP:
             if self._step is None:
                 self._step = frame.number
-            if frame.number != self._step or frame.parts != len(awaited.nodes):
-                raise MeshError(f"member {peer} is at step {frame.number}, not {self._step}")
+            if (frame.number, frame.start, frame.stop) != (self._step, *self._run(peer)):
+                raise ConnectionAbortedError(
+                    f"it computes shards {frame.start} to {frame.stop} of step {frame.number},"
+                    f" which is not what was agreed for step {self._step}"
+                )
             awaited.step = False
             self._agreed = max(self._agreed, frame.generation)
             self._learn(frame.words, frame.type, peer)
@@ -374,7 +380,7 @@ class _Turn:
         code, words = _TYPES.index(self._shape.type), self._shape.words
         self._has_told = True
         for link in self._others():
-            link.put(Frame(AGREED, code, 0, self._step, words, self._agreed))
+            link.put(Frame(AGREED, code, 0, 0, self._step, words, self._agreed))
             for frame, payload in self._early:
                 link.put(frame, payload)
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """One link of the exchange: frames on a socket that never blocks.
 
-A frame is a header of 32 bytes and a payload that is received where it belongs. The receiver
+A frame is a header and a payload that is received where it belongs. The receiver
 asks for one frame after the other, and stops where a step ends: what a faster peer sends for its
 next step stays in the kernel until then.
 """
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-_HEADER: Final = struct.Struct("<4sBBHQQQ")
+_HEADER: Final = struct.Struct("<4sBBHHQQQ")
 _MAGIC: Final = b"tfm1"
 
 STEP: Final = 1
@@ -33,7 +33,8 @@ class Frame(NamedTuple):
     Attributes:
         kind: Of the four above.
         type: Of the words of the vector (`TYPES` of the exchange); 0 if not known.
-        parts: How many parts of each chunk a member sends.
+        start: The first shard of a member's run.
+        stop: The one after its last.
         number: Which chunk, or part of one; of STEP and AGREED, the step.
         words: Length of the whole vector, 0 if not known; of the payload in chunks, in bytes.
         generation: The next generation that all are prepared for, as far as the sender knows.
@@ -41,7 +42,8 @@ class Frame(NamedTuple):
 
     kind: int
     type: int = 0
-    parts: int = 0
+    start: int = 0
+    stop: int = 0
     number: int = 0
     words: int = 0
     generation: int = 0

@@ -21,6 +21,7 @@ Where silent corruption could live, and what keeps it out:
 
 from __future__ import annotations
 
+import secrets
 import socket
 import time
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ from tf_malleable.elastic.errors import AbortedError, LinkError, MeshError
 from tf_malleable.elastic.exchange import Exchange
 from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
 from tf_malleable.elastic.pace import Pace
-from tf_malleable.elastic.plan import Generation, Member
+from tf_malleable.elastic.plan import Generation, Member, incarnation, next_number
 from tf_malleable.elastic.process import STALLED_SECONDS, MeshProcess, Restart
 from tf_malleable.elastic.roster import alone
 from tf_malleable.elastic.settings import MeshSettings
@@ -141,11 +142,12 @@ class TrainingMember(MeshProcess):
             self._is_finished = True
             self._control.send("finished")
             while not (self.ending.finished or self.ending.leaving):
-                if self._absence > self.settings.alone_seconds:
+                is_alone = self.generation is not None and len(self.generation.members) == 1
+                if self._absence > (0 if is_alone else self.settings.alone_seconds):
                     break
                 self.changed.wait(_LOOK_SECONDS)
             lead = self.generation is not None and self.generation.members[0].id == self.id
-            return Turn(self._step, self._number(), is_lead=lead)
+            return Turn(self._step, self._ordinal(), is_lead=lead)
 
     # Turns.
 
@@ -174,7 +176,7 @@ class TrainingMember(MeshProcess):
         self._handed = exchange
         start, stop = generation.run(self.id, is_first_step=exchange.is_first)
         lead = generation.members[0].id == self.id
-        return Turn(self._step, generation.number, start, stop, lead)
+        return Turn(self._step, generation.ordinal, start, stop, lead)
 
     def _last_turn(self) -> Turn:
         end = self.ending
@@ -182,7 +184,7 @@ class TrainingMember(MeshProcess):
             self.say(f"this process must end: {end.reason}")
         return Turn(
             self._step,
-            self._number(),
+            self._ordinal(),
             finished=end.finished,
             leaving=end.leaving and not end.finished,
             last=end.last,
@@ -191,6 +193,9 @@ class TrainingMember(MeshProcess):
 
     def _number(self) -> int:
         return 0 if self.generation is None else self.generation.number
+
+    def _ordinal(self) -> int:
+        return 0 if self.generation is None else self.generation.ordinal
 
     def _room(self, words: int, type_: str) -> Vector:
         """Return room for a sum that does not overwrite the last one."""
@@ -211,9 +216,9 @@ class TrainingMember(MeshProcess):
         self._sum, self._step, self._giver = (step, vector), step + 1, None
         while self._readers:
             self.changed.wait()
-        seconds = self._pace.summed(self._number())
+        seconds = self._pace.summed(self._ordinal())
         if seconds is not None:
-            self._control.send("paused", number=self._number(), seconds=seconds)
+            self._control.send("paused", number=self._ordinal(), seconds=seconds)
 
     def _resume(self, step: int) -> Vector:
         """Go on after the members have changed: with the sum of others, or with another turn."""
@@ -377,8 +382,13 @@ class TrainingMember(MeshProcess):
                 self._incoming.shutdown(socket.SHUT_RDWR)
 
     def _restarted(self, restart: Restart) -> None:
+        behind = restart.step - self._step
+        if self._lineage not in ("", restart.lineage) or behind not in (0, 1):
+            # What is told does not fit what was said: better to be a newcomer than wrong.
+            self._send_away(f"the others go on at step {restart.step}, this one at {self._step}")
+            return
         self._lineage = restart.lineage
-        self._giver = restart.giver if restart.step == self._step + 1 else None
+        self._giver = restart.giver if behind else None
 
     def _heard(self, message: Message) -> None:
         self._absence = 0.0
@@ -401,7 +411,8 @@ class TrainingMember(MeshProcess):
         with self.changed:
             me = generation.member(self.id)
             if self.halted and self.generation is generation and me is not None:
-                self.begin_with(alone(self._highest + 1, self.shards, me), {})
+                number = next_number(self._highest, incarnation(secrets.randbits(32)))
+                self.begin_with(alone(number, self.shards, me), {})
                 self.halted = False
                 self.changed.notify_all()
         self.say("the others and the coordinator are gone: this worker trains on alone")

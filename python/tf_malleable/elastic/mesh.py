@@ -22,7 +22,7 @@ class Turn:
     Attributes:
         step: The step. Of a newcomer it is not the one that it asked for: its state has been loaded
             and is that of this step.
-        generation: Number of the generation.
+        generation: Number of the generation, for people.
         start: The first shard to compute.
         stop: The one after the last; equal to `start` if there is nothing to compute.
         is_lead: This member saves files.

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
+# Low bits of a generation's number, which tell coordinators of one training apart.
+_INCARNATION_BITS: Final = 24
 # Slices begin at multiples of so many words, so that no cache line has two owners.
 _ALIGNMENT: Final = 16
 
@@ -69,7 +71,7 @@ class Generation:
     """One membership of a training.
 
     Attributes:
-        number: Greater than those of all generations before.
+        number: Greater than those of all generations before; see next_number().
         shards: Into how many shards each batch is cut.
         members: In the order of their runs; the first is the lead.
         servers: Own all slices, if there are any; else the members do.
@@ -81,6 +83,11 @@ class Generation:
     members: tuple[Member, ...]
     servers: tuple[SliceServer, ...] = ()
     sources: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ordinal(self) -> int:
+        """Its number for people; there may be gaps."""
+        return self.number >> _INCARNATION_BITS
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -128,6 +135,24 @@ class Generation:
             tuple(SliceServer(each["id"], Address(**each["address"])) for each in said["servers"]),
             tuple((str(to), str(source)) for to, source in said["sources"]),
         )
+
+
+def incarnation(random: int) -> int:
+    """Return what tells a coordinator from the others of its training, from a random number."""
+    return random % (1 << _INCARNATION_BITS)
+
+
+def next_number(highest: int, incarnation: int) -> int:
+    """Return a number for a generation that no other coordinator gives.
+
+    One that has just started does not know what was prepared for the one before, and a number that
+    means one thing here and another there would be the end of every agreement.
+
+    Args:
+        highest: The greatest number known.
+        incarnation: Of the coordinator.
+    """
+    return ((highest >> _INCARNATION_BITS) + 1 << _INCARNATION_BITS) | incarnation
 
 
 def _member(said: Mapping[str, Any]) -> Member:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tf_malleable.elastic import draft
 from tf_malleable.elastic.control import Control, Message
-from tf_malleable.elastic.errors import AbortedError, LinkError
+from tf_malleable.elastic.errors import COME_AGAIN, AbortedError, LinkError
 from tf_malleable.elastic.exchange import Exchange
 from tf_malleable.elastic.frames import Link
 from tf_malleable.elastic.listener import Listener
@@ -28,7 +28,6 @@ from tf_malleable.elastic.plan import Generation
 from tf_malleable.elastic.rescales import Ledger, Rescale
 from tf_malleable.elastic.settings import MeshSettings
 
-_KEPT_SECONDS: Final = 10.0
 # A member that waits for so long without a byte from anyone says for whom.
 STALLED_SECONDS: Final = 1.0
 
@@ -217,16 +216,19 @@ class MeshProcess:
             elif kind == "dismissed":
                 self.ending.leaving = self.ending.last = True
             elif kind == "expelled":
-                self.ending.leaving = True
-                self.ending.reason = str(message["reason"])
-                self.ending.exit_code = int(message["exit_code"])
-                self._retire()
+                self._send_away(str(message["reason"]), int(message["exit_code"]))
             self.changed.notify_all()
+
+    def _send_away(self, reason: str, exit_code: int = COME_AGAIN) -> None:
+        """End this process as soon as it can; the caller holds `changed`."""
+        self.ending.leaving = True
+        self.ending.reason, self.ending.exit_code = reason, exit_code
+        self._retire()
 
     def _prepare(self, generation: Generation) -> None:
         self._highest = max(self._highest, generation.number)
         known = self._drafts.get(generation.number)
-        if known is not None:
+        if known is not None and known.generation == generation:
             if known.links is not None:
                 self._control.send("prepared", number=generation.number)
             return

@@ -17,7 +17,7 @@ class Rescale:
     """A change from one generation to the next.
 
     Attributes:
-        number: Of the new generation.
+        number: The new generation's, for people.
         at: When it was complete, in seconds since the epoch.
         workers_from: How many members there were.
         workers_to: How many there are.
@@ -60,14 +60,14 @@ class Ledger:
 
     def note(self, before: Generation | None, after: Generation, at: float, reason: str) -> Rescale:
         """Remember a change, and return it."""
-        self._found[after.number] = found = Rescale(
-            after.number,
+        self._found[after.ordinal] = found = Rescale(
+            after.ordinal,
             at,
             0 if before is None else len(before.members),
             len(after.members),
             0 if before is None else len(before.servers),
             len(after.servers),
-            self._early.pop(after.number, None),
+            self._early.pop(after.ordinal, None),
             reason,
         )
         self._early.clear()

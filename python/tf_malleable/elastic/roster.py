@@ -40,7 +40,8 @@ class Participant:
         finished: Its training is over.
         stalled: It has waited for these others for long.
         generation: What it said of its generation when it connected.
-        position: Its state, as it said last.
+        position: Its state, as it said when it connected, began, or halted.
+        step: The step that follows its state, as far as is known.
         speed: Shards a second; None if not known.
         not_before: It is asked to join no earlier, as it could not be reached.
     """
@@ -58,6 +59,7 @@ class Participant:
     stalled: tuple[str, ...] = ()
     generation: Generation | None = None
     position: Position = field(default_factory=lambda: Position("", 0, False))
+    step: int = 0
     speed: float | None = None
     not_before: float = 0.0
 

@@ -33,7 +33,8 @@ class ServingMember(MeshProcess):
                 self._note_leaving()
                 if self.ending.finished or self.ending.leaving:
                     return 0 if self.ending.finished else self.ending.exit_code
-                if self.generation is None and self.is_prepared(self.proposed):
+                # It has no state, so it can enter whatever it is prepared for.
+                if self._use.exchange is None and self.is_prepared(self.proposed):
                     self._follow(self.proposed)
                 exchange = self.use()
                 if exchange is None:
@@ -60,6 +61,7 @@ class ServingMember(MeshProcess):
             self.ending.leaving = True
         else:
             self.enter(number)
+            self.halted = False
             self.tell_entered()
 
     def _halted(self) -> None:

@@ -74,13 +74,13 @@ def status(core: Coordination, wanted: Wanted) -> dict[str, Any]:
                 "finished": each.finished,
                 "shards": 0 if member is None else member.stop - member.start,
                 "shards_per_second": each.speed,
-                "step": each.position.step,
+                "step": max(each.step, each.position.step),
             }
         )
     return {
         "phase": type(core.phase).__name__.lower(),
         "shards": core.shards,
-        "generation": 0 if current is None else current.number,
+        "generation": 0 if current is None else current.ordinal,
         "step": max((each["step"] for each in processes if each["shards"]), default=0),
         "wanted": asdict(wanted) | {"supervisors": len(wanted.supervisors)},
         "processes": processes,

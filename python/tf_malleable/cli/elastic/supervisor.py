@@ -19,8 +19,7 @@ import click
 
 from tf_malleable.cli.elastic.whereabouts import SECRET
 from tf_malleable.elastic import wire
-from tf_malleable.elastic.deciding import COME_AGAIN
-from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.errors import COME_AGAIN, MeshError
 from tf_malleable.elastic.plan import Address
 from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
