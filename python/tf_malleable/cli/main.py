@@ -34,6 +34,7 @@ _MODULES = {
     "workload": "workload.command",
     "simulate": "simulate.command",
     "container": "container.group",
+    "elastic": "elastic.group",
     "config": "config",
     "completion": "completion",
     "dial-stdio": "dial",

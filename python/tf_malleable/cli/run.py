@@ -170,10 +170,8 @@ def run(
         os.environ[environment.THREADS] = str(threads)
         os.environ.pop(JOIN, None)
         os.environ.pop(environment.FOLLOW_CGROUP, None)
-    inherited = os.environ.get("PYTHONPATH", "")
-    paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    _become(command)
+    preload()
+    become(command)
 
 
 def _ids(jobs: tuple[str, ...], socket: Path) -> tuple[str, ...]:
@@ -276,7 +274,14 @@ def _ask_controller(
         return ()
 
 
-def _become(command: tuple[str, ...]) -> NoReturn:
+def preload() -> None:
+    """Have every Python that is started from now on load tf_malleable before tensorflow."""
+    inherited = os.environ.get("PYTHONPATH", "")
+    paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+
+def become(command: tuple[str, ...]) -> NoReturn:
     """Replace this process by a command; exit with 126 or 127 on failure, as shells do."""
     try:
         os.execvp(command[0], command)

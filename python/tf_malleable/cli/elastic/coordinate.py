@@ -1,0 +1,78 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm elastic coordinator and server: the processes of a training that are not the user's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+
+import click
+
+from tf_malleable.cli.elastic import whereabouts
+from tf_malleable.elastic.coordinator import Coordinator
+from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.server import ServingMember
+from tf_malleable.elastic.settings import MeshSettings
+from tf_malleable.model import OperationError
+
+# A new coordinator waits so long for processes that were there before, in a training that
+# has begun, and in one of which nobody knows.
+_RESUMED_SECONDS = 15.0
+_UNKNOWN_SECONDS = 3.0
+MOST_SHARDS = 4096
+
+
+@click.command("coordinator")
+@click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where to listen.")
+@click.option("--shards", type=int, default=4, help="Into how many pieces each batch is cut.")
+@click.option("--name", metavar="NAME", help="For tfm elastic status and set on this host.")
+@click.option("--resume", is_flag=True, help="The training has begun: wait longer for its workers.")
+@click.option("--fresh", is_flag=True, help="Nobody has begun: let the first worker start at once.")
+def coordinator(listen: str, shards: int, name: str | None, resume: bool, fresh: bool) -> None:
+    """Plan who takes part in an elastic training.
+
+    It may end and be started again at any time; workers go on without it, and tell the next
+    one everything. TF_MALLEABLE_ELASTIC_SECRET has the training's secret.
+    """
+    at, secret = whereabouts.address(listen), whereabouts.secret()
+    if not 1 <= shards <= MOST_SHARDS:
+        raise ValueError(f"--shards must be an integer from 1 to {MOST_SHARDS}, not {shards}")
+    if name is not None:
+        whereabouts.check_name(name)
+    try:
+        listener = socket.create_server((at.host, at.port), backlog=128)
+    except OSError as error:
+        raise OperationError(f"cannot listen at {listen}: {error.strerror or error}") from None
+    bound = Address(at.host, listener.getsockname()[1])
+    click.echo(f"{bound.host}:{bound.port}")
+    sys.stdout.flush()
+    file = whereabouts.write(name, whereabouts.Whereabouts(bound, secret)) if name else None
+    seconds = _RESUMED_SECONDS if resume else 0.0 if fresh else _UNKNOWN_SECONDS
+    stop: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.append(1))
+    Coordinator(listener, secret, shards, first_seconds=seconds).serve(lambda: bool(stop))
+    if file is not None:
+        with suppress(OSError):
+            file.unlink()
+
+
+@click.command()
+@click.option("--coordinator", "where", metavar="HOST:PORT", required=True, help="Of the training.")
+@click.option("--host", default="127.0.0.1", help="Name or address of this host for the others.")
+def server(where: str, host: str) -> None:
+    """Own slices of the parameters' sums in an elastic training.
+
+    TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets it hand over and go.
+    """
+    settings = MeshSettings(whereabouts.address(where), whereabouts.secret(), host=host)
+    process = ServingMember(settings)
+    signal.signal(signal.SIGTERM, lambda *_: process.leave())
+    code = process.serve()
+    process.close()
+    # Threads of other processes' connections may still be there.
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,146 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm elastic: runs, shows and resizes trainings whose workers come and go."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from tf_malleable.cli.elastic import whereabouts
+from tf_malleable.cli.elastic.coordinate import MOST_SHARDS, coordinator, server
+from tf_malleable.cli.elastic.local import local
+from tf_malleable.cli.options import json_option, print_json
+from tf_malleable.cli.run import become, preload
+from tf_malleable.elastic.settings import SETTINGS, MeshSettings
+from tf_malleable.model import OperationError
+from tf_malleable.model.units import duration
+
+_name_option = click.option(
+    "--name", metavar="NAME", help="Of the training.  [default: the only one]"
+)
+
+
+@click.group()
+def elastic() -> None:
+    """Run trainings whose workers and servers come and go.
+
+    The result does not depend on how many there are, nor on when they come. Start a training
+    with tfm elastic local on this machine, or a coordinator and workers on several.
+    """
+
+
+elastic.add_command(local)
+elastic.add_command(coordinator)
+elastic.add_command(server)
+
+
+@elastic.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--coordinator", "where", metavar="HOST:PORT", help="Of the training.  [default: train alone]"
+)
+@click.option("--host", default="127.0.0.1", help="Name or address of this host for the others.")
+@click.option("--port", type=int, default=0, help="Where to listen for the others; 0 for any.")
+@click.option("--cpus", type=float, help="With how many CPUs it computes.  [default: all it has]")
+@click.option("--shards", type=int, default=4, help="Without a coordinator: pieces of each batch.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    where: str | None,
+    host: str,
+    port: int,
+    cpus: float | None,
+    shards: int,
+    command: tuple[str, ...],
+) -> None:
+    """Run an unchanged Keras script as one worker of an elastic training.
+
+    For example: tfm elastic run --coordinator 10.0.0.1:7070 -- python train.py
+
+    TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets the worker hand over and
+    go. Without a coordinator it trains alone, with the same result.
+    """
+    if not 1 <= shards <= MOST_SHARDS:
+        raise ValueError(f"--shards must be an integer from 1 to {MOST_SHARDS}, not {shards}")
+    if not 0 <= port < 65536:
+        raise ValueError(f"--port must be from 0 to 65535, not {port}")
+    mine = float(len(os.sched_getaffinity(0))) if cpus is None else cpus
+    if not 0 < mine <= 65536:
+        raise ValueError(f"--cpus must be a positive number, not {mine:g}")
+    settings = MeshSettings(
+        None if where is None else whereabouts.address(where),
+        b"" if where is None else whereabouts.secret(),
+        host=host,
+        port=port,
+        cpus=mine,
+        shards=shards,
+    )
+    os.environ[SETTINGS] = settings.encode()
+    preload()
+    become(command)
+
+
+@elastic.command("set")
+@click.argument("workers", type=int, required=False)
+@click.option("--servers", type=int, metavar="N", help="How many servers.")
+@_name_option
+def set_numbers(workers: int | None, servers: int | None, name: str | None) -> None:
+    """Change how many WORKERS a training of tfm elastic local has."""
+    if workers is None and servers is None:
+        raise ValueError("give WORKERS, --servers, or both")
+    message = {"kind": "set", "workers": workers, "servers": servers}
+    problem = whereabouts.ask(whereabouts.read(name), message).get("problem")
+    if problem:
+        raise OperationError(str(problem))
+
+
+@elastic.command("status")
+@_name_option
+@json_option
+def show_status(name: str | None, as_json: bool) -> None:
+    """Show the processes of a training, and how long its rescales took."""
+    found = whereabouts.ask(whereabouts.read(name), {"kind": "status"})
+    del found["kind"]
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+
+
+def _print(found: dict[str, Any]) -> None:
+    from tf_malleable.cli.tables import console, table
+
+    output = console()
+    output.print(
+        f"generation {found['generation']}, step {found['step']}, {found['shards']} shards"
+    )
+    rows = [
+        (
+            each["place"],
+            each["role"],
+            "leaving" if each["leaving"] else each["state"],
+            f"{each['cpus']:g}",
+            str(each["shards"]),
+            "-" if each["shards_per_second"] is None else f"{each['shards_per_second']:.1f}",
+        )
+        for each in found["processes"]
+    ]
+    columns = ("process", "role", "state", ">CPUs", ">shards", ">shards/s")
+    output.print(table(columns, rows))
+    if found["rescales"]:
+        output.print()
+        output.print(
+            table(
+                ("generation", "reason", "workers", "servers", ">pause"),
+                [
+                    (
+                        str(each["number"]),
+                        each["reason"],
+                        f"{each['workers_from']} → {each['workers_to']}",
+                        f"{each['servers_from']} → {each['servers_to']}",
+                        "-" if each["pause_seconds"] is None else duration(each["pause_seconds"]),
+                    )
+                    for each in found["rescales"]
+                ],
+            )
+        )

@@ -1,0 +1,150 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Where this user's elastic trainings are: a file for each, which nobody else may read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tf_malleable.api.address import standard_socket
+from tf_malleable.elastic import wire
+from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.plan import Address
+from tf_malleable.model import OperationError
+
+SECRET = "TF_MALLEABLE_ELASTIC_SECRET"
+"""The environment variable with a training's secret, for tfm elastic coordinator and run."""
+
+_ASK_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """How to reach the coordinator of a training.
+
+    Attributes:
+        address: Where it listens.
+        secret: Of the training.
+    """
+
+    address: Address
+    secret: bytes
+
+
+def _folder() -> Path:
+    return standard_socket().parent / "elastic"
+
+
+def check_name(name: str) -> None:
+    """Raise ValueError if no training can be called so."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise ValueError(
+            f"the name of a training has letters, digits, '.', '_' and '-' only, not {name!r}"
+        )
+
+
+def write(name: str, found: Whereabouts) -> Path:
+    """Write down how to reach a training; return the file.
+
+    Raises:
+        OperationError: That is not possible.
+    """
+    path = _folder() / f"{name}.json"
+    said = {**vars(found.address), "secret": found.secret.hex()}
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        with suppress(FileNotFoundError):
+            fresh.unlink()
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w") as file:
+            json.dump(said, file)
+        fresh.rename(path)
+    except OSError as error:
+        raise OperationError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def read(name: str | None) -> Whereabouts:
+    """Return how to reach a training.
+
+    Args:
+        name: Its name; None if there is only one.
+
+    Raises:
+        OperationError: There is none, or none of this name, or there are several.
+    """
+    if name is None:
+        names = sorted(path.stem for path in _folder().glob("*.json"))
+        if len(names) != 1:
+            raise OperationError(
+                f"there are several trainings, {', '.join(names)}: choose one with --name"
+                if names
+                else "there is no elastic training of this user here"
+            )
+        name = names[0]
+    check_name(name)
+    path = _folder() / f"{name}.json"
+    try:
+        said = json.loads(path.read_text())
+        secret = bytes.fromhex(said.pop("secret"))
+        return Whereabouts(Address(**said), secret)
+    except FileNotFoundError:
+        raise OperationError(f"there is no elastic training {name!r} of this user here") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise OperationError(f"cannot read {path}: {error}") from None
+
+
+def address(text: str) -> Address:
+    """Return an address from HOST:PORT.
+
+    Raises:
+        ValueError: It is none.
+    """
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isdigit() and int(port) < 65536):
+        raise ValueError(f"an address is HOST:PORT, such as 10.0.0.1:7070, not {text!r}")
+    return Address(host.strip("[]"), int(port))
+
+
+def secret() -> bytes:
+    """Return the secret that the environment has.
+
+    Raises:
+        ValueError: It has none, or one that is too short or no hexadecimal number.
+    """
+    text = os.environ.get(SECRET, "")
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if len(found) < 16:
+        raise ValueError(
+            f"{SECRET} must have the training's secret: at least 32 hexadecimal digits, such as"
+            " those of: openssl rand -hex 32"
+        )
+    return found
+
+
+def ask(found: Whereabouts, message: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a coordinator.
+
+    Raises:
+        OperationError: It does not answer.
+    """
+    deadline = time.monotonic() + _ASK_SECONDS
+    try:
+        with wire.connect(found.address, found.secret, deadline) as connection:
+            wire.send(connection, message, deadline)
+            return wire.receive(connection, deadline)
+    except (OSError, EOFError, MeshError) as error:
+        where = f"{found.address.host}:{found.address.port}"
+        raise OperationError(
+            f"no coordinator of an elastic training answers at {where} ({error})"
+        ) from None

@@ -1,0 +1,430 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A member of a training: the Mesh that a training calls.
+
+Where silent corruption could live, and what keeps it out:
+
+- *A step that some have applied and others have not.* reconcile.py says who goes on where. It rests
+  on this: to commit a step (note its sum, be one step further) and to answer a halt are
+  both done under one lock, and a step that was not committed before the halt is never
+  committed after it, even if its sum has arrived whole.
+- *Old bytes in a new step.* Every generation has connections of its own; nothing of an earlier
+  one can arrive. A descriptor is closed only by the thread that waits at it.
+- *A state that changes while it is sent.* It is read only between begin() and the return of
+  reduce(), which waits for all that read it.
+- *A state that arrived by half.* Until all of it is there, nothing is loaded; until it is loaded,
+  this process says that it has none, and it is a newcomer again if anything happens.
+- *Training without the state.* Before a process is told of a generation as a member with the
+  state, or has loaded one, begin() does not return a turn to compute.
+- *The last sum overwritten while somebody needs it.* Sums lie in two buffers in turn; nobody
+  commits the step after next before those that are behind have caught up, as they take part in it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from tf_malleable.elastic import state, wire
+from tf_malleable.elastic.control import Message
+from tf_malleable.elastic.errors import AbortedError, LinkError, MeshError
+from tf_malleable.elastic.exchange import Exchange
+from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
+from tf_malleable.elastic.pace import Pace
+from tf_malleable.elastic.plan import Generation, Member, incarnation, next_number
+from tf_malleable.elastic.process import STALLED_SECONDS, MeshProcess, Restart
+from tf_malleable.elastic.roster import alone
+from tf_malleable.elastic.settings import MeshSettings
+from tf_malleable.elastic.tree import Node
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Vector = np.ndarray[Any, Any]
+
+_LOOK_SECONDS: Final = 0.2
+_LONG_SECONDS: Final = 86400.0
+_KNOCK_SECONDS: Final = 0.3
+
+
+class TrainingMember(MeshProcess):
+    """A process that trains; see mesh.Mesh for what a training calls."""
+
+    def __init__(self, settings: MeshSettings, holder: StateHolder) -> None:
+        """Connect to the coordinator; nothing else happens before the first begin().
+
+        Args:
+            settings: How to reach the others.
+            holder: Of the training's state.
+
+        Raises:
+            MeshError: There is no coordinator, or it refuses this process.
+            OSError: It cannot listen.
+        """
+        self._holder = holder
+        self._step, self._lineage = 0, ""
+        self._has_begun = False
+        self._sum: tuple[int, Vector] | None = None
+        self._rooms: list[Vector] = []
+        self._window = False
+        self._readers = 0
+        self._following = 0
+        self._handed: Exchange | None = None
+        self._giver: str | None = None
+        self._incoming: socket.socket | None = None
+        self._attempt = 0
+        self._failed = 0
+        self._absence = 0.0
+        self._pace = Pace()
+        super().__init__(settings, "worker")
+
+    # What the training calls.
+
+    def begin(self, step: int) -> Turn:
+        """See Mesh."""
+        self._pace.begins()
+        while True:
+            with self.changed:
+                if not self._has_begun:
+                    self._has_begun, self._step = True, step
+                    self._control.send("ready", step=step)
+                if self._lineage and step != self._step and self._handed is not None:
+                    raise ValueError(f"the next step is {self._step}, not {step}")
+                turn = self._next_turn()
+                if turn is not None:
+                    self._window = not turn.must_end
+                    self.changed.notify_all()
+                    self._pace.computes(turn.stop - turn.start)
+                    return turn
+                made = self._to_join()
+                if made is None:
+                    self.changed.wait(_LOOK_SECONDS)
+                    continue
+                attempt = self._attempt
+            self._join(made, attempt)
+
+    def reduce(self, step: int, parts: Mapping[Node, Vector]) -> Vector:
+        """See Mesh."""
+        self._pace.reduces()
+        with self.changed:
+            if step != self._step:
+                raise ValueError(f"the step is {self._step}, not {step}")
+            is_as_told = self._use.exchange is self._handed and self._giver is None
+            exchange = self.use() if is_as_told else None
+            proposed = self.proposed
+        if exchange is None:
+            return self._resume(step)
+        problem: BaseException | None = None
+        try:
+            summed = exchange.sum(step, parts, proposed, self._room)
+        except (LinkError, AbortedError) as error:
+            problem = error
+        finally:
+            self.unuse(exchange, problem)
+        with self.changed:
+            if problem is None and self.is_current(exchange):
+                self._commit(step, summed.vector)
+                self._following = summed.following
+                return summed.vector
+        return self._resume(step)
+
+    def end(self, step: int) -> None:
+        """See Mesh."""
+        if step + 1 != self._step:
+            raise ValueError(f"step {step} has not been summed: the next one is {self._step}")
+
+    def finish(self) -> Turn:
+        """See Mesh."""
+        with self.changed:
+            self._is_finished = True
+            self._control.send("finished")
+            while not (self.ending.finished or self.ending.leaving):
+                is_alone = self.generation is not None and len(self.generation.members) == 1
+                if self._absence > (0 if is_alone else self.settings.alone_seconds):
+                    break
+                self.changed.wait(_LOOK_SECONDS)
+            lead = self.generation is not None and self.generation.members[0].id == self.id
+            return Turn(self._step, self._ordinal(), is_lead=lead)
+
+    # Turns.
+
+    def _next_turn(self) -> Turn | None:
+        """Return what to do; None if that is not known yet."""
+        if self.ending.finished or self.ending.leaving:
+            return self._last_turn()
+        if self._is_leaving and not self._lineage and not self._drafts:
+            self.ending.leaving = True
+            return self._last_turn()
+        if self.halted or self.generation is None:
+            return None
+        if self._following:
+            made, self._following = self.drafted(self._following), 0
+            if made is None:
+                self.ending.leaving = True
+                return self._last_turn()
+            self.enter(made.number)
+            self.tell_entered()
+        return self._turn()
+
+    def _turn(self) -> Turn | None:
+        generation, exchange = self.generation, self._use.exchange
+        if generation is None or exchange is None:
+            return None
+        self._handed = exchange
+        start, stop = generation.run(self.id, is_first_step=exchange.is_first)
+        lead = generation.members[0].id == self.id
+        return Turn(self._step, generation.ordinal, start, stop, lead)
+
+    def _last_turn(self) -> Turn:
+        end = self.ending
+        if end.reason:
+            self.say(f"this process must end: {end.reason}")
+        return Turn(
+            self._step,
+            self._ordinal(),
+            finished=end.finished,
+            leaving=end.leaving and not end.finished,
+            last=end.last,
+            exit_code=end.exit_code,
+        )
+
+    def _number(self) -> int:
+        return 0 if self.generation is None else self.generation.number
+
+    def _ordinal(self) -> int:
+        return 0 if self.generation is None else self.generation.ordinal
+
+    def _room(self, words: int, type_: str) -> Vector:
+        """Return room for a sum that does not overwrite the last one."""
+        import numpy as np
+
+        kept = None if self._sum is None else self._sum[1]
+        for each in self._rooms:
+            if each is not kept and (len(each), each.dtype.name) == (words, type_):
+                return each
+        self._rooms = [each for each in self._rooms if each is kept][-1:]
+        self._rooms.append(np.empty(words, type_))
+        return self._rooms[-1]
+
+    def _commit(self, step: int, vector: Vector) -> None:
+        """Be one step further; the caller holds `changed`, and this is not halted."""
+        # Whoever comes to read from now on waits; whoever reads has noted the step before.
+        self._window = False
+        self._sum, self._step, self._giver = (step, vector), step + 1, None
+        while self._readers:
+            self.changed.wait()
+        seconds = self._pace.summed(self._ordinal())
+        if seconds is not None:
+            self._control.send("paused", number=self._ordinal(), seconds=seconds)
+
+    def _resume(self, step: int) -> Vector:
+        """Go on after the members have changed: with the sum of others, or with another turn."""
+        while True:
+            with self.changed:
+                while self.halted and not (self.ending.finished or self.ending.leaving):
+                    self.changed.wait(_LOOK_SECONDS)
+                giver, generation = self._giver, self.generation
+                if self.ending.finished or self.ending.leaving:
+                    raise Rescaled(self._last_turn())
+                if giver is None:
+                    turn = self._turn()
+                    if turn is None:
+                        self.changed.wait(_LOOK_SECONDS)
+                        continue
+                    self._pace.computes(turn.stop - turn.start, again=True)
+                    raise Rescaled(turn)
+            assert generation is not None
+            vector = self._fetch(generation, giver, step)
+            with self.changed:
+                if vector is None:
+                    if self.generation is generation and not self.halted:
+                        self._break((giver,))
+                elif self.generation is generation and not self.halted:
+                    self._commit(step, vector)
+                    return vector
+
+    def _break(self, lost: tuple[str, ...]) -> None:
+        """Say that others of the generation cannot be reached; the caller holds `changed`."""
+        self._retire()
+        self.halted = True
+        self._control.send("broken", number=self._number(), lost=lost)
+
+    def _fetch(self, generation: Generation, giver: str, step: int) -> Vector | None:
+        member = generation.member(giver)
+        assert member is not None
+        try:
+            deadline = time.monotonic() + wire.GREETING_SECONDS
+            with wire.connect(member.address, self.settings.secret, deadline) as connection:
+                wire.send(connection, {"kind": "sum", "to": giver, "step": step}, deadline)
+                return state.receive_vector(connection, step, self._room)
+        except (OSError, EOFError, MeshError, KeyError, ValueError):
+            return None
+
+    # Newcomers.
+
+    def _to_join(self) -> Generation | None:
+        """Return the generation whose state this newcomer is to get now; None if none."""
+        if self._lineage or self.halted or self.proposed == self._failed:
+            return None
+        made = self.drafted(self.proposed)
+        is_due = made is not None and self.is_prepared(made.number)
+        return made if is_due and made is not None and self.id in dict(made.sources) else None
+
+    def _join(self, made: Generation, attempt: int) -> None:
+        """Get the state and enter a generation; if that fails, be a newcomer as before."""
+        source = made.member(dict(made.sources)[self.id])
+        assert source is not None
+        try:
+            deadline = time.monotonic() + wire.GREETING_SECONDS
+            with wire.connect(source.address, self.settings.secret, deadline) as connection:
+                with self.changed:
+                    self._incoming = connection
+                    if attempt != self._attempt:
+                        return
+                said = {"kind": "state", "to": source.id, "number": made.number}
+                wire.send(connection, said, deadline)
+                header = wire.receive(connection, time.monotonic() + _LONG_SECONDS)
+                description, buffers = state.receive_state(
+                    connection, header, lambda: attempt == self._attempt
+                )
+        except (OSError, EOFError, MeshError, KeyError, ValueError):
+            with self.changed:
+                if attempt == self._attempt:
+                    self._failed = made.number
+                    self._control.send("broken", number=made.number, lost=(source.id,))
+            return
+        finally:
+            with self.changed:
+                self._incoming = None
+        self._holder.load(description, buffers)
+        with self.changed:
+            if attempt == self._attempt and self.drafted(made.number) is made:
+                self._lineage, self._step = str(header["lineage"]), int(header["step"])
+                self.enter(made.number)
+                self.tell_entered()
+
+    # What others want of this member, each in a thread of its own.
+
+    def _answer(self, connection: socket.socket, message: Message) -> None:
+        with connection, suppress(OSError, KeyError, TypeError, ValueError):
+            if message["to"] != self.id:
+                return
+            if message["kind"] == "state":
+                self._give_state(connection, int(message["number"]))
+            elif message["kind"] == "sum":
+                with self.changed:
+                    known = self._sum
+                if known is not None and known[0] == int(message["step"]):
+                    state.send_vector(connection, *known)
+
+    def _give_state(self, connection: socket.socket, number: int) -> None:
+        with self.changed:
+            while not self._stands_still(number):
+                if self._number() > number or self.ending.finished or self.ending.leaving:
+                    return
+                self.changed.wait(_LOOK_SECONDS)
+            self._readers += 1
+            attempt, step, lineage = self._attempt, self._step, self._lineage
+        try:
+            description, buffers = self._holder.describe(), self._holder.buffers()
+            try:
+                state.send_state(
+                    connection,
+                    step,
+                    lineage,
+                    description,
+                    buffers,
+                    lambda: attempt == self._attempt,
+                )
+            finally:
+                del buffers
+                self._holder.release()
+        finally:
+            with self.changed:
+                self._readers -= 1
+                self.changed.notify_all()
+
+    def _stands_still(self, number: int) -> bool:
+        exchange = self._use.exchange
+        first = exchange is not None and exchange.is_first
+        return self._number() == number and first and self._window and not self.halted
+
+    # What the coordinator is told and tells.
+
+    def _position(self) -> dict[str, Any]:
+        has_sum = self._sum is not None and self._sum[0] == self._step - 1
+        return {"lineage": self._lineage, "step": self._step, "has_sum": has_sum}
+
+    def _is_ready(self) -> bool:
+        return self._has_begun
+
+    def _beat(self) -> Message:
+        exchange = self._use.exchange
+        stalled = () if exchange is None else exchange.waits_for(STALLED_SECONDS)
+        return {
+            "step": self._step,
+            "speed": self._pace.speed(),
+            "stalled": stalled,
+            "number": self._number(),
+            "leaving": self._is_leaving,
+        }
+
+    def _halted(self) -> None:
+        self._attempt += 1
+        self._following = self._failed = 0
+        if not self._lineage:
+            self.generation = None
+        if self._incoming is not None:
+            with suppress(OSError):
+                self._incoming.shutdown(socket.SHUT_RDWR)
+
+    def _restarted(self, restart: Restart) -> None:
+        behind = restart.step - self._step
+        if self._lineage not in ("", restart.lineage) or behind not in (0, 1):
+            # What is told does not fit what was said: better to be a newcomer than wrong.
+            self._send_away(f"the others go on at step {restart.step}, this one at {self._step}")
+            return
+        self._lineage = restart.lineage
+        self._giver = restart.giver if behind else None
+
+    def _heard(self, message: Message) -> None:
+        self._absence = 0.0
+        super()._heard(message)
+        if self.ending.finished or self.ending.leaving:
+            with self.changed:
+                self._halted()
+
+    def _absent(self, seconds: float) -> None:
+        self._absence = seconds
+        with self.changed:
+            patient = seconds < self.settings.alone_seconds
+            if self._is_leaving and not patient:
+                self.ending.leaving = True
+            if not (self.halted and self._lineage) or self.generation is None:
+                return
+            generation = self.generation
+        if patient and not all(map(self._is_dead, generation.members)):
+            return
+        with self.changed:
+            me = generation.member(self.id)
+            if self.halted and self.generation is generation and me is not None:
+                number = next_number(self._highest, incarnation(secrets.randbits(32)))
+                self.begin_with(alone(number, self.shards, me), {})
+                self.halted = False
+                self.changed.notify_all()
+        self.say("the others and the coordinator are gone: this worker trains on alone")
+
+    def _is_dead(self, member: Member) -> bool:
+        if member.id == self.id:
+            return True
+        address = member.address.host, member.address.port
+        try:
+            socket.create_connection(address, _KNOCK_SECONDS).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        return False

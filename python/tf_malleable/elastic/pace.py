@@ -1,0 +1,62 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How fast a member computes, and how long changes of the members kept it from that."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from statistics import median
+from typing import Final
+
+_SAMPLES: Final = 15
+# The first steps of a process trace functions and warm up.
+_FEWEST: Final = 5
+
+
+class Pace:
+    """Is told when a member begins a step, computes, reduces, and has the sum."""
+
+    def __init__(self) -> None:
+        self._speeds: deque[float] = deque(maxlen=_SAMPLES)
+        self._usual: deque[float] = deque(maxlen=_SAMPLES)
+        self._number = 0
+        self._began = self._computing = self._reducing = 0.0
+        self._begin_seconds = 0.0
+        self._count = 0
+        self._is_again = False
+
+    def begins(self) -> None:
+        """begin() was called."""
+        self._began = time.monotonic()
+
+    def computes(self, count: int, *, again: bool = False) -> None:
+        """A turn of so many shards begins, of a new step or of the same one again."""
+        now = time.monotonic()
+        self._computing, self._count, self._is_again = now, count, again
+        if not again:
+            self._begin_seconds = now - self._began
+
+    def reduces(self) -> None:
+        """reduce() was called."""
+        now = time.monotonic()
+        if self._count:
+            self._speeds.append(self._count / max(now - self._computing, 1e-6))
+        self._count = 0
+        if not self._is_again:
+            self._reducing = now
+
+    def summed(self, number: int) -> float | None:
+        """reduce() has the sum in a generation; return how long a change took, if it is the first.
+
+        That is the time in begin() and reduce(), and for computing again, less what it usually is.
+        """
+        spent = self._begin_seconds + time.monotonic() - self._reducing
+        is_new, was, self._number = number != self._number, self._number, number
+        if not is_new:
+            self._usual.append(spent)
+            return None
+        return max(0.0, spent - median(self._usual)) if was and self._usual else None
+
+    def speed(self) -> float | None:
+        """Return shards a second; None if too few steps were measured."""
+        return median(self._speeds) if len(self._speeds) >= _FEWEST else None

@@ -1,0 +1,225 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Who is in an elastic training, computes which shards and owns which slices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+# Low bits of a generation's number, which tell coordinators of one training apart.
+_INCARNATION_BITS: Final = 24
+# Slices begin at multiples of so many words, so that no cache line has two owners.
+_ALIGNMENT: Final = 16
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a process listens for the others.
+
+    Attributes:
+        host: Name or address of its host.
+        port: TCP port.
+        machine: Names the running kernel; processes with the same one may meet at `path`.
+        path: Name of its Unix socket in the abstract namespace; empty if it has none.
+    """
+
+    host: str
+    port: int
+    machine: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process that trains.
+
+    Attributes:
+        id: Names it among all processes of the training.
+        address: Where it listens.
+        cpus: With how many CPUs it computes.
+        start: The first shard of its run.
+        stop: The one after its last; equal to `start` if it computes none.
+        at_first: Its run in the generation's first step, in which a newcomer computes nothing:
+            the state is on its way while the others compute. None if it is no different.
+    """
+
+    id: str
+    address: Address
+    cpus: float
+    start: int
+    stop: int
+    at_first: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class SliceServer:
+    """A process that owns slices of the vector, but computes no shards.
+
+    Attributes:
+        id: Names it among all processes of the training.
+        address: Where it listens.
+    """
+
+    id: str
+    address: Address
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One membership of a training.
+
+    Attributes:
+        number: Greater than those of all generations before; see next_number().
+        shards: Into how many shards each batch is cut.
+        members: In the order of their runs; the first is the lead.
+        servers: Own all slices, if there are any; else the members do.
+        sources: From which member each newcomer gets the state, by their ids.
+    """
+
+    number: int
+    shards: int
+    members: tuple[Member, ...]
+    servers: tuple[SliceServer, ...] = ()
+    sources: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ordinal(self) -> int:
+        """Its number for people; there may be gaps."""
+        return self.number >> _INCARNATION_BITS
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Ids of those that own slices, in the order of the slices."""
+        return tuple(each.id for each in self.servers or self.members)
+
+    @property
+    def processes(self) -> tuple[Member | SliceServer, ...]:
+        """All of its processes."""
+        return (*self.members, *self.servers)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all of its processes."""
+        return tuple(each.id for each in self.processes)
+
+    def member(self, id: str) -> Member | None:  # noqa: A002
+        """Return the member of an id; None if there is none."""
+        return next((each for each in self.members if each.id == id), None)
+
+    def run(self, id: str, *, is_first_step: bool) -> tuple[int, int]:  # noqa: A002
+        """Return the first shard of a member's run and the one after its last."""
+        member = self.member(id)
+        if member is None:
+            return 0, 0
+        if is_first_step and member.at_first is not None:
+            return member.at_first
+        return member.start, member.stop
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for a message."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Generation:
+        """Return what as_json() said.
+
+        Raises:
+            KeyError, TypeError, ValueError: It did not say this.
+        """
+        return cls(
+            int(said["number"]),
+            int(said["shards"]),
+            tuple(_member(each) for each in said["members"]),
+            tuple(SliceServer(each["id"], Address(**each["address"])) for each in said["servers"]),
+            tuple((str(to), str(source)) for to, source in said["sources"]),
+        )
+
+
+def incarnation(random: int) -> int:
+    """Return what tells a coordinator from the others of its training, from a random number."""
+    return random % (1 << _INCARNATION_BITS)
+
+
+def next_number(highest: int, incarnation: int) -> int:
+    """Return a number for a generation that no other coordinator gives.
+
+    One that has just started does not know what was prepared for the one before, and a number that
+    means one thing here and another there would be the end of every agreement.
+
+    Args:
+        highest: The greatest number known.
+        incarnation: Of the coordinator.
+    """
+    return ((highest >> _INCARNATION_BITS) + 1 << _INCARNATION_BITS) | incarnation
+
+
+def _member(said: Mapping[str, Any]) -> Member:
+    at_first = said["at_first"]
+    return Member(
+        str(said["id"]),
+        Address(**said["address"]),
+        float(said["cpus"]),
+        int(said["start"]),
+        int(said["stop"]),
+        None if at_first is None else (int(at_first[0]), int(at_first[1])),
+    )
+
+
+def shares(shards: int, speeds: Sequence[float]) -> tuple[int, ...]:
+    """Return how many shards each of several members computes, so that all end soonest.
+
+    Each shard in turn goes to whoever ends first with it, which is optimal for pieces of one
+    size (Graham 1969 on machines of different speeds). A slow member may get none.
+
+    Args:
+        shards: How many there are.
+        speeds: Shards a second of each member, or anything in proportion; positive.
+    """
+    counts = [0] * len(speeds)
+    for _ in range(shards):
+        ends = [(count + 1) / speed for count, speed in zip(counts, speeds, strict=True)]
+        counts[ends.index(min(ends))] += 1
+    return tuple(counts)
+
+
+def step_time(counts: Sequence[int], speeds: Sequence[float]) -> float:
+    """Return how long a step takes, in units of one shard at speed 1."""
+    return max(count / speed for count, speed in zip(counts, speeds, strict=True))
+
+
+def with_runs(members: Sequence[Member], counts: Sequence[int]) -> tuple[Member, ...]:
+    """Return these members with contiguous runs of so many shards."""
+    found, start = [], 0
+    for member, count in zip(members, counts, strict=True):
+        found.append(replace(member, start=start, stop=start + count, at_first=None))
+        start += count
+    return tuple(found)
+
+
+def with_first_step(
+    members: Sequence[Member], newcomers: Collection[str], speeds: Mapping[str, float], shards: int
+) -> tuple[Member, ...]:
+    """Return these members such that newcomers compute nothing in the first step."""
+    counts = shares(shards, [speeds[each.id] for each in members if each.id not in newcomers])
+    left, found, start = list(counts), [], 0
+    for member in members:
+        count = 0 if member.id in newcomers else left.pop(0)
+        found.append(replace(member, at_first=(start, start + count)))
+        start += count
+    return tuple(found)
+
+
+def bounds(words: int, owners: int) -> tuple[tuple[int, int], ...]:
+    """Return the slice of each owner: its first word and the one after its last.
+
+    Args:
+        words: Length of the vector.
+        owners: How many own slices of it, at least 1.
+    """
+    edges = [
+        words if each == owners else words * each // owners // _ALIGNMENT * _ALIGNMENT
+        for each in range(owners + 1)
+    ]
+    return tuple(pairwise(edges))

@@ -1,0 +1,66 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a process must know to take part in a training, in one environment variable."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.plan import Address
+
+SETTINGS: Final = "TF_MALLEABLE_ELASTIC"
+
+
+@dataclass(frozen=True)
+class MeshSettings:
+    """How to reach the coordinator, and this process.
+
+    Attributes:
+        coordinator: Where the coordinator listens; None to train alone.
+        secret: Of the training.
+        host: Name or address at which others reach this process.
+        port: At which it listens; 0 for any.
+        cpus: With how many CPUs it computes.
+        id: Names it; empty for a random name.
+        patience_seconds: For how long to look for a coordinator at the start.
+        alone_seconds: After how long without a coordinator, having lost others, to train on alone.
+        shards: Into how many each batch is cut, if this process trains alone; with a coordinator,
+            that says it.
+    """
+
+    coordinator: Address | None
+    secret: bytes
+    host: str = "127.0.0.1"
+    port: int = 0
+    cpus: float = 1.0
+    id: str = ""
+    patience_seconds: float = 30.0
+    alone_seconds: float = 10.0
+    shards: int = 1
+
+    def encode(self) -> str:
+        """Return it as the value of TF_MALLEABLE_ELASTIC."""
+        said = {**asdict(self), "secret": self.secret.hex()}
+        return json.dumps(said)
+
+    @classmethod
+    def from_environment(cls) -> MeshSettings | None:
+        """Return what TF_MALLEABLE_ELASTIC says; None if it is not set.
+
+        Raises:
+            MeshError: It is not what tfm elastic sets.
+        """
+        text = os.environ.get(SETTINGS)
+        if not text:
+            return None
+        try:
+            said = json.loads(text)
+            if said["coordinator"] is not None:
+                said["coordinator"] = Address(**said["coordinator"])
+            said["secret"] = bytes.fromhex(said["secret"])
+            return cls(**said)
+        except (ValueError, TypeError, KeyError):
+            raise MeshError(f"{SETTINGS} is not what tfm elastic sets") from None

@@ -1,0 +1,88 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What people are told of a training, and how many processes they want. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tf_malleable.elastic.coordination import Coordination
+
+
+@dataclass
+class Wanted:
+    """How many workers and servers there should be, as whoever starts them is told.
+
+    Attributes:
+        supervisors: Connections of those that start processes.
+        workers: How many workers are wanted.
+        servers: How many servers.
+        least: The fewest workers allowed.
+        most: The most.
+        most_servers: The most servers.
+    """
+
+    supervisors: set[int] = field(default_factory=set)
+    workers: int = 0
+    servers: int = 0
+    least: int = 1
+    most: int = 0
+    most_servers: int = 0
+
+    def supervise(self, serial: int, said: Mapping[str, Any]) -> None:
+        """Somebody starts processes, and says how many there may be."""
+        self.supervisors.add(serial)
+        self.workers, self.servers = int(said["workers"]), int(said["servers"])
+        self.least, self.most = int(said["least"]), int(said["most"])
+        self.most_servers = int(said["most_servers"])
+
+    def change(self, said: Mapping[str, Any], shards: int) -> str:
+        """Want other numbers; return why not, in a sentence, or nothing."""
+        workers, servers = said.get("workers"), said.get("servers")
+        if not self.supervisors:
+            return "nobody here starts workers: this training is not one of tfm elastic local"
+        most = min(self.most, shards)
+        if workers is not None and not self.least <= int(workers) <= most:
+            return f"WORKERS must be from {self.least} to {most}, not {workers}"
+        if servers is not None and not 0 <= int(servers) <= self.most_servers:
+            return f"--servers must be from 0 to {self.most_servers}, not {servers}"
+        self.workers = self.workers if workers is None else int(workers)
+        self.servers = self.servers if servers is None else int(servers)
+        return ""
+
+    def as_json(self) -> dict[str, int]:
+        """Return the numbers for a message."""
+        return {"workers": self.workers, "servers": self.servers}
+
+
+def status(core: Coordination, wanted: Wanted) -> dict[str, Any]:
+    """Return all that is known, as plain data."""
+    current = core.current
+    processes: list[dict[str, Any]] = []
+    for each in core.everybody.values():
+        member = None if current is None else current.member(each.id)
+        in_it = current is not None and each.id in current.ids
+        processes.append(
+            {
+                "id": each.id,
+                "role": each.role,
+                "place": each.place,
+                "cpus": each.cpus,
+                "state": "in the training" if in_it else "ready" if each.ready else "starting",
+                "leaving": each.leaving,
+                "finished": each.finished,
+                "shards": 0 if member is None else member.stop - member.start,
+                "shards_per_second": each.speed,
+                "step": max(each.step, each.position.step),
+            }
+        )
+    return {
+        "phase": type(core.phase).__name__.lower(),
+        "shards": core.shards,
+        "generation": 0 if current is None else current.ordinal,
+        "step": max((each["step"] for each in processes if each["shards"]), default=0),
+        "wanted": asdict(wanted) | {"supervisors": len(wanted.supervisors)},
+        "processes": processes,
+        "rescales": [each.as_json() for each in core.ledger],
+    }

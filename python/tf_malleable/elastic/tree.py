@@ -1,0 +1,154 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The fixed binary tree along which the vectors of all shards are summed.
+
+Addition of floats is not associative. So that a sum over shards does not depend on who
+computed which of them, it is always formed along one tree that depends on the number of
+shards alone. A member adds up what lies inside its run of shards; what straddles runs is
+added by whoever owns that slice of the vector, in the same tree.
+
+The tree is the left-complete one of RFC 6962 (2.1): below a node of n shards, the left child
+has the largest power of two of them that is less than n. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+_Value = TypeVar("_Value")
+
+
+class Node(NamedTuple):
+    """A node of the tree: the sum over shards `start` … `stop` - 1."""
+
+    start: int
+    stop: int
+
+
+def children(node: Node) -> tuple[Node, Node]:
+    """Return the two nodes below a node of at least two shards."""
+    middle = node.start + (1 << (node.stop - node.start - 1).bit_length() - 1)
+    return Node(node.start, middle), Node(middle, node.stop)
+
+
+def cover(shards: int, start: int, stop: int) -> tuple[Node, ...]:
+    """Return the fewest nodes that together have the shards `start` … `stop` - 1, in order.
+
+    Args:
+        shards: How many shards there are in all; at least 1.
+        start: The first shard of the run.
+        stop: The one after its last; an empty run has no nodes.
+
+    Raises:
+        ValueError: There is no such run.
+    """
+    if not (shards >= 1 and 0 <= start <= stop <= shards):
+        raise ValueError(f"shards {start} to {stop} are not a run of {shards} shards")
+    return tuple(_inside(Node(0, shards), start, stop))
+
+
+def _inside(node: Node, start: int, stop: int) -> list[Node]:
+    if stop <= node.start or node.stop <= start:
+        return []
+    if start <= node.start and node.stop <= stop:
+        return [node]
+    left, right = children(node)
+    return _inside(left, start, stop) + _inside(right, start, stop)
+
+
+def combine(
+    shards: int, parts: Mapping[Node, _Value], add: Callable[[_Value, _Value], _Value]
+) -> _Value:
+    """Return the sum at the root.
+
+    Args:
+        shards: How many shards there are in all.
+        parts: The sums at nodes that have each shard exactly once.
+        add: Adds two neighbours, the left one first.
+
+    Raises:
+        ValueError: A shard is missing.
+    """
+    return combine_at(Node(0, shards), parts, add)
+
+
+def combine_at(
+    node: Node, parts: Mapping[Node, _Value], add: Callable[[_Value, _Value], _Value]
+) -> _Value:
+    """Return the sum at a node; as combine()."""
+    if node in parts:
+        return parts[node]
+    if node.stop - node.start == 1:
+        raise ValueError(f"shard {node.start} is missing from the sum")
+    left, right = children(node)
+    return add(combine_at(left, parts, add), combine_at(right, parts, add))
+
+
+class RunningSum(Generic[_Value]):
+    """Sums a run of shards along the tree while they are computed, one after the other.
+
+    At most one value for each level of the tree is kept at a time.
+    """
+
+    def __init__(
+        self, shards: int, start: int, stop: int, add: Callable[[_Value, _Value], _Value]
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            shards: How many shards there are in all.
+            start: The first shard of the run.
+            stop: The one after its last.
+            add: Adds two neighbours, the left one first; it may write into the left one.
+
+        Raises:
+            ValueError: There is no such run.
+        """
+        self._next, self._stop = start, stop
+        self._add = add
+        # After a shard, so many additions have all that they need.
+        self._merges = {
+            after: merges
+            for node in cover(shards, start, stop)
+            for after, merges in _merges_below(node)
+        }
+        self._found: list[tuple[int, _Value]] = []
+
+    def append(self, value: _Value) -> None:
+        """Add the value of the next shard of the run.
+
+        Raises:
+            ValueError: The run has no more shards.
+        """
+        if self._next >= self._stop:
+            raise ValueError(f"the run of shards ends before {self._next}")
+        self._found.append((self._next, value))
+        for _ in range(self._merges[self._next]):
+            _, right = self._found.pop()
+            start, left = self._found.pop()
+            self._found.append((start, self._add(left, right)))
+        self._next += 1
+
+    def parts(self) -> dict[Node, _Value]:
+        """Return the sums at the nodes of the run, once all its shards were added.
+
+        Raises:
+            ValueError: A shard is missing.
+        """
+        if self._next != self._stop:
+            raise ValueError(f"shard {self._next} is missing from the run")
+        starts = [start for start, _ in self._found]
+        stops = [*starts[1:], self._stop] if starts else []
+        return {
+            Node(start, stop): value
+            for (start, value), stop in zip(self._found, stops, strict=True)
+        }
+
+
+def _merges_below(node: Node) -> list[tuple[int, int]]:
+    """Return each shard below a node, and how many sums are complete after it."""
+    if node.stop - node.start == 1:
+        return [(node.start, 0)]
+    left, right = children(node)
+    last, merges = (below := _merges_below(left) + _merges_below(right))[-1]
+    return [*below[:-1], (last, merges + 1)]

@@ -1,0 +1,147 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A training of a few numbers in NumPy, as a program: one worker of an elastic training.
+
+The gradient of a shard depends on the state, the step and the shard, and each step on the
+one before, so that any mistake anywhere changes the final state. It ends after as many steps as
+the file FOLDER/steps says, once it is there. Each process that ends writes what it has to
+FOLDER/PID.json: how it ended, and the digest of its state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from tf_malleable.elastic.member import TrainingMember
+from tf_malleable.elastic.mesh import Rescaled, Turn
+from tf_malleable.elastic.settings import MeshSettings
+from tf_malleable.elastic.tree import Node, RunningSum
+
+STEPS = "steps"
+RATE, MOMENTUM = np.float32(0.05), np.float32(0.9)
+
+
+class State:
+    """Parameters and momentum; a StateHolder."""
+
+    def __init__(self, words: int, first: int = 0) -> None:
+        # Differs from process to process until a state is loaded, as unseeded layers do.
+        self.weights = np.linspace(-1, 1, words, dtype=np.float32) + np.float32(first)
+        self.momentum = np.zeros(words, np.float32)
+        self.readers = 0
+
+    def describe(self) -> bytes:
+        return json.dumps({"words": len(self.weights)}).encode()
+
+    def buffers(self) -> Sequence[memoryview]:
+        self.readers += 1
+        return [self.weights.data, self.momentum.data]
+
+    def release(self) -> None:
+        self.readers -= 1
+
+    def load(self, description: bytes, buffers: Sequence[memoryview]) -> None:
+        words = json.loads(description)["words"]
+        self.weights, self.momentum = (np.frombuffer(each, np.float32).copy() for each in buffers)
+        assert len(self.weights) == words
+
+    def gradient(self, step: int, shard: int) -> np.ndarray:
+        phase = np.float32((step * 7919 + shard * 104729) % 1009) / np.float32(1009)
+        return np.sin(self.weights * np.float32(1 + shard / 3) + phase, dtype=np.float32)
+
+    def apply(self, total: np.ndarray) -> None:
+        assert self.readers == 0
+        self.momentum = MOMENTUM * self.momentum + total
+        self.weights = self.weights - RATE * self.momentum
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.weights.tobytes() + self.momentum.tobytes()).hexdigest()
+
+
+def undisturbed(words: int, steps: int, shards: int) -> str:
+    """Return the digest that a training by one process ends with."""
+    state = State(words)
+    for step in range(steps):
+        sums = RunningSum(shards, 0, shards, np.add)
+        for shard in range(shards):
+            sums.append(state.gradient(step, shard))
+        state.apply(sums.parts()[Node(0, shards)])
+    return state.digest()
+
+
+def parts(state: State, turn: Turn, shards: int, seconds: float) -> dict[Node, np.ndarray]:
+    """Compute what a turn asks for, each shard in so many seconds."""
+    sums = RunningSum(shards, turn.start, turn.stop, np.add)
+    for shard in range(turn.start, turn.stop):
+        if seconds:
+            time.sleep(seconds)
+        sums.append(state.gradient(turn.step, shard))
+    return sums.parts()
+
+
+def steps_of(folder: Path) -> float:
+    """Return how long the training is, once somebody has decided that."""
+    with suppress(FileNotFoundError):
+        return int((folder / STEPS).read_text())
+    return math.inf
+
+
+def train(mesh: TrainingMember, state: State, folder: Path, seconds: float) -> Turn:
+    """Train to the end, or until this process is to go."""
+    step = 0
+    while True:
+        turn = mesh.begin(step)
+        if turn.must_end:
+            return turn
+        step = turn.step
+        if step >= steps_of(folder):
+            return mesh.finish()
+        while True:
+            try:
+                total = mesh.reduce(step, parts(state, turn, mesh.shards, seconds))
+                break
+            except Rescaled as change:
+                turn = change.turn
+                if turn.must_end:
+                    return turn
+        state.apply(total)
+        mesh.end(step)
+        step += 1
+        if step >= steps_of(folder):
+            return mesh.finish()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--words", type=int, default=1000)
+    parser.add_argument("--shard-seconds", type=float, default=0.0)
+    parser.add_argument("--own-start", action="store_true")
+    said = parser.parse_args()
+    settings = MeshSettings.from_environment()
+    assert settings is not None
+    # The first one begins with the state that undisturbed() begins with.
+    state = State(said.words, os.getpid() if said.own_start else 0)
+    mesh = TrainingMember(settings, state)
+    signal.signal(signal.SIGTERM, lambda *_: mesh.leave())
+    turn = train(mesh, state, said.folder, said.shard_seconds)
+    how = "left" if turn.leaving else "late" if turn.finished else "trained"
+    found = {"how": how, "step": turn.step, "digest": state.digest(), "lead": turn.is_lead}
+    (said.folder / f"{os.getpid()}.json").write_text(json.dumps(found))
+    mesh.close()
+    sys.exit(turn.exit_code)
+
+
+if __name__ == "__main__":
+    main()
