@@ -24,11 +24,6 @@ def sizes(examples: int, shards: int) -> list[int]:
     return [each + (number < left) for number in range(shards)]
 
 
-def shares(of_shards: list[int]) -> list[float]:
-    """Return each shard's share of the examples; 0 for an empty one."""
-    return [size / sum(of_shards) for size in of_shards]
-
-
 def salt(shard: int) -> int:
     """Return what distinguishes the random numbers of a shard, below 2**31; 0 for shard 0.
 

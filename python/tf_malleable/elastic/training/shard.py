@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as loss_module
@@ -249,7 +248,3 @@ def _whole_sums(share: Any) -> Iterator[None]:  # noqa: ANN401
     finally:
         loss_module.reduce_weighted_values = original
 
-
-def shares_of(sizes: list[int]) -> Any:  # noqa: ANN401
-    """Return shares of the examples as float32, as they are given to shards."""
-    return np.asarray(sizes, np.float32) / np.float32(max(1, sum(sizes)))
