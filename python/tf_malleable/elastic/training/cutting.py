@@ -8,8 +8,6 @@ from typing import Final
 # Sums are of values times this power of two. Each finite float32 is a multiple of 2**-149, so
 # that no sum of scaled ones is subnormal, which some threads flush to zero and others do not.
 SCALE: Final = 2.0**24
-# Shards beyond this would overflow the words that whole numbers are cut into.
-MOST_SHARDS: Final = 256
 _GOLDEN: Final = 0x9E3779B1
 
 

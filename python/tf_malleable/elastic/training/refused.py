@@ -3,6 +3,17 @@
 
 from __future__ import annotations
 
+from typing import Final
 
-class RefusedError(Exception):
-    """This training cannot be elastic, or cannot be kept exact; the message says why."""
+_FRONT: Final = "tf_malleable: elastic training: "
+
+
+class RefusedError(SystemExit):
+    """This training cannot be elastic, or cannot be kept exact.
+
+    If nobody handles it, Python prints the sentence and exits with 1, without a traceback.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(_FRONT + why)
+

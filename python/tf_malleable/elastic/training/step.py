@@ -7,7 +7,9 @@ which was used.
 
 from __future__ import annotations
 
+import os
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -64,6 +66,7 @@ class Step:
         self._add = tf.function(_added, experimental_attributes=APART, autograph=False)
         self._whole = tf.function(self._run_whole, autograph=False, reduce_retracing=True)
         self._part = tf.function(self._run_part, autograph=False, reduce_retracing=True)
+        self._side_by_side = ThreadPoolExecutor(os.cpu_count(), "tf_malleable_shard")
         self._finish = tf.function(self._run_finish, autograph=False)
 
     @property
@@ -89,10 +92,13 @@ class Step:
             mark: Fingerprint to go with each shard; 0 for none.
         """
         sizes = cutting.sizes(examples(data), self._shards)
-        shards = {
-            Node(number, number + 1): self._marked(self._part_of(data, sizes, number), mark)
-            for number in range(start, stop)
-        }
+
+        def part(number: int) -> Vector:
+            return self._part_of(data, sizes, number, mark)
+
+        # Side by side, as one shard may compute with one thread only.
+        found = self._side_by_side.map(part, range(start, stop))
+        shards = {Node(start + n, start + n + 1): vector for n, vector in enumerate(found)}
         return {node: _sum_below(node, shards) for node in cover(self._shards, start, stop)}
 
     def apply(self, total: Vector) -> Any:  # noqa: ANN401
@@ -109,17 +115,13 @@ class Step:
         parts = self.parts(data, 0, self._shards)
         self.apply(combine(self._shards, parts))
 
-    def _part_of(self, data: Any, sizes: list[int], number: int) -> Vector:  # noqa: ANN401
+    def _part_of(self, data: Any, sizes: list[int], number: int, mark: int) -> Vector:  # noqa: ANN401
+        tail = [float(mark & _MASK), float(mark >> _BITS)]
         if not sizes[number]:
-            return np.zeros(sum(self._lengths) + _TAIL, np.float32)
+            return np.asarray([0.0] * sum(self._lengths) + tail, np.float32)
         begin = sum(sizes[:number])
         ends = tf.constant([begin, begin + sizes[number], sum(sizes)])
-        part: Vector = self._part(data, ends, tf.constant(number)).numpy()
-        return part
-
-    def _marked(self, part: Vector, mark: int) -> Vector:
-        if mark:
-            part[-_TAIL:] = mark & _MASK, mark >> _BITS
+        part: Vector = self._part(data, ends, tf.constant(number), tf.constant(tail))._numpy()
         return part
 
     def _run_whole(self, iterator: Any) -> Any:  # noqa: ANN401
@@ -170,7 +172,7 @@ class Step:
         left, right = children(node)
         return self._add(self._sum(left, parts), self._sum(right, parts))
 
-    def _run_part(self, data: Any, ends: Any, number: Any) -> Any:  # noqa: ANN401
+    def _run_part(self, data: Any, ends: Any, number: Any, tail: Any) -> Any:  # noqa: ANN401
         data = tree.map_structure(_or_none, data)
         gradients, floats, counts = self._of_shard(data, ends[0], ends[1], ends[2], number)
         flat = [tf.reshape(gradient, [-1]) for gradient in gradients]
@@ -180,7 +182,6 @@ class Step:
             )
             for word in range(_WORDS)
         ]
-        tail = tf.zeros([_TAIL])
         return tf.concat([*flat, floats, tf.cast(tf.concat(words, 0), tf.float32), tail], 0)
 
     def _run_finish(self, total: Any) -> Any:  # noqa: ANN401
