@@ -26,6 +26,8 @@ class Turn:
         start: The first shard to compute.
         stop: The one after the last; equal to `start` if there is nothing to compute.
         is_lead: This member saves files.
+        is_only: No other process takes part. The step is as good as done: reduce() is not
+            called, and the sum at the root is this process's.
         finished: The training has ended without this process, which has no state and must end.
         leaving: This process is no member any more, and must end quietly with `exit_code`.
         last: It leaves, and nobody is left: what is not saved now is lost.
@@ -37,6 +39,7 @@ class Turn:
     start: int = 0
     stop: int = 0
     is_lead: bool = False
+    is_only: bool = False
     finished: bool = False
     leaving: bool = False
     last: bool = False
@@ -87,6 +90,17 @@ class Mesh(Protocol):
     def shards(self) -> int:
         """Into how many shards each batch is cut."""
 
+    def ahead(self) -> bytes | None:
+        """Return how a member describes its state now; None if this is the first member.
+
+        To be asked before the first begin(), so that a newcomer can bring its data to that place
+        while the others train on. Waits until there is an answer: of several processes that start at
+        once, one is the first.
+
+        Raises:
+            Rescaled: There is nothing to do for this process, whose turn says that it must end.
+        """
+
     def begin(self, step: int) -> Turn:
         """Begin a step; this is where members come and go.
 
@@ -127,3 +141,43 @@ class Mesh(Protocol):
 
         May be called by a signal handler and from any thread.
         """
+
+    def close(self) -> None:
+        """Hang up; nothing else is called after it."""
+
+
+class Alone:
+    """A mesh of one member, which needs no network and no coordinator."""
+
+    def __init__(self, shards: int) -> None:
+        """Make one.
+
+        Args:
+            shards: Into how many each batch is cut.
+        """
+        self.shards = shards
+
+    def ahead(self) -> bytes | None:
+        """Return None: there is no other member."""
+        return None
+
+    def begin(self, step: int) -> Turn:
+        """Return a turn with all shards."""
+        return Turn(step, 0, 0, self.shards, is_lead=True, is_only=True)
+
+    def reduce(self, step: int, parts: Mapping[Node, Vector]) -> Vector:
+        """Return the only part."""
+        return parts[Node(0, self.shards)]
+
+    def end(self, step: int) -> None:
+        """Do nothing."""
+
+    def finish(self) -> Turn:
+        """Return at once."""
+        return Turn(0, 0, is_lead=True)
+
+    def leave(self) -> None:
+        """Do nothing: there is nobody to hand over to."""
+
+    def close(self) -> None:
+        """Do nothing."""

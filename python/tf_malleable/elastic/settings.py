@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -12,6 +13,25 @@ from tf_malleable.elastic.errors import MeshError
 from tf_malleable.elastic.plan import Address
 
 SETTINGS: Final = "TF_MALLEABLE_ELASTIC"
+# Beyond it, the words that whole numbers are cut into would not add up exactly.
+MOST_SHARDS: Final = 256
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a training is cut up; the same for all its members.
+
+    Attributes:
+        shards: Into how many each batch is cut; 1 … 256.
+        seed: Of Python's, NumPy's and TensorFlow's generators, before the script runs; None
+            leaves them as they are.
+        threads: Threads inside an op of a shard, whatever the process may use: bits are
+            then the same for any CPUs. None for as many as the process may use.
+    """
+
+    shards: int = 1
+    seed: int | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -29,6 +49,7 @@ class MeshSettings:
         alone_seconds: After how long without a coordinator, having lost others, to train on alone.
         shards: Into how many each batch is cut, if this process trains alone; with a coordinator,
             that says it.
+        seed: As in Settings; None for one that follows from the secret, if there is one.
     """
 
     coordinator: Address | None
@@ -40,6 +61,16 @@ class MeshSettings:
     patience_seconds: float = 30.0
     alone_seconds: float = 10.0
     shards: int = 1
+    seed: int | None = None
+
+    def training(self) -> Settings:
+        """Return how the training is cut up, but for what a coordinator says."""
+        seed = self.seed
+        if seed is None and self.secret:
+            digest = hashlib.sha256(b"seed" + self.secret).digest()
+            seed = int.from_bytes(digest[:4], "big")
+        # Shards run side by side, so that one thread for each is the cheapest, too.
+        return Settings(self.shards, seed, threads=1)
 
     def encode(self) -> str:
         """Return it as the value of TF_MALLEABLE_ELASTIC."""

@@ -1,0 +1,113 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Makes the Keras of this process elastic as soon as it is imported.
+
+Nothing here imports TensorFlow or Keras: an import hook waits until the script does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.abc
+import importlib.machinery
+import random
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from tf_malleable.elastic.mesh import Mesh, StateHolder
+from tf_malleable.elastic.settings import Settings
+
+
+def install(settings: Settings, make_mesh: Callable[[StateHolder], Mesh] | None = None) -> None:
+    """Have each fit() of this process be a member of an elastic training.
+
+    Python's, NumPy's and TensorFlow's generators get the training's seed, so that the script
+    prepares the same data in each member; what the script seeds itself comes later.
+
+    Args:
+        settings: The same for all members.
+        make_mesh: Returns the mesh for a state, when the first fit() begins; None for a
+            training without others.
+    """
+
+    def set_up() -> None:
+        # Keras is there now, but perhaps not yet all of it.
+        from tf_malleable.elastic.training.training import Training
+
+        training = Training(settings, make_mesh)
+        _seed(settings.seed)
+        from tf_malleable.elastic.training.hooks import Hooks
+
+        Hooks(training)
+        _finish_at_exit(training)
+
+    if "keras" in sys.modules:
+        set_up()
+    else:
+        sys.meta_path.insert(0, _Finder(set_up))
+
+
+def _seed(seed: int | None) -> None:
+    if seed is not None:
+        import numpy as np
+        import tensorflow as tf
+
+        random.seed(seed)
+        np.random.seed(seed)
+        tf.random.set_seed(seed)
+
+
+def _finish_at_exit(training: Any) -> None:  # noqa: ANN401
+    has_failed: list[bool] = []
+    own = sys.excepthook
+
+    def note(*args: Any) -> None:  # noqa: ANN401
+        has_failed.append(True)
+        own(*args)
+
+    def finish() -> None:
+        if not has_failed:
+            training.finish()
+
+    sys.excepthook = note
+    atexit.register(finish)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds nothing itself, but has something done after one module is imported."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self._is_done = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec that others find, with a loader that does more."""
+        if fullname != "keras" or self._is_done:
+            return None
+        self._is_done = True
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._then)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, inner: Any, then: Callable[[], None]) -> None:  # noqa: ANN401
+        self._inner = inner
+        self._then = then
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._inner, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """Create the module as the inner loader does."""
+        module: ModuleType | None = self._inner.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module, and then what is to be done."""
+        self._inner.exec_module(module)
+        self._then()

@@ -1,0 +1,32 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A batch of zeros, to warm up with: drawing a real one would change what comes next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src import tree
+
+_EXAMPLES = 32
+
+
+def batch(spec: Any, examples: int | None) -> Any:  # noqa: ANN401
+    """Return a batch of zeros; None if its shape is not known.
+
+    Args:
+        spec: Nested tf.TypeSpec.
+        examples: How many real batches have, if that is known.
+    """
+    leaves = [leaf for leaf in tree.flatten(spec) if leaf is not None]
+    if not all(isinstance(leaf, tf.TensorSpec) and leaf.dtype != tf.string for leaf in leaves):
+        return None
+    if not all(leaf.shape.rank and leaf.shape[1:].is_fully_defined() for leaf in leaves):
+        return None
+
+    def zeros(leaf: Any) -> Any:  # noqa: ANN401
+        if leaf is None:
+            return None
+        return tf.zeros([leaf.shape[0] or examples or _EXAMPLES, *leaf.shape[1:]], leaf.dtype)
+
+    return tree.map_structure(zeros, spec)

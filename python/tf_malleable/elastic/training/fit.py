@@ -1,0 +1,305 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""One call of fit() as a member of an elastic training.
+
+Keras's own loop runs in each member. What others did before this one came is passed over:
+its batches are drawn and not trained on, its epochs' logs are those that the others have
+seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import tensorflow as tf
+
+from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.mesh import Rescaled, Turn
+from tf_malleable.elastic.training import dummy, state, text
+from tf_malleable.elastic.training import model as models
+from tf_malleable.elastic.training.order import Order, shuffled
+from tf_malleable.elastic.training.position import Logs, Position, key
+from tf_malleable.elastic.training.refused import RefusedError
+from tf_malleable.elastic.training.step import Step, fingerprint
+from tf_malleable.elastic.training.training import Training, different_data
+from tf_malleable.elastic.tree import combine
+
+Validation = Callable[[], Logs]
+
+_STEP: Final = "_tf_malleable_step"
+
+
+class Fit:
+    """What hooks in Keras call during one fit()."""
+
+    def __init__(self, training: Training, model: Any) -> None:  # noqa: ANN401
+        """Make it.
+
+        Args:
+            training: That of this process.
+            model: A compiled Keras model.
+
+        Raises:
+            RefusedError: The model cannot be trained elastically.
+        """
+        models.check(model)
+        self.number = training.fits
+        self.model = model
+        self.callbacks: Sequence[Any] = ()
+        self.first_epoch: int | None = None
+        self.epochs: Any = None
+        self.is_validating = False
+        self.validation: Validation | None = None
+        self._training = training
+        self._epoch, self._batch, self._is_over = 0, 0, False
+        self._step: Step | None = None
+        self._turn: Turn | None = None
+        self._generation: int | None = None
+        self._passes = self._pass = 0
+        training.look_ahead()
+        self.order = Order(training.order_seed or 0)
+
+    @property
+    def position(self) -> Position:
+        """Where it is."""
+        return Position(self.number, self._epoch, self._is_over, self._batch)
+
+    @property
+    def is_passing_over(self) -> bool:
+        """True while it is at what others have already done."""
+        return self._training.is_behind(self.position)
+
+    def variables(self) -> list[Any]:
+        """Return all Keras variables whose values make up the state."""
+        return state.variables(self.model, self._traced.changes.counts)
+
+    def begin_training(self, callbacks: Sequence[Any]) -> None:
+        """Note the callbacks; begin with the epoch that the others began with."""
+        self.callbacks = callbacks
+        target = self._training.target
+        if target is not None:
+            known = [
+                int(at.split("/")[1]) for at in target.logs if at.startswith(f"{self.number}/")
+            ]
+            is_this = target.position.fit == self.number
+            first = target.first_epoch if is_this else min(known, default=0)
+            self.model._initial_epoch = first or None
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Note the beginning of an epoch."""
+        if self.first_epoch is None:
+            self.first_epoch = epoch
+        self._epoch, self._batch, self._is_over = epoch, 0, False
+
+    def begin_pass(self, is_epoch: bool) -> None:
+        """Set the order of examples for a new iterator.
+
+        Args:
+            is_epoch: It is for one epoch; otherwise it goes on until its data end.
+        """
+        self._passes += 1
+        self._pass = self._epoch if is_epoch else self._passes
+        self.order.begin(self._training.order_seed or 0, self._pass)
+
+    def shuffled(self, indices: list[int]) -> list[int]:
+        """Return the order of a PyDataset's batches in this pass."""
+        return shuffled(self._training.order_seed or 0, self._pass, indices)
+
+    def batches(self, epochs: Any, inner: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401
+        """Yield what Keras's iterator yields, less what others have already trained on.
+
+        Args:
+            epochs: Keras's TFEpochIterator of this fit.
+            inner: What it would yield.
+        """
+        if self._step is None:
+            self._prepare(epochs)
+        if self._can_jump(epochs):
+            epochs.data_adapter.on_epoch_begin()
+            epochs.data_adapter.on_epoch_end()
+            return
+        stride = self.model.steps_per_execution
+        for begin, end, iterator in inner:
+            after = self.position._replace(batch=self._batch + stride - 1)
+            if self._training.is_behind(after):
+                for _ in range(stride):
+                    self._pass_over(iterator)
+            else:
+                yield begin, end, iterator
+
+    def train(self, iterator: Any) -> Any:  # noqa: ANN401
+        """Take the steps of one execution, with the next batches; return the last one's logs."""
+        logs: Any = {}
+        for number in range(self.model.steps_per_execution):
+            try:
+                logs = self._train(iterator)
+            except tf.errors.OutOfRangeError:
+                if not number:
+                    raise
+                break
+        return logs
+
+    def end_epoch(self, logs: Logs) -> None:
+        """Replace an epoch's logs by those that all members see; add those of validation."""
+        self._is_over, self._batch = True, 0
+        validation, self.validation = self.validation, None
+        training = self._training
+        if not self.is_passing_over:
+            turn = self._begin()
+        if self.is_passing_over:
+            logs.clear()
+            logs.update(training.logs.get(key(self.number, self._epoch), {}))
+            assert training.target is not None
+            is_earlier = training.target.position.fit > self.number
+            if is_earlier and key(self.number, self._epoch + 1) not in training.logs:
+                self.model.stop_training = True
+            return
+        self._arrive()
+        said = self._agree(turn, logs, validation)
+        logs.clear()
+        logs.update(said)
+        training.logs[key(self.number, self._epoch)] = dict(said)
+        self._end()
+
+    @property
+    def _traced(self) -> Step:
+        assert self._step is not None
+        return self._step
+
+    def _prepare(self, epochs: Any) -> None:  # noqa: ANN401
+        spec = epochs._distributed_dataset.element_spec
+        self._step = _step_of(self.model, self._training.shards, spec)
+        models.check_built(self.model)
+        if self._training.target is not None:
+            before = [array.copy() for array in state.arrays(self.variables())]
+            batch = dummy.batch(spec, epochs.data_adapter.batch_size)
+            if batch is not None:
+                self._step.warm_up(batch)
+            state.assign(self.variables(), before)
+            self._training.look_ahead()
+
+    def _can_jump(self, epochs: Any) -> bool:  # noqa: ANN401
+        """Return whether this epoch's batches need not even be drawn."""
+        from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+
+        is_random_access = isinstance(epochs.data_adapter, ArrayDataAdapter)
+        end = self.position._replace(is_over=True)
+        return (
+            is_random_access
+            and epochs.steps_per_epoch is None
+            and (self._training.is_behind(end) or self._is_exactly_at(end))
+        )
+
+    def _is_exactly_at(self, position: Position) -> bool:
+        target = self._training.target
+        return target is not None and target.position == position
+
+    def _pass_over(self, iterator: Any) -> None:  # noqa: ANN401
+        data = iterator.get_next()
+        if self._batch == 0:
+            self._training.check_mark(self._epoch, fingerprint(data))
+        self._batch += 1
+
+    def _train(self, iterator: Any) -> Any:  # noqa: ANN401
+        if self.is_passing_over:
+            self._pass_over(iterator)
+            return {}
+        turn = self._begin()
+        if self.is_passing_over:  # The state that came is that of a later step.
+            self._pass_over(iterator)
+            return {}
+        training, step = self._training, self._traced
+        self._arrive()
+        is_first = self._batch == 0 and not training.is_alone
+        is_new, self._generation = turn.generation != self._generation, turn.generation
+        if turn.is_only and not is_first:
+            logs = step.whole(iterator)
+        else:
+            data = iterator.get_next()
+            mark = fingerprint(data) if is_first or is_new else 0
+            if is_first:
+                training.check_mark(self._epoch, mark)
+            logs = step.apply(self._sum(turn, data, mark))
+        self._batch += 1
+        self._end()
+        return logs
+
+    def _sum(self, turn: Turn, data: Any, mark: int) -> Any:  # noqa: ANN401
+        step = self._traced
+
+        def parts(turn: Turn) -> Any:  # noqa: ANN401
+            return step.parts(data, turn.start, turn.stop, mark)
+
+        total = self._reduce(turn, parts)
+        if mark and not step.has_mark(total, mark):
+            raise RefusedError(different_data(self._epoch))
+        return total
+
+    def _agree(self, turn: Turn, logs: Logs, validation: Validation | None) -> Logs:
+        """Return the logs of the member that has shard 0."""
+        own: list[Logs] = []
+
+        def parts(turn: Turn) -> Any:  # noqa: ANN401
+            if turn.start == 0 < turn.stop and not own:
+                own.append(text.plain({**logs, **self._validated(validation)}))
+            said = text.as_words(own[0]) if turn.start == 0 < turn.stop else text.as_words(None)
+            return text.as_parts(self._training.shards, turn, said)
+
+        return text.from_words(self._reduce(turn, parts))
+
+    def _validated(self, validation: Validation | None) -> Logs:
+        if validation is None:
+            return {}
+        self.is_validating = True
+        try:
+            return {f"val_{name}": value for name, value in validation().items()}
+        finally:
+            self.is_validating = False
+
+    def _reduce(self, turn: Turn, parts: Callable[[Turn], Any]) -> Any:  # noqa: ANN401
+        """Return the sum over all members' parts, whoever is left in the end."""
+        while True:
+            found = parts(turn)
+            if turn.is_only:
+                return combine(self._training.shards, found, np.add)
+            try:
+                return self._training.mesh.reduce(self._training.step, found)
+            except Rescaled as rescaled:
+                turn = self._follow(rescaled.turn)
+            except MeshError as error:
+                raise RefusedError(str(error)) from None
+
+    def _begin(self) -> Turn:
+        """Begin a step, unless one has begun that found no data."""
+        if self._turn is None:
+            self._turn = self._follow(self._training.mesh.begin(self._training.step))
+        return self._turn
+
+    def _follow(self, turn: Turn) -> Turn:
+        if turn.must_end:
+            self._training.leave(turn)
+        self._training.is_lead = turn.is_lead
+        return turn
+
+    def _arrive(self) -> None:
+        self._training.arrive(self)
+
+    def _end(self) -> None:
+        training, self._turn = self._training, None
+        ended = training.step
+        training.step += 1
+        training.mesh.end(ended)
+
+
+def _step_of(model: Any, shards: int, spec: Any) -> Step:  # noqa: ANN401
+    """Return the model's step, traced once for each compile() and kind of data."""
+    known = vars(model).get(_STEP)
+    made_for = (model._compile_config, shards, spec)
+    if known is not None and known[0][0] is made_for[0] and known[0][1:] == made_for[1:]:
+        step: Step = known[1]
+        return step
+    step = Step(model, shards, spec)
+    # Not by setattr, which Keras watches.
+    vars(model)[_STEP] = (made_for, step)
+    return step

@@ -1,0 +1,159 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Puts a training between Keras's fit() and the model, without a callback in the script."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
+from keras.src.callbacks.callback_list import CallbackList
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+from tf_malleable.elastic.training import savers
+from tf_malleable.elastic.training.fit import Fit
+from tf_malleable.elastic.training.refused import RefusedError
+from tf_malleable.elastic.training.threads import fixed
+from tf_malleable.elastic.training.training import Training
+
+
+class Hooks:
+    """The functions of Keras that are replaced, and what they were."""
+
+    def __init__(self, training: Training) -> None:
+        """Replace them for a training."""
+        self._training = training
+        self._originals: list[tuple[type, str, Any]] = []
+        for owner, name, hook in (
+            (TensorFlowTrainer, "fit", self._fit),
+            (TensorFlowTrainer, "make_train_function", self._make_train_function),
+            (TensorFlowTrainer, "evaluate", self._evaluate),
+            (TFEpochIterator, "__init__", self._make_iterator),
+            (TFEpochIterator, "_enumerate_iterator", self._batches),
+            (TFEpochIterator, "_get_iterator", self._begin_pass),
+            (PyDatasetAdapter, "_finite_generator", self._batches_of_py_dataset),
+            (CallbackList, "on_train_begin", self._begin_training),
+            (CallbackList, "on_epoch_begin", self._begin_epoch),
+            (CallbackList, "on_epoch_end", self._end_epoch),
+        ):
+            self._replace(owner, name, hook)
+        for owner, name, make in savers.HOOKS:
+            self._replace(owner, name, functools.partial(make, training))
+
+    def undo(self) -> None:
+        """Restore Keras."""
+        for owner, name, original in reversed(self._originals):
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+
+    def _fit(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+        """Train as a member, unless this is a training within a training."""
+        training = self._training
+        if training.fit is not None:
+            return original(model, *args, **named)
+        training.fit = Fit(training, model)
+        # That of an earlier fit() belongs to it.
+        model.train_function = None
+        try:
+            with fixed(training.threads):
+                history = original(model, *args, **named)
+        except Exception:  # Not what ends the process, which then is within fit() to its end.
+            training.end_fit()
+            raise
+        training.end_fit()
+        return history
+
+    def _make_train_function(
+        self,
+        original: Callable[..., Any],
+        model: Any,
+        force: bool = False,  # noqa: ANN401
+    ) -> None:
+        """Make fit() take our steps."""
+        fit = self._training.fit
+        if fit is None:
+            raise RefusedError("only fit() can be elastic, not train_on_batch()")
+        if fit.model is model:
+            model.train_function = fit.train
+        else:
+            original(model, force)
+
+    def _evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+        """Put off fit()'s validation until it is known which member is to do it."""
+        fit = self._training.fit
+        is_of_fit = named.get("_use_cached_eval_dataset", False)
+        if fit is None or fit.model is not model or not is_of_fit:
+            return original(model, *args, **named)
+        fit.validation = functools.partial(original, model, *args, **named)
+        return {}
+
+    def _make_iterator(
+        self, original: Callable[..., Any], epochs: Any, *args: Any, **named: Any
+    ) -> None:  # noqa: ANN401
+        fit = self._training.fit
+        if fit is not None and fit.epochs is None:
+            fit.epochs = epochs
+            with fit.order.instead_of_tensorflow():
+                original(epochs, *args, **named)
+        else:
+            original(epochs, *args, **named)
+
+    def _batches(self, original: Callable[..., Any], epochs: Any) -> Iterator[Any]:  # noqa: ANN401
+        fit = self._training.fit
+        inner: Iterator[Any] = original(epochs)
+        return inner if fit is None or fit.epochs is not epochs else fit.batches(epochs, inner)
+
+    def _begin_pass(self, original: Callable[..., Any], epochs: Any) -> Any:  # noqa: ANN401
+        fit = self._training.fit
+        if fit is not None and fit.epochs is epochs:
+            fit.begin_pass(is_epoch=epochs.steps_per_epoch is None)
+        return original(epochs)
+
+    def _batches_of_py_dataset(self, original: Callable[..., Any], adapter: Any) -> Iterator[Any]:  # noqa: ANN401
+        fit = self._training.fit
+        if fit is None or fit.epochs is None or fit.epochs.data_adapter is not adapter:
+            return iter(original(adapter))
+        indices = list(range(adapter.py_dataset.num_batches))
+        if adapter.shuffle:
+            indices = fit.shuffled(indices)
+        return (adapter._standardize_batch(adapter.py_dataset[index]) for index in indices)
+
+    def _begin_training(
+        self, original: Callable[..., Any], callbacks: Any, logs: Any = None
+    ) -> None:  # noqa: ANN401
+        """Let callbacks begin, and then say at which epoch."""
+        fit = self._training.fit
+        original(callbacks, logs)
+        if fit is not None and callbacks.model is fit.model:
+            fit.begin_training(callbacks.callbacks)
+
+    def _begin_epoch(
+        self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
+    ) -> None:  # noqa: ANN401
+        """Note the epoch."""
+        fit = self._training.fit
+        if fit is not None and callbacks.model is fit.model:
+            fit.begin_epoch(epoch)
+        original(callbacks, epoch, logs)
+
+    def _end_epoch(
+        self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
+    ) -> None:  # noqa: ANN401
+        """Show callbacks the logs that those of all members see."""
+        fit = self._training.fit
+        if fit is not None and callbacks.model is fit.model:
+            fit.end_epoch(logs)
+        original(callbacks, epoch, logs)
+
+    def _replace(self, owner: type, name: str, hook: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def hooked(self: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+            return hook(original, self, *args, **named)
+
+        self._originals.append((owner, name, vars(owner).get(name)))
+        setattr(owner, name, hooked)

@@ -1,0 +1,79 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Where a training is, and what a member says about itself to a newcomer. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from tf_malleable.elastic.training.refused import RefusedError
+
+Logs = dict[str, Any]
+
+
+class Position(NamedTuple):
+    """A place in a training; later ones compare greater.
+
+    Attributes:
+        fit: Number of the call of fit(), from 0.
+        epoch: Keras's number of the epoch.
+        is_over: All its batches are done; what follows is validation and its logs.
+        batch: Batches done in the epoch; 0 if it is over.
+    """
+
+    fit: int
+    epoch: int
+    is_over: bool
+    batch: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a member says about its state beside the values of variables.
+
+    Attributes:
+        step: Number of the next step of the mesh.
+        position: Where it is.
+        first_epoch: Number of the first epoch of this fit.
+        order: Seed of the order of examples.
+        logs: Logs of past epochs, by "fit/epoch".
+        marks: Fingerprints of first batches of epochs, by "fit/epoch".
+        shapes: Type and shape of each variable, such as "float32[3, 4]".
+        kept: How many arrays of callbacks follow the variables, and their types and shapes.
+    """
+
+    step: int
+    position: Position
+    first_epoch: int
+    order: int
+    logs: Mapping[str, Logs] = field(default_factory=dict)
+    marks: Mapping[str, int] = field(default_factory=dict)
+    shapes: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    def as_bytes(self) -> bytes:
+        """Return it for the network."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, said: bytes) -> Description:
+        """Return what as_bytes() said.
+
+        Raises:
+            RefusedError: It is no description.
+        """
+        try:
+            values = json.loads(said)
+            values["position"] = Position(*values["position"])
+            values["shapes"] = tuple(values["shapes"])
+            values["kept"] = tuple(values["kept"])
+            return cls(**values)
+        except (ValueError, TypeError, KeyError) as error:
+            raise RefusedError(f"the state that came is not one of this version: {error}") from None
+
+
+def key(fit: int, epoch: int) -> str:
+    """Return the key of an epoch in logs and marks."""
+    return f"{fit}/{epoch}"

@@ -1,0 +1,256 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""One step of the training: whole in one function, or in parts that a mesh sums.
+
+Both call the same traced functions of one shard, so that a step's bits do not depend on
+which was used.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import tensorflow as tf
+from keras.src import tree
+
+from tf_malleable.elastic.training import cutting
+from tf_malleable.elastic.training.apply import Apply
+from tf_malleable.elastic.training.shard import APART, Changes, Shard
+from tf_malleable.elastic.tree import Node, children, combine, cover
+
+if TYPE_CHECKING:
+    from tf_malleable.elastic.mesh import Vector
+
+# Whole numbers travel as float32 words of so many bits, which add up without rounding.
+_BITS: Final = 16
+_WORDS: Final = 4
+_MASK: Final = (1 << _BITS) - 1
+# The last words of a part: a fingerprint of the batch.
+_TAIL: Final = 2
+
+
+class Step:
+    """The functions of one model's step."""
+
+    def __init__(self, model: Any, shards: int, spec: Any) -> None:  # noqa: ANN401
+        """Build the model's variables and trace the functions.
+
+        Args:
+            model: A compiled Keras model.
+            shards: Into how many each batch is cut.
+            spec: Nested tf.TypeSpec of batches.
+
+        Raises:
+            RefusedError: The model's step cannot be cut into shards.
+        """
+        self._shards = shards
+        spec = tree.map_structure(_of_any_length, spec)
+        _build(model, spec)
+        self._shard = Shard(model, shards, spec)
+        signature = tree.map_structure(
+            lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype),
+            self._shard.function.structured_outputs,
+        )
+        self._apply = Apply(model, shards, self._shard.changes, signature)
+        gradients, floats, counts = signature
+        self._shapes = [gradient.shape for gradient in gradients]
+        self._lengths = [int(shape.num_elements()) for shape in self._shapes]
+        self._lengths += [int(floats.shape[0]), _WORDS * int(counts.shape[0])]
+        # Not constants: with those, the shards of the whole step would be optimised otherwise.
+        salts = [cutting.salt(number) for number in range(shards)]
+        self._salts = tf.Variable(salts, dtype=tf.int64, trainable=False)
+        self._one = tf.Variable(1.0, trainable=False)
+        self._add = tf.function(_added, experimental_attributes=APART, autograph=False)
+        self._whole = tf.function(self._run_whole, autograph=False, reduce_retracing=True)
+        self._part = tf.function(self._run_part, autograph=False, reduce_retracing=True)
+        self._side_by_side = ThreadPoolExecutor(os.cpu_count(), "tf_malleable_shard")
+        self._finish = tf.function(self._run_finish, autograph=False)
+
+    @property
+    def changes(self) -> Changes:
+        """What a step changes."""
+        return self._shard.changes
+
+    def whole(self, iterator: Any) -> Any:  # noqa: ANN401
+        """Take a step with the next batch; return its logs, a dict of tensors.
+
+        Raises:
+            tf.errors.OutOfRangeError: There is no next batch.
+        """
+        return self._whole(iterator)
+
+    def parts(self, data: Any, start: int, stop: int, mark: int = 0) -> dict[Node, Vector]:  # noqa: ANN401
+        """Return the sums at the nodes that cover shards [start, stop) of a batch.
+
+        Args:
+            data: The whole batch, nested tensors.
+            start: First shard.
+            stop: First shard after them.
+            mark: Fingerprint to go with each shard; 0 for none.
+        """
+        sizes = cutting.sizes(examples(data), self._shards)
+
+        def part(number: int) -> Vector:
+            return self._part_of(data, sizes, number, mark)
+
+        # Side by side, as one shard may compute with one thread only.
+        found = self._side_by_side.map(part, range(start, stop))
+        shards = {Node(start + n, start + n + 1): vector for n, vector in enumerate(found)}
+        return {node: _sum_below(node, shards) for node in cover(self._shards, start, stop)}
+
+    def apply(self, total: Vector) -> Any:  # noqa: ANN401
+        """Apply the sum of all shards; return the logs of the step, a dict of tensors."""
+        return self._finish(tf.convert_to_tensor(total[:-_TAIL]))
+
+    def has_mark(self, total: Vector, mark: int) -> bool:
+        """Return whether each shard was computed from a batch with this fingerprint."""
+        low, high = (int(word) for word in total[-_TAIL:])
+        return (low, high) == (self._shards * (mark & _MASK), self._shards * (mark >> _BITS))
+
+    def warm_up(self, data: Any) -> None:  # noqa: ANN401
+        """Run once with a batch all that a member may have to run, which changes variables."""
+        parts = self.parts(data, 0, self._shards)
+        self.apply(combine(self._shards, parts, np.add))
+
+    def _part_of(self, data: Any, sizes: list[int], number: int, mark: int) -> Vector:  # noqa: ANN401
+        tail = [float(mark & _MASK), float(mark >> _BITS)]
+        if not sizes[number]:
+            return np.asarray([0.0] * sum(self._lengths) + tail, np.float32)
+        begin = sum(sizes[:number])
+        ends = tf.constant([begin, begin + sizes[number], sum(sizes)])
+        part: Vector = self._part(data, ends, tf.constant(number), tf.constant(tail))._numpy()
+        return part
+
+    def _run_whole(self, iterator: Any) -> Any:  # noqa: ANN401
+        data = tree.map_structure(_or_none, iterator.get_next())
+        if self._shards == 1:
+            return self._apply(*self._shard(data, self._one, self._salts[0]))
+        total = examples(data)
+        if isinstance(total, int):
+            return self._apply(*self._sum_of(data, total, may_be_empty=total < self._shards))
+        return self._apply(
+            *tf.cond(
+                total >= self._shards,
+                lambda: self._sum_of(data, total, may_be_empty=False),
+                lambda: self._sum_of(data, total, may_be_empty=True),
+            )
+        )
+
+    def _sum_of(self, data: Any, total: Any, may_be_empty: bool) -> Any:  # noqa: ANN401
+        each, left = total // self._shards, total % self._shards
+        parts: dict[Node, Any] = {}
+        end: Any = 0
+        for number in range(self._shards):
+            begin = end
+            end = begin + each + tf.cast(number < left, tf.int32)
+
+            def run(begin: Any = begin, end: Any = end, number: int = number) -> Any:  # noqa: ANN401
+                return self._of_shard(data, begin, end, total, number)
+
+            parts[Node(number, number + 1)] = (
+                tf.cond(end > begin, run, self._zeros) if may_be_empty else run()
+            )
+        return self._sum(Node(0, self._shards), parts)
+
+    def _of_shard(self, data: Any, begin: Any, end: Any, total: Any, number: Any) -> Any:  # noqa: ANN401
+        piece = tree.map_structure(lambda leaf: _slice(leaf, begin, end), data)
+        share = tf.cast(end - begin, tf.float32) / tf.cast(total, tf.float32) * self._one
+        return self._shard(piece, share, self._salts[number])
+
+    def _zeros(self) -> Any:  # noqa: ANN401
+        return tree.map_structure(
+            lambda tensor: tf.zeros(tensor.shape, tensor.dtype),
+            self._shard.function.structured_outputs,
+        )
+
+    def _sum(self, node: Node, parts: dict[Node, Any]) -> Any:  # noqa: ANN401
+        if node in parts:
+            return parts[node]
+        left, right = children(node)
+        return self._add(self._sum(left, parts), self._sum(right, parts))
+
+    def _run_part(self, data: Any, ends: Any, number: Any, tail: Any) -> Any:  # noqa: ANN401
+        data = tree.map_structure(_or_none, data)
+        gradients, floats, counts = self._of_shard(data, ends[0], ends[1], ends[2], number)
+        flat = [tf.reshape(gradient, [-1]) for gradient in gradients]
+        words = [
+            tf.bitwise.bitwise_and(
+                tf.bitwise.right_shift(counts, tf.constant(_BITS * word, tf.int64)), _MASK
+            )
+            for word in range(_WORDS)
+        ]
+        return tf.concat([*flat, floats, tf.cast(tf.concat(words, 0), tf.float32), tail], 0)
+
+    def _run_finish(self, total: Any) -> Any:  # noqa: ANN401
+        *flat, floats, words = tf.split(total, self._lengths)
+        gradients = [
+            tf.reshape(gradient, shape) for gradient, shape in zip(flat, self._shapes, strict=True)
+        ]
+        shifted = [
+            tf.bitwise.left_shift(tf.cast(word, tf.int64), tf.constant(_BITS * number, tf.int64))
+            for number, word in enumerate(tf.split(words, _WORDS))
+        ]
+        return self._apply(gradients, floats, tf.math.add_n(shifted))
+
+
+def examples(data: Any) -> Any:  # noqa: ANN401
+    """Return how many examples a batch has: an int, in a graph perhaps a tensor."""
+    first = next(leaf for leaf in tree.flatten(data) if leaf is not None)
+    return first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
+
+
+def fingerprint(data: Any) -> int:  # noqa: ANN401
+    """Return a number below 2**32 that tells batches apart."""
+    number = 0
+    for leaf in tree.flatten(data):
+        if isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string:
+            number = zlib.crc32(np.ascontiguousarray(leaf.numpy()).tobytes(), number)
+    return number
+
+
+def _added(left: Any, right: Any) -> Any:  # noqa: ANN401
+    return tree.map_structure(tf.add, left, right)
+
+
+def _sum_below(node: Node, shards: dict[Node, Vector]) -> Vector:
+    if node in shards:
+        return shards[node]
+    left, right = children(node)
+    total: Vector = _sum_below(left, shards) + _sum_below(right, shards)
+    return total
+
+
+def _slice(leaf: Any, begin: Any, end: Any) -> Any:  # noqa: ANN401
+    if isinstance(leaf, tf.SparseTensor):
+        rest = leaf.dense_shape[1:]
+        start = tf.concat([[tf.cast(begin, tf.int64)], tf.zeros_like(rest)], 0)
+        size = tf.concat([[tf.cast(end - begin, tf.int64)], rest], 0)
+        return tf.sparse.slice(leaf, start, size)
+    return leaf[begin:end]
+
+
+def _or_none(leaf: Any) -> Any:  # noqa: ANN401
+    """Return None for what Keras's adapters make of it."""
+    return None if isinstance(leaf, tf.experimental.Optional) else leaf
+
+
+def _of_any_length(spec: Any) -> Any:  # noqa: ANN401
+    if spec is None or "Optional" in type(spec).__name__:
+        return None
+    shape = spec.shape if spec.shape.rank is None else [None, *spec.shape[1:]]
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return tf.RaggedTensorSpec(shape, spec.dtype, spec.ragged_rank, spec.row_splits_dtype)
+    return type(spec)(shape, spec.dtype)
+
+
+def _build(model: Any, spec: Any) -> None:  # noqa: ANN401
+    """Make all variables of the model, its metrics and its optimizer."""
+    try:
+        model._symbolic_build(data_batch=spec)
+    except Exception:  # What Keras cannot infer from shapes, a trace of the step finds out.
+        tf.function(model.train_step, autograph=False).get_concrete_function(spec)
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)

@@ -1,0 +1,218 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The training of this process: its mesh, its state, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.mesh import Alone, Mesh, Rescaled, StateHolder, Turn
+from tf_malleable.elastic.settings import Settings
+from tf_malleable.elastic.training import order, state
+from tf_malleable.elastic.training.graphs import say
+from tf_malleable.elastic.training.position import Description, Logs, Position, key
+from tf_malleable.elastic.training.refused import RefusedError
+
+if TYPE_CHECKING:
+    from tf_malleable.elastic.training.fit import Fit
+
+
+class Training:
+    """A StateHolder over all calls of fit() of this process. Not thread-safe."""
+
+    def __init__(
+        self, settings: Settings, make_mesh: Callable[[StateHolder], Mesh] | None = None
+    ) -> None:
+        """Make one.
+
+        Args:
+            settings: The same for all members.
+            make_mesh: Returns the mesh for this state, when the first fit() begins; None for
+                a training without others.
+        """
+        self.settings = settings
+        self._make_mesh = make_mesh
+        self._mesh: Mesh | None = None
+        self.is_alone = make_mesh is None
+        self.is_lead = True
+        self.step = 0
+        self.fits = 0
+        self.order_seed: int | None = None
+        self.logs: dict[str, Logs] = {}
+        self.marks: dict[str, int] = {}
+        self.fit: Fit | None = None
+        # Where others are: what comes before it is not computed here. None without others.
+        self.target: Description | None = None
+        self._is_member = False
+        self._has_left = False
+        self._values: list[Any] = []
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh."""
+        if self._mesh is None:
+            shards = self.settings.shards
+            try:
+                self._mesh = self._make_mesh(self) if self._make_mesh else Alone(shards)
+            except MeshError as error:
+                raise RefusedError(str(error)) from None
+        return self._mesh
+
+    @property
+    def shards(self) -> int:
+        """Into how many each batch is cut."""
+        return self.mesh.shards
+
+    @property
+    def threads(self) -> int | None:
+        """Threads inside an op; None for as many as the process may use."""
+        return self.settings.threads if self.shards > 1 else None
+
+    def look_ahead(self) -> None:
+        """Ask where the others are, unless this process is one of them."""
+        if self._is_member:
+            return
+        try:
+            said = self.mesh.ahead()
+        except Rescaled as rescaled:
+            self.leave(rescaled.turn)
+        if said is not None:
+            self._follow(Description.from_bytes(said))
+        if self.order_seed is None:
+            self.order_seed = order.new_seed()
+        self.is_lead = self.target is None
+
+    def is_behind(self, position: Position) -> bool:
+        """Return whether others have already done what comes at this position."""
+        return self.target is not None and position < self.target.position
+
+    def arrive(self, fit: Fit) -> None:
+        """Take part from here on, with the values that have come.
+
+        Raises:
+            RefusedError: No values have come though there are others.
+        """
+        self._is_member = True
+        if self.target is None:
+            return
+        if not self._values:
+            raise RefusedError("no other member has the state any more")
+        if fit.position != self.target.position:
+            raise RefusedError(
+                f"this member is at {fit.position} where others were at {self.target.position};"
+                " does its data end earlier or later than theirs?"
+            )
+        variables = fit.variables()
+        self._check_shapes(variables, self.target)
+        state.assign(variables, self._values[: len(variables)])
+        kept = self._values[len(variables) :]
+        state.give_back(fit.callbacks, kept, self._kept_counts())
+        self._values, self.target = [], None
+
+    def check_mark(self, epoch: int, mark: int) -> None:
+        """Compare the first batch of an epoch with that of others.
+
+        Raises:
+            RefusedError: They differ.
+        """
+        assert self.fit is not None
+        known = self.marks.setdefault(key(self.fit.number, epoch), mark)
+        if known != mark:
+            raise RefusedError(different_data(epoch))
+
+    def describe(self) -> bytes:
+        """Return what a newcomer needs to know before it gets the values."""
+        fit = self.fit
+        assert fit is not None
+        return Description(
+            step=self.step,
+            position=fit.position,
+            first_epoch=fit.first_epoch or 0,
+            order=self.order_seed or 0,
+            logs=self.logs,
+            marks=self.marks,
+            shapes=tuple(state.shape_of(variable) for variable in fit.variables()),
+            kept=tuple(
+                f"{number} {state.shape_of(array)}"
+                for number, callback in enumerate(fit.callbacks)
+                for array in state.kept_by([callback])
+            ),
+        ).as_bytes()
+
+    def buffers(self) -> Sequence[memoryview]:
+        """Return the bytes of all variables, then of what callbacks keep."""
+        fit = self.fit
+        assert fit is not None
+        arrays = state.arrays(fit.variables()) + state.kept_by(fit.callbacks)
+        return [state.as_bytes(array) for array in arrays]
+
+    def release(self) -> None:
+        """Do nothing: whoever holds the buffers keeps their memory."""
+
+    def load(self, description: bytes, buffers: Sequence[Any]) -> None:
+        """Take over the state of another member; arrive() makes it this one's.
+
+        Raises:
+            RefusedError: It is the state of another model.
+        """
+        said = Description.from_bytes(description)
+        assert self.fit is not None
+        if said.position.fit == self.fit.number:
+            self._check_shapes(self.fit.variables(), said)
+        kept = [text.partition(" ")[2] for text in said.kept]
+        self._values = state.from_bytes(buffers, [*said.shapes, *kept])
+        self._follow(said)
+        self.step = said.step
+
+    def end_fit(self) -> None:
+        """Note the end of a call of fit()."""
+        self.fit = None
+        self.fits += 1
+
+    def leave(self, turn: Turn) -> NoReturn:
+        """End this process, whose part in the training is over.
+
+        Raises:
+            SystemExit: Always, with the turn's code.
+        """
+        self._has_left = True
+        if turn.last:
+            say("nobody is left: what goes on later goes on from the last checkpoint")
+        raise SystemExit(turn.exit_code)
+
+    def finish(self) -> None:
+        """Wait for the other members at the end of the script, unless it ended within fit()."""
+        if self._mesh is None:
+            return
+        if self.fit is None and not self._has_left and self.fits:
+            self._mesh.finish()
+        if self.fit is None or self._has_left:
+            self._mesh.close()
+
+    def _check_shapes(self, variables: Sequence[Any], said: Description) -> None:
+        own = tuple(state.shape_of(variable) for variable in variables)
+        if own != said.shapes:
+            raise RefusedError(
+                f"this member's model, of {len(own)} variables, is not that of the others, of"
+                f" {len(said.shapes)}; is it the same script?"
+            )
+
+    def _follow(self, said: Description) -> None:
+        self.target = said
+        self.order_seed = said.order
+        self.logs = dict(said.logs)
+        self.marks = {**self.marks, **said.marks}
+
+    def _kept_counts(self) -> list[int]:
+        assert self.fit is not None and self.target is not None
+        owners = [int(text.partition(" ")[0]) for text in self.target.kept]
+        return [owners.count(number) for number in range(len(self.fit.callbacks))]
+
+
+def different_data(epoch: int) -> str:
+    """Return the sentence about data that differ between members."""
+    return (
+        f"the first batch of epoch {epoch + 1} is not the same in all members; data must not"
+        " depend on the process or on unseeded generators"
+    )

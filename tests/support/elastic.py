@@ -1,0 +1,105 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Starts trainings with members that come and go, and compares what they end with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.support.fake_mesh import Hub, Plan
+
+SCRIPT = Path(__file__).parents[1] / "elastic" / "trainings.py"
+_SECONDS = 160
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A member that has ended."""
+
+    code: int
+    said: str
+    values: dict[str, Any]
+
+
+def alone(arguments: Sequence[str], out: Path, script: Path = SCRIPT, **settings: object) -> Ended:
+    """Train with one member and no mesh."""
+    return _wait(_start("", "alone", arguments, out, script, settings), out)
+
+
+def together(
+    plan: Plan,
+    arguments: Sequence[str],
+    folder: Path,
+    script: Path = SCRIPT,
+    **settings: Any,
+) -> dict[str, Ended]:
+    """Train with the members of a plan; all are started at once and wait for their step."""
+    hub = Hub(plan, settings["shards"])
+    names = list(dict.fromkeys(name for step in plan.members.values() for name in step))
+    outs = {name: folder / f"{name}.npz" for name in names}
+    started = {
+        name: _start(hub.address, name, arguments, outs[name], script, settings) for name in names
+    }
+    try:
+        return {name: _wait(started[name], outs[name]) for name in names}
+    finally:
+        hub.close()
+        for process in started.values():
+            process.kill()
+
+
+def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Return the names of what differs, in one bit or in being there."""
+    return [
+        name
+        for name in first.keys() | second.keys()
+        if name not in first
+        or name not in second
+        or not np.array_equal(first[name], second[name], equal_nan=True)
+    ]
+
+
+def _start(
+    address: Any,
+    name: str,
+    arguments: Sequence[str],
+    out: Path,
+    script: Path,
+    settings: Mapping[str, object],
+) -> subprocess.Popen[str]:
+    said = {
+        "address": address,
+        "name": name,
+        "script": str(script),
+        "arguments": [*arguments, str(out)],
+        "settings": {"seed": 1, **settings},
+    }
+    threads = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.support.elastic_member", json.dumps(said)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**threads, **os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        cwd=Path(__file__).parents[2],
+    )
+
+
+def _wait(process: subprocess.Popen[str], out: Path) -> Ended:
+    try:
+        said, _ = process.communicate(timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        said, _ = process.communicate()
+        raise AssertionError(said) from None
+    values = dict(np.load(out)) if out.exists() else {}
+    return Ended(process.returncode, said, values)

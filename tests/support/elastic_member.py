@@ -1,0 +1,24 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Runs a script as one member of a fake mesh: python -m tests.support.elastic_member JSON."""
+
+import json
+import runpy
+import sys
+
+import tf_malleable  # noqa: F401 - before tensorflow.
+from tests.support.fake_mesh import FakeMesh
+from tf_malleable.elastic.install import install
+from tf_malleable.elastic.settings import Settings
+
+said = json.loads(sys.argv[1])
+address = said["address"]
+settings = Settings(**said["settings"])
+
+
+def make_mesh(holder):
+    return FakeMesh(address, said["name"], holder, settings.shards)
+
+
+install(settings, make_mesh if address else None)
+sys.argv = [said["script"], *said["arguments"]]
+names = runpy.run_path(said["script"], run_name="__main__")
