@@ -24,6 +24,8 @@ from tf_malleable.agent.following import follow_cgroup
 from tf_malleable.agent.joining import join
 from tf_malleable.agent.steps import progress
 from tf_malleable.api import join as _join
+from tf_malleable.elastic import install as _install
+from tf_malleable.elastic import settings as _settings
 from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
 from tf_malleable.model.version import __version__ as __version__
 from tf_malleable.runtime import environment as _environment
@@ -60,6 +62,7 @@ __all__ = [
 # The tfm command is not part of the job that calls it.
 _is_command = "tf_malleable_cli" in _sys.modules
 _job = None if _is_command else _join.join_asked_for()
+_elastic = None if _is_command else _settings.asked_for()
 _follow = _environment.follow_cgroup()
 _library.load()
 if _follow and not _is_command and backend() is not None:
@@ -72,3 +75,6 @@ if not _is_command and _util.find_spec("threadpoolctl") is not None:
 
 if _job is not None:
     _joining.start_agent(_job)
+
+if _elastic is not None:
+    _install.install(_elastic)

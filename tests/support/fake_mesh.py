@@ -19,7 +19,7 @@ from typing import Any
 from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
 from tf_malleable.elastic.tree import combine
 
-_PATIENCE = 150.0
+_PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Hub:
             while True:
                 do, *arguments = connection.recv()
                 connection.send(answers[do](name, pid, *arguments))
-        except (EOFError, ConnectionError):
+        except (EOFError, ConnectionError, TimeoutError):
             return
 
     def _wait(self, condition: Callable[[], bool]) -> None:
@@ -151,13 +151,13 @@ class Hub:
             self._parts.setdefault(at, {})[name] = parts
             self._changed.notify_all()
             names = {other for other in self.plan.at(step) if other not in self._dead}
-            self._wait(
-                lambda: names <= self._parts[at].keys() or len(self._dead) != attempt
-            )
+            self._wait(lambda: names <= self._parts[at].keys() or len(self._dead) != attempt)
             if not names <= self._parts[at].keys():
                 return self._turn(name, step)
             if at not in self._totals:
-                everyone = {node: part for own in self._parts[at].values() for node, part in own.items()}
+                everyone = {
+                    node: part for own in self._parts[at].values() for node, part in own.items()
+                }
                 self._totals = {at: combine(self.shards, everyone)}
             return self._totals[at]
 

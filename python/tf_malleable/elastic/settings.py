@@ -56,7 +56,5 @@ def _number(variable: str, lowest: int, highest: int) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and lowest <= int(text) <= highest):
-        raise ValueError(
-            f"{variable} must be an integer from {lowest} to {highest}, not {text!r}"
-        )
+        raise ValueError(f"{variable} must be an integer from {lowest} to {highest}, not {text!r}")
     return int(text)

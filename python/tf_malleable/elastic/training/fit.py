@@ -14,7 +14,8 @@ from typing import Any, Final
 import tensorflow as tf
 
 from tf_malleable.elastic.mesh import Rescaled, Turn
-from tf_malleable.elastic.training import dummy, model as models, state, text
+from tf_malleable.elastic.training import dummy, state, text
+from tf_malleable.elastic.training import model as models
 from tf_malleable.elastic.training.order import Order, shuffled
 from tf_malleable.elastic.training.position import Logs, Position, key
 from tf_malleable.elastic.training.refused import RefusedError
@@ -30,7 +31,7 @@ _STEP: Final = "_tf_malleable_step"
 class Fit:
     """What hooks in Keras call during one fit()."""
 
-    def __init__(self, training: Training, model: Any) -> None:  # noqa: ANN401
+    def __init__(self, training: Training, model: Any) -> None:
         """Make it.
 
         Args:
@@ -76,7 +77,9 @@ class Fit:
         self.callbacks = callbacks
         target = self._training.target
         if target is not None:
-            known = [int(at.split("/")[1]) for at in target.logs if at.startswith(f"{self.number}/")]
+            known = [
+                int(at.split("/")[1]) for at in target.logs if at.startswith(f"{self.number}/")
+            ]
             is_this = target.position.fit == self.number
             first = target.first_epoch if is_this else min(known, default=0)
             self.model._initial_epoch = first or None
@@ -101,7 +104,7 @@ class Fit:
         """Return the order of a PyDataset's batches in this pass."""
         return shuffled(self._training.order_seed or 0, self._pass, indices)
 
-    def batches(self, epochs: Any, inner: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401
+    def batches(self, epochs: Any, inner: Iterator[Any]) -> Iterator[Any]:
         """Yield what Keras's iterator yields, less what others have already trained on.
 
         Args:
@@ -123,7 +126,7 @@ class Fit:
             else:
                 yield begin, end, iterator
 
-    def train(self, iterator: Any) -> Any:  # noqa: ANN401
+    def train(self, iterator: Any) -> Any:
         """Take the steps of one execution, with the next batches; return the last one's logs."""
         logs: Any = {}
         for number in range(self.model.steps_per_execution):
@@ -162,10 +165,9 @@ class Fit:
         assert self._step is not None
         return self._step
 
-    def _prepare(self, epochs: Any) -> None:  # noqa: ANN401
+    def _prepare(self, epochs: Any) -> None:
         spec = epochs._distributed_dataset.element_spec
         self._step = _step_of(self.model, self._training.settings.shards, spec)
-        models.check_built(self.model)
         if self._training.target is not None:
             before = [array.copy() for array in state.arrays(self.variables())]
             batch = dummy.batch(spec, epochs.data_adapter.batch_size)
@@ -174,7 +176,7 @@ class Fit:
             state.assign(self.variables(), before)
             self._training.look_ahead()
 
-    def _can_jump(self, epochs: Any) -> bool:  # noqa: ANN401
+    def _can_jump(self, epochs: Any) -> bool:
         """Return whether this epoch's batches need not even be drawn."""
         from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
@@ -190,13 +192,13 @@ class Fit:
         target = self._training.target
         return target is not None and target.position == position
 
-    def _pass_over(self, iterator: Any) -> None:  # noqa: ANN401
+    def _pass_over(self, iterator: Any) -> None:
         data = iterator.get_next()
         if self._batch == 0:
             self._training.check_mark(self._epoch, fingerprint(data))
         self._batch += 1
 
-    def _train(self, iterator: Any) -> Any:  # noqa: ANN401
+    def _train(self, iterator: Any) -> Any:
         if self.is_passing_over:
             self._pass_over(iterator)
             return {}
@@ -220,10 +222,10 @@ class Fit:
         self._end()
         return logs
 
-    def _sum(self, turn: Turn, data: Any, mark: int) -> Any:  # noqa: ANN401
+    def _sum(self, turn: Turn, data: Any, mark: int) -> Any:
         step = self._traced
 
-        def parts(turn: Turn) -> Any:  # noqa: ANN401
+        def parts(turn: Turn) -> Any:
             return step.parts(data, turn.start, turn.stop, mark)
 
         total = self._reduce(turn, parts)
@@ -235,7 +237,7 @@ class Fit:
         """Return the logs of the member that has shard 0."""
         own: list[Logs] = []
 
-        def parts(turn: Turn) -> Any:  # noqa: ANN401
+        def parts(turn: Turn) -> Any:
             if turn.start == 0 < turn.stop and not own:
                 own.append(text.plain({**logs, **self._validated(validation)}))
             said = text.as_words(own[0]) if turn.start == 0 < turn.stop else text.as_words(None)
@@ -252,7 +254,7 @@ class Fit:
         finally:
             self.is_validating = False
 
-    def _reduce(self, turn: Turn, parts: Callable[[Turn], Any]) -> Any:  # noqa: ANN401
+    def _reduce(self, turn: Turn, parts: Callable[[Turn], Any]) -> Any:
         """Return the sum over all members' parts, whoever is left in the end."""
         while True:
             if turn.is_whole:
@@ -284,7 +286,7 @@ class Fit:
         training.mesh.end(ended)
 
 
-def _step_of(model: Any, shards: int, spec: Any) -> Step:  # noqa: ANN401
+def _step_of(model: Any, shards: int, spec: Any) -> Step:
     """Return the model's step, traced once for each compile() and kind of data."""
     known = vars(model).get(_STEP)
     made_for = (model._compile_config, shards, spec)

@@ -8,7 +8,7 @@ from typing import Any
 from tf_malleable.elastic.training.refused import RefusedError
 
 
-def check(model: Any) -> None:  # noqa: ANN401 - Keras's
+def check(model: Any) -> None:
     """Refuse a model that cannot be cut into shards.
 
     Raises:
@@ -17,7 +17,9 @@ def check(model: Any) -> None:  # noqa: ANN401 - Keras's
     if model.run_eagerly:
         raise RefusedError("compile(run_eagerly=True) cannot be traced; leave it out")
     if model._distribute_strategy is not None:
-        raise RefusedError("it takes the place of tf.distribute; build the model without a strategy")
+        raise RefusedError(
+            "it takes the place of tf.distribute; build the model without a strategy"
+        )
     if model.optimizer is None:
         raise RefusedError("compile() was given no optimizer")
     for layer in model._flatten_layers():
@@ -28,7 +30,7 @@ def check(model: Any) -> None:  # noqa: ANN401 - Keras's
             )
 
 
-def check_built(model: Any) -> None:  # noqa: ANN401
+def check_built(model: Any) -> None:
     """Refuse weights whose gradients cannot travel as float32.
 
     Raises:

@@ -16,4 +16,3 @@ class RefusedError(SystemExit):
 
     def __init__(self, why: str) -> None:
         super().__init__(_FRONT + why)
-

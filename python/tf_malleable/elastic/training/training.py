@@ -181,7 +181,8 @@ class Training:
         self.marks = {**self.marks, **said.marks}
 
     def _kept_counts(self) -> list[int]:
-        assert self.fit is not None and self.target is not None
+        assert self.fit is not None
+        assert self.target is not None
         owners = [int(text.partition(" ")[0]) for text in self.target.kept]
         return [owners.count(number) for number in range(len(self.fit.callbacks))]
 
