@@ -16,6 +16,7 @@ script one of its jobs. So does ``tfm.join()``, called by the script.
 """
 
 import importlib.util as _util
+import os as _os
 import sys as _sys
 
 from tf_malleable.agent import following as _following
@@ -72,3 +73,8 @@ if not _is_command and _util.find_spec("threadpoolctl") is not None:
 
 if _job is not None:
     _joining.start_agent(_job)
+
+if not _is_command and "TF_MALLEABLE_ELASTIC" in _os.environ:
+    from tf_malleable.elastic import worker as _worker
+
+    _worker.start()

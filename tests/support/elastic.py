@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import tf_malleable
 from tests.support.fake_mesh import Hub, Plan
 
 SCRIPT = Path(__file__).parents[1] / "elastic" / "trainings.py"
@@ -30,9 +31,31 @@ class Ended:
     values: dict[str, Any]
 
 
-def alone(arguments: Sequence[str], out: Path, script: Path = SCRIPT, **settings: object) -> Ended:
+def plain(
+    arguments: Sequence[str],
+    out: Path,
+    is_preloaded: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> Ended:
+    """Train with Keras as it is; or, if preloaded, as `tfm run` starts a script."""
+    variables = dict(environment or {})
+    if is_preloaded:
+        preload = Path(tf_malleable.__file__).parent / "preload"
+        paths = [str(preload), *filter(None, [os.environ.get("PYTHONPATH")])]
+        variables["PYTHONPATH"] = os.pathsep.join(paths)
+    command = [sys.executable, "-W", "ignore", str(SCRIPT), *arguments, str(out)]
+    return _wait(_popen(command, variables), out)
+
+
+def alone(
+    arguments: Sequence[str],
+    out: Path,
+    script: Path = SCRIPT,
+    environment: Mapping[str, str] | None = None,
+    **settings: object,
+) -> Ended:
     """Train with one member and no mesh."""
-    return _wait(_start("", "alone", arguments, out, script, settings), out)
+    return _wait(_start("", "alone", arguments, out, script, settings, environment), out)
 
 
 def together(
@@ -75,6 +98,7 @@ def _start(
     out: Path,
     script: Path,
     settings: Mapping[str, object],
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
     said = {
         "address": address,
@@ -83,13 +107,18 @@ def _start(
         "arguments": [*arguments, str(out)],
         "settings": {"seed": 1, **settings},
     }
+    module = ["-m", "tests.support.elastic_member", json.dumps(said)]
+    return _popen([sys.executable, "-W", "ignore", *module], environment or {})
+
+
+def _popen(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
     threads = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.elastic_member", json.dumps(said)],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**threads, **os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, **threads, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
         cwd=Path(__file__).parents[2],
     )
 

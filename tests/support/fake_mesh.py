@@ -21,7 +21,7 @@ import numpy as np
 from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
 from tf_malleable.elastic.tree import combine
 
-_PATIENCE = 150.0
+_PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Hub:
             while True:
                 do, *arguments = connection.recv()
                 connection.send(answers[do](name, pid, *arguments))
-        except (EOFError, ConnectionError):
+        except (EOFError, ConnectionError, TimeoutError):
             return
 
     def _wait(self, condition: Callable[[], bool]) -> None:

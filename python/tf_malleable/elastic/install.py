@@ -18,6 +18,10 @@ from typing import Any
 from tf_malleable.elastic.mesh import Mesh, StateHolder
 from tf_malleable.elastic.settings import Settings
 
+# With it, Keras has imported all that is hooked. Keras itself may be half imported when it
+# imports TensorFlow, and with it this.
+_MODULE: Final = "keras.src.models.model"
+
 
 def install(settings: Settings, make_mesh: Callable[[StateHolder], Mesh] | None = None) -> None:
     """Have each fit() of this process be a member of an elastic training.
@@ -32,7 +36,6 @@ def install(settings: Settings, make_mesh: Callable[[StateHolder], Mesh] | None 
     """
 
     def set_up() -> None:
-        # Keras is there now, but perhaps not yet all of it.
         from tf_malleable.elastic.training.training import Training
 
         training = Training(settings, make_mesh)
@@ -42,7 +45,7 @@ def install(settings: Settings, make_mesh: Callable[[StateHolder], Mesh] | None 
         Hooks(training)
         _finish_at_exit(training)
 
-    if "keras" in sys.modules:
+    if _MODULE in sys.modules:
         set_up()
     else:
         sys.meta_path.insert(0, _Finder(set_up))
@@ -58,11 +61,11 @@ def _seed(seed: int | None) -> None:
         tf.random.set_seed(seed)
 
 
-def _finish_at_exit(training: Any) -> None:  # noqa: ANN401
+def _finish_at_exit(training: Any) -> None:
     has_failed: list[bool] = []
     own = sys.excepthook
 
-    def note(*args: Any) -> None:  # noqa: ANN401
+    def note(*args: Any) -> None:
         has_failed.append(True)
         own(*args)
 
@@ -85,7 +88,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Return the spec that others find, with a loader that does more."""
-        if fullname != "keras" or self._is_done:
+        if fullname != _MODULE or self._is_done:
             return None
         self._is_done = True
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -95,11 +98,11 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, inner: Any, then: Callable[[], None]) -> None:  # noqa: ANN401
+    def __init__(self, inner: Any, then: Callable[[], None]) -> None:
         self._inner = inner
         self._then = then
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:

@@ -50,6 +50,8 @@ class MeshSettings:
         shards: Into how many each batch is cut, if this process trains alone; with a coordinator,
             that says it.
         seed: As in Settings; None for one that follows from the secret, if there is one.
+        threads: Inside an op of a shard; 0 for as many as the process may use. None for 1, or
+            without a coordinator and with one shard for 0.
     """
 
     coordinator: Address | None
@@ -62,6 +64,7 @@ class MeshSettings:
     alone_seconds: float = 10.0
     shards: int = 1
     seed: int | None = None
+    threads: int | None = None
 
     def training(self) -> Settings:
         """Return how the training is cut up, but for what a coordinator says."""
@@ -70,7 +73,9 @@ class MeshSettings:
             digest = hashlib.sha256(b"seed" + self.secret).digest()
             seed = int.from_bytes(digest[:4], "big")
         # Shards run side by side, so that one thread for each is the cheapest, too.
-        return Settings(self.shards, seed, threads=1)
+        usual = 0 if self.coordinator is None and self.shards == 1 else 1
+        threads = usual if self.threads is None else self.threads
+        return Settings(self.shards, seed, threads or None)
 
     def encode(self) -> str:
         """Return it as the value of TF_MALLEABLE_ELASTIC."""

@@ -14,7 +14,7 @@ from tf_malleable.elastic.training.shard import APART, Changes
 class Apply:
     """The function that applies sums."""
 
-    def __init__(self, model: Any, shards: int, changes: Changes, signature: Any) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, shards: int, changes: Changes, signature: Any) -> None:
         """Trace it.
 
         Args:
@@ -35,11 +35,11 @@ class Apply:
         )
         self.function = function.get_concrete_function()
 
-    def __call__(self, gradients: Any, floats: Any, counts: Any) -> Any:  # noqa: ANN401
+    def __call__(self, gradients: Any, floats: Any, counts: Any) -> Any:
         """Apply; return the logs of the step, a dict of tensors."""
         return self.function(gradients, floats, counts)
 
-    def _run(self, gradients: Any, floats: Any, counts: Any) -> Any:  # noqa: ANN401
+    def _run(self, gradients: Any, floats: Any, counts: Any) -> Any:
         model, changes = self._model, self._changes
         if not self._is_only:
             gradients = [gradient * (1 / SCALE) for gradient in gradients]
@@ -71,7 +71,7 @@ class Apply:
         return {name: logs[name] for name in changes.returned}
 
 
-def _split(vector: Any, variables: list[Any]) -> list[Any]:  # noqa: ANN401
+def _split(vector: Any, variables: list[Any]) -> list[Any]:
     shapes = [tuple(getattr(variable, "shape", variable)) for variable in variables]
     lengths = [int(tf.TensorShape(shape).num_elements()) for shape in shapes]
     if not lengths:

@@ -11,7 +11,7 @@ from keras.src import tree
 _EXAMPLES = 32
 
 
-def batch(spec: Any, examples: int | None) -> Any:  # noqa: ANN401
+def batch(spec: Any, examples: int | None) -> Any:
     """Return a batch of zeros; None if its shape is not known.
 
     Args:
@@ -24,7 +24,7 @@ def batch(spec: Any, examples: int | None) -> Any:  # noqa: ANN401
     if not all(leaf.shape.rank and leaf.shape[1:].is_fully_defined() for leaf in leaves):
         return None
 
-    def zeros(leaf: Any) -> Any:  # noqa: ANN401
+    def zeros(leaf: Any) -> Any:
         if leaf is None:
             return None
         return tf.zeros([leaf.shape[0] or examples or _EXAMPLES, *leaf.shape[1:]], leaf.dtype)

@@ -33,7 +33,7 @@ _STEP: Final = "_tf_malleable_step"
 class Fit:
     """What hooks in Keras call during one fit()."""
 
-    def __init__(self, training: Training, model: Any) -> None:  # noqa: ANN401
+    def __init__(self, training: Training, model: Any) -> None:
         """Make it.
 
         Args:
@@ -106,7 +106,7 @@ class Fit:
         """Return the order of a PyDataset's batches in this pass."""
         return shuffled(self._training.order_seed or 0, self._pass, indices)
 
-    def batches(self, epochs: Any, inner: Iterator[Any]) -> Iterator[Any]:  # noqa: ANN401
+    def batches(self, epochs: Any, inner: Iterator[Any]) -> Iterator[Any]:
         """Yield what Keras's iterator yields, less what others have already trained on.
 
         Args:
@@ -128,7 +128,7 @@ class Fit:
             else:
                 yield begin, end, iterator
 
-    def train(self, iterator: Any) -> Any:  # noqa: ANN401
+    def train(self, iterator: Any) -> Any:
         """Take the steps of one execution, with the next batches; return the last one's logs."""
         logs: Any = {}
         for number in range(self.model.steps_per_execution):
@@ -167,10 +167,9 @@ class Fit:
         assert self._step is not None
         return self._step
 
-    def _prepare(self, epochs: Any) -> None:  # noqa: ANN401
+    def _prepare(self, epochs: Any) -> None:
         spec = epochs._distributed_dataset.element_spec
         self._step = _step_of(self.model, self._training.shards, spec)
-        models.check_built(self.model)
         if self._training.target is not None:
             before = [array.copy() for array in state.arrays(self.variables())]
             batch = dummy.batch(spec, epochs.data_adapter.batch_size)
@@ -179,7 +178,7 @@ class Fit:
             state.assign(self.variables(), before)
             self._training.look_ahead()
 
-    def _can_jump(self, epochs: Any) -> bool:  # noqa: ANN401
+    def _can_jump(self, epochs: Any) -> bool:
         """Return whether this epoch's batches need not even be drawn."""
         from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
@@ -195,13 +194,13 @@ class Fit:
         target = self._training.target
         return target is not None and target.position == position
 
-    def _pass_over(self, iterator: Any) -> None:  # noqa: ANN401
+    def _pass_over(self, iterator: Any) -> None:
         data = iterator.get_next()
         if self._batch == 0:
             self._training.check_mark(self._epoch, fingerprint(data))
         self._batch += 1
 
-    def _train(self, iterator: Any) -> Any:  # noqa: ANN401
+    def _train(self, iterator: Any) -> Any:
         if self.is_passing_over:
             self._pass_over(iterator)
             return {}
@@ -225,10 +224,10 @@ class Fit:
         self._end()
         return logs
 
-    def _sum(self, turn: Turn, data: Any, mark: int) -> Any:  # noqa: ANN401
+    def _sum(self, turn: Turn, data: Any, mark: int) -> Any:
         step = self._traced
 
-        def parts(turn: Turn) -> Any:  # noqa: ANN401
+        def parts(turn: Turn) -> Any:
             return step.parts(data, turn.start, turn.stop, mark)
 
         total = self._reduce(turn, parts)
@@ -240,7 +239,7 @@ class Fit:
         """Return the logs of the member that has shard 0."""
         own: list[Logs] = []
 
-        def parts(turn: Turn) -> Any:  # noqa: ANN401
+        def parts(turn: Turn) -> Any:
             if turn.start == 0 < turn.stop and not own:
                 own.append(text.plain({**logs, **self._validated(validation)}))
             said = text.as_words(own[0]) if turn.start == 0 < turn.stop else text.as_words(None)
@@ -257,7 +256,7 @@ class Fit:
         finally:
             self.is_validating = False
 
-    def _reduce(self, turn: Turn, parts: Callable[[Turn], Any]) -> Any:  # noqa: ANN401
+    def _reduce(self, turn: Turn, parts: Callable[[Turn], Any]) -> Any:
         """Return the sum over all members' parts, whoever is left in the end."""
         while True:
             found = parts(turn)
@@ -292,7 +291,7 @@ class Fit:
         training.mesh.end(ended)
 
 
-def _step_of(model: Any, shards: int, spec: Any) -> Step:  # noqa: ANN401
+def _step_of(model: Any, shards: int, spec: Any) -> Step:
     """Return the model's step, traced once for each compile() and kind of data."""
     known = vars(model).get(_STEP)
     made_for = (model._compile_config, shards, spec)

@@ -38,7 +38,7 @@ _RANDOM: Final = frozenset(
 )
 
 
-def check(function: Any, model: str) -> None:  # noqa: ANN401 - a ConcreteFunction
+def check(function: Any, model: str) -> None:
     """Refuse or complain about what a shard's function does beside its results.
 
     Args:
@@ -75,7 +75,7 @@ def say(complaint: str) -> None:
     print(f"tf_malleable: elastic training: {complaint}", file=sys.stderr)
 
 
-def _operations(function: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
+def _operations(function: Any) -> Iterator[tuple[str, str]]:
     graph = function.graph.as_graph_def()
     for node in graph.node:
         yield node.name, node.op

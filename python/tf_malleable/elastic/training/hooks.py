@@ -49,7 +49,7 @@ class Hooks:
             else:
                 setattr(owner, name, original)
 
-    def _fit(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+    def _fit(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
         """Train as a member, unless this is a training within a training."""
         training = self._training
         if training.fit is not None:
@@ -70,7 +70,7 @@ class Hooks:
         self,
         original: Callable[..., Any],
         model: Any,
-        force: bool = False,  # noqa: ANN401
+        force: bool = False,
     ) -> None:
         """Make fit() take our steps."""
         fit = self._training.fit
@@ -81,7 +81,7 @@ class Hooks:
         else:
             original(model, force)
 
-    def _evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+    def _evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
         """Put off fit()'s validation until it is known which member is to do it."""
         fit = self._training.fit
         is_of_fit = named.get("_use_cached_eval_dataset", False)
@@ -92,7 +92,7 @@ class Hooks:
 
     def _make_iterator(
         self, original: Callable[..., Any], epochs: Any, *args: Any, **named: Any
-    ) -> None:  # noqa: ANN401
+    ) -> None:
         fit = self._training.fit
         if fit is not None and fit.epochs is None:
             fit.epochs = epochs
@@ -101,18 +101,18 @@ class Hooks:
         else:
             original(epochs, *args, **named)
 
-    def _batches(self, original: Callable[..., Any], epochs: Any) -> Iterator[Any]:  # noqa: ANN401
+    def _batches(self, original: Callable[..., Any], epochs: Any) -> Iterator[Any]:
         fit = self._training.fit
         inner: Iterator[Any] = original(epochs)
         return inner if fit is None or fit.epochs is not epochs else fit.batches(epochs, inner)
 
-    def _begin_pass(self, original: Callable[..., Any], epochs: Any) -> Any:  # noqa: ANN401
+    def _begin_pass(self, original: Callable[..., Any], epochs: Any) -> Any:
         fit = self._training.fit
         if fit is not None and fit.epochs is epochs:
             fit.begin_pass(is_epoch=epochs.steps_per_epoch is None)
         return original(epochs)
 
-    def _batches_of_py_dataset(self, original: Callable[..., Any], adapter: Any) -> Iterator[Any]:  # noqa: ANN401
+    def _batches_of_py_dataset(self, original: Callable[..., Any], adapter: Any) -> Iterator[Any]:
         fit = self._training.fit
         if fit is None or fit.epochs is None or fit.epochs.data_adapter is not adapter:
             return iter(original(adapter))
@@ -123,7 +123,7 @@ class Hooks:
 
     def _begin_training(
         self, original: Callable[..., Any], callbacks: Any, logs: Any = None
-    ) -> None:  # noqa: ANN401
+    ) -> None:
         """Let callbacks begin, and then say at which epoch."""
         fit = self._training.fit
         original(callbacks, logs)
@@ -132,7 +132,7 @@ class Hooks:
 
     def _begin_epoch(
         self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
-    ) -> None:  # noqa: ANN401
+    ) -> None:
         """Note the epoch."""
         fit = self._training.fit
         if fit is not None and callbacks.model is fit.model:
@@ -141,7 +141,7 @@ class Hooks:
 
     def _end_epoch(
         self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
-    ) -> None:  # noqa: ANN401
+    ) -> None:
         """Show callbacks the logs that those of all members see."""
         fit = self._training.fit
         if fit is not None and callbacks.model is fit.model:
@@ -152,7 +152,7 @@ class Hooks:
         original = getattr(owner, name)
 
         @functools.wraps(original)
-        def hooked(self: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+        def hooked(self: Any, *args: Any, **named: Any) -> Any:
             return hook(original, self, *args, **named)
 
         self._originals.append((owner, name, vars(owner).get(name)))

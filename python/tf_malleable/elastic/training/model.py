@@ -8,7 +8,7 @@ from typing import Any
 from tf_malleable.elastic.training.refused import RefusedError
 
 
-def check(model: Any) -> None:  # noqa: ANN401 - Keras's
+def check(model: Any) -> None:
     """Refuse a model that cannot be cut into shards.
 
     Raises:
@@ -30,7 +30,7 @@ def check(model: Any) -> None:  # noqa: ANN401 - Keras's
             )
 
 
-def check_built(model: Any) -> None:  # noqa: ANN401
+def check_built(model: Any) -> None:
     """Refuse weights whose gradients cannot travel as float32.
 
     Raises:

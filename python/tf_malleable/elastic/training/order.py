@@ -31,7 +31,7 @@ class Order:
         """Set the seed and the number of the pass that is about to begin."""
         self._seeds.assign([seed, turn])
 
-    def shuffle(self, value: Any, **_: Any) -> Any:  # noqa: ANN401
+    def shuffle(self, value: Any, **_: Any) -> Any:
         """Shuffle as tf.random.shuffle() does, inside a tf.data function."""
         # Batches that are shuffled each in themselves differ by their first index.
         salt = tf.stack([tf.cast(tf.reshape(value, [-1])[0], tf.int64), tf.constant(0, tf.int64)])

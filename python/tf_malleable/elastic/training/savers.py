@@ -21,7 +21,7 @@ Original = Callable[..., Any]
 _IS_ON: Final = "_tf_malleable_is_on"
 
 
-def _in_lead(training: Training, original: Original, owner: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+def _in_lead(training: Training, original: Original, owner: Any, *args: Any, **named: Any) -> Any:
     return original(owner, *args, **named) if training.is_lead else None
 
 
@@ -30,13 +30,13 @@ def _not_in_newcomer(
     original: Original,
     owner: Any,
     *args: Any,
-    **named: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+    **named: Any,
+) -> Any:
     """Restore a backup, unless the state comes from other members."""
     return original(owner, *args, **named) if training.target is None else None
 
 
-def _open(training: Training, original: Original, owner: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401
+def _open(training: Training, original: Original, owner: Any, *args: Any, **named: Any) -> None:
     """Begin to write if this is the lead."""
     vars(owner)[_IS_ON] = training.is_lead
     if training.is_lead:
@@ -45,7 +45,7 @@ def _open(training: Training, original: Original, owner: Any, *args: Any, **name
 
 def _append_row(
     training: Training, original: Original, owner: Any, *args: Any, **named: Any
-) -> None:  # noqa: ANN401
+) -> None:
     """Write a row; first open the file if the member that wrote it is gone."""
     if not training.is_lead:
         return
@@ -57,7 +57,7 @@ def _append_row(
 
 def _begin_epoch(
     training: Training, original: Original, owner: Any, *args: Any, **named: Any
-) -> None:  # noqa: ANN401
+) -> None:
     """Begin an epoch; first the training, if the member that wrote it is gone."""
     if training.is_lead and not vars(owner)[_IS_ON]:
         vars(owner)[_IS_ON] = True
@@ -66,7 +66,7 @@ def _begin_epoch(
         original(owner, *args, **named)
 
 
-def _while_on(training: Training, original: Original, owner: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401
+def _while_on(training: Training, original: Original, owner: Any, *args: Any, **named: Any) -> None:
     if vars(owner).get(_IS_ON, True):
         original(owner, *args, **named)
 

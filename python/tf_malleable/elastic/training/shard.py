@@ -59,7 +59,7 @@ class Changes:
 class Shard:
     """The function of one shard."""
 
-    def __init__(self, model: Any, shards: int, spec: Any) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, shards: int, spec: Any) -> None:
         """Trace it.
 
         Args:
@@ -92,7 +92,7 @@ class Shard:
         self.function = function.get_concrete_function()
         graphs.check(self.function, type(model).__name__)
 
-    def __call__(self, data: Any, share: Any, salt: Any) -> Any:  # noqa: ANN401
+    def __call__(self, data: Any, share: Any, salt: Any) -> Any:
         """Return gradients, one vector of other floats, and one of whole numbers.
 
         Args:
@@ -102,7 +102,7 @@ class Shard:
         """
         return self.function(data, share, salt)
 
-    def _run(self, data: Any, share: Any, salt: Any) -> Any:  # noqa: ANN401
+    def _run(self, data: Any, share: Any, salt: Any) -> Any:
         model, optimizer = self._model, self._model.optimizer
         weight = None if self._is_only else share * SCALE
         scope = ShardScope(model.metrics_variables, salt)
@@ -135,7 +135,7 @@ class Shard:
         floats = self._floats(scope, returned, weight)
         return gradients, floats, self._counts(scope, salt)
 
-    def _floats(self, scope: ShardScope, returned: Any, weight: Any) -> Any:  # noqa: ANN401
+    def _floats(self, scope: ShardScope, returned: Any, weight: Any) -> Any:
         changes, means, sums = self.changes, [], []
         for variable in scope.changed.values():
             if "float" not in variable.dtype:
@@ -157,7 +157,7 @@ class Shard:
             flat_means, flat_sums = flat_means * weight, flat_sums * SCALE
         return tf.concat([flat_means, flat_sums], 0)
 
-    def _logs(self, returned: Any) -> list[Any]:  # noqa: ANN401
+    def _logs(self, returned: Any) -> list[Any]:
         """Return the values to be averaged that are not results of metrics."""
         if not isinstance(returned, dict):
             return []
@@ -175,7 +175,7 @@ class Shard:
         self.changes.logs = list(values)
         return list(values.values())
 
-    def _counts(self, scope: ShardScope, salt: Any) -> Any:  # noqa: ANN401
+    def _counts(self, scope: ShardScope, salt: Any) -> Any:
         differences = []
         is_first = tf.cast(tf.equal(salt, 0), tf.int64)
         for variable in scope.changed.values():
@@ -198,23 +198,23 @@ def seed_states(changes: Changes) -> list[Any]:
     return [variable for variable in changes.counts if is_seed_state(variable)]
 
 
-def _flat(tensors: list[Any], dtype: Any) -> Any:  # noqa: ANN401
+def _flat(tensors: list[Any], dtype: Any) -> Any:
     flat = [tf.reshape(tf.cast(tensor, dtype), [-1]) for tensor in tensors]
     return tf.concat(flat, 0) if flat else tf.zeros([0], dtype)
 
 
 @contextmanager
-def _noting(optimizer: Any, weight: Any) -> Iterator[list[tuple[Any, Any]]]:  # noqa: ANN401
+def _noting(optimizer: Any, weight: Any) -> Iterator[list[tuple[Any, Any]]]:
     """Note gradients and variables instead of applying them; scale the loss by `weight`."""
     noted: list[tuple[Any, Any]] = []
     before = {name: vars(optimizer)[name] for name in _REPLACED if name in vars(optimizer)}
     own_scale = optimizer.scale_loss
 
-    def apply(grads: Any, trainable_variables: Any = None) -> None:  # noqa: ANN401
+    def apply(grads: Any, trainable_variables: Any = None) -> None:
         variables = trainable_variables or optimizer._trainable_variables
         noted.append((list(grads), list(variables)))
 
-    def scale_loss(loss: Any) -> Any:  # noqa: ANN401
+    def scale_loss(loss: Any) -> Any:
         loss = own_scale(loss)
         return loss if weight is None else loss * tf.cast(weight, loss.dtype)
 
@@ -232,11 +232,11 @@ _REPLACED = ("apply", "scale_loss")
 
 
 @contextmanager
-def _whole_sums(share: Any) -> Iterator[None]:  # noqa: ANN401
+def _whole_sums(share: Any) -> Iterator[None]:
     """Let Keras's losses that are sums over a batch not become means over shards."""
     original = loss_module.reduce_weighted_values
 
-    def reduce(values: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+    def reduce(values: Any, *args: Any, **named: Any) -> Any:
         reduced = original(values, *args, **named)
         reduction = named.get("reduction", "sum_over_batch_size")
         return reduced / tf.cast(share, reduced.dtype) if reduction == "sum" else reduced

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_malleable.elastic.training.refused import RefusedError
 
 
-def variables(model: Any, counted: Sequence[Any]) -> list[Any]:  # noqa: ANN401
+def variables(model: Any, counted: Sequence[Any]) -> list[Any]:
     """Return the Keras variables of a training, each once, in an order that is the script's.
 
     Args:
@@ -23,7 +23,7 @@ def variables(model: Any, counted: Sequence[Any]) -> list[Any]:  # noqa: ANN401
     return list({id(variable): variable for variable in found}.values())
 
 
-def shape_of(value: Any) -> str:  # noqa: ANN401
+def shape_of(value: Any) -> str:
     """Return type and shape of a variable or array, such as "float32[3, 4]"."""
     return f"{np.dtype(tf.as_dtype(value.dtype).as_numpy_dtype).name}{list(value.shape)}"
 
@@ -36,7 +36,7 @@ def arrays(of: Sequence[Any]) -> list[Any]:
     return [variable._value.read_value()._numpy() for variable in of]
 
 
-def as_bytes(array: Any) -> memoryview:  # noqa: ANN401
+def as_bytes(array: Any) -> memoryview:
     """Return the bytes of an array."""
     return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
@@ -91,6 +91,6 @@ def kept_counts(callbacks: Sequence[Any]) -> list[int]:
     return [len(_best_of(callback)) for callback in callbacks]
 
 
-def _best_of(callback: Any) -> list[Any]:  # noqa: ANN401
+def _best_of(callback: Any) -> list[Any]:
     best = getattr(callback, "best_weights", None)
     return list(best) if isinstance(best, list) else []

@@ -18,6 +18,7 @@ from keras.src import tree
 
 from tf_malleable.elastic.training import cutting
 from tf_malleable.elastic.training.apply import Apply
+from tf_malleable.elastic.training.model import check_built
 from tf_malleable.elastic.training.shard import APART, Changes, Shard
 from tf_malleable.elastic.tree import Node, children, combine, cover
 
@@ -35,7 +36,7 @@ _TAIL: Final = 2
 class Step:
     """The functions of one model's step."""
 
-    def __init__(self, model: Any, shards: int, spec: Any) -> None:  # noqa: ANN401
+    def __init__(self, model: Any, shards: int, spec: Any) -> None:
         """Build the model's variables and trace the functions.
 
         Args:
@@ -74,7 +75,7 @@ class Step:
         """What a step changes."""
         return self._shard.changes
 
-    def whole(self, iterator: Any) -> Any:  # noqa: ANN401
+    def whole(self, iterator: Any) -> Any:
         """Take a step with the next batch; return its logs, a dict of tensors.
 
         Raises:
@@ -82,7 +83,7 @@ class Step:
         """
         return self._whole(iterator)
 
-    def parts(self, data: Any, start: int, stop: int, mark: int = 0) -> dict[Node, Vector]:  # noqa: ANN401
+    def parts(self, data: Any, start: int, stop: int, mark: int = 0) -> dict[Node, Vector]:
         """Return the sums at the nodes that cover shards [start, stop) of a batch.
 
         Args:
@@ -101,7 +102,7 @@ class Step:
         shards = {Node(start + n, start + n + 1): vector for n, vector in enumerate(found)}
         return {node: _sum_below(node, shards) for node in cover(self._shards, start, stop)}
 
-    def apply(self, total: Vector) -> Any:  # noqa: ANN401
+    def apply(self, total: Vector) -> Any:
         """Apply the sum of all shards; return the logs of the step, a dict of tensors."""
         return self._finish(tf.convert_to_tensor(total[:-_TAIL]))
 
@@ -110,12 +111,12 @@ class Step:
         low, high = (int(word) for word in total[-_TAIL:])
         return (low, high) == (self._shards * (mark & _MASK), self._shards * (mark >> _BITS))
 
-    def warm_up(self, data: Any) -> None:  # noqa: ANN401
+    def warm_up(self, data: Any) -> None:
         """Run once with a batch all that a member may have to run, which changes variables."""
         parts = self.parts(data, 0, self._shards)
         self.apply(combine(self._shards, parts, np.add))
 
-    def _part_of(self, data: Any, sizes: list[int], number: int, mark: int) -> Vector:  # noqa: ANN401
+    def _part_of(self, data: Any, sizes: list[int], number: int, mark: int) -> Vector:
         tail = [float(mark & _MASK), float(mark >> _BITS)]
         if not sizes[number]:
             return np.asarray([0.0] * sum(self._lengths) + tail, np.float32)
@@ -124,7 +125,7 @@ class Step:
         part: Vector = self._part(data, ends, tf.constant(number), tf.constant(tail))._numpy()
         return part
 
-    def _run_whole(self, iterator: Any) -> Any:  # noqa: ANN401
+    def _run_whole(self, iterator: Any) -> Any:
         data = tree.map_structure(_or_none, iterator.get_next())
         if self._shards == 1:
             return self._apply(*self._shard(data, self._one, self._salts[0]))
@@ -139,7 +140,7 @@ class Step:
             )
         )
 
-    def _sum_of(self, data: Any, total: Any, may_be_empty: bool) -> Any:  # noqa: ANN401
+    def _sum_of(self, data: Any, total: Any, may_be_empty: bool) -> Any:
         each, left = total // self._shards, total % self._shards
         parts: dict[Node, Any] = {}
         end: Any = 0
@@ -147,7 +148,7 @@ class Step:
             begin = end
             end = begin + each + tf.cast(number < left, tf.int32)
 
-            def run(begin: Any = begin, end: Any = end, number: int = number) -> Any:  # noqa: ANN401
+            def run(begin: Any = begin, end: Any = end, number: int = number) -> Any:
                 return self._of_shard(data, begin, end, total, number)
 
             parts[Node(number, number + 1)] = (
@@ -155,24 +156,24 @@ class Step:
             )
         return self._sum(Node(0, self._shards), parts)
 
-    def _of_shard(self, data: Any, begin: Any, end: Any, total: Any, number: Any) -> Any:  # noqa: ANN401
+    def _of_shard(self, data: Any, begin: Any, end: Any, total: Any, number: Any) -> Any:
         piece = tree.map_structure(lambda leaf: _slice(leaf, begin, end), data)
         share = tf.cast(end - begin, tf.float32) / tf.cast(total, tf.float32) * self._one
         return self._shard(piece, share, self._salts[number])
 
-    def _zeros(self) -> Any:  # noqa: ANN401
+    def _zeros(self) -> Any:
         return tree.map_structure(
             lambda tensor: tf.zeros(tensor.shape, tensor.dtype),
             self._shard.function.structured_outputs,
         )
 
-    def _sum(self, node: Node, parts: dict[Node, Any]) -> Any:  # noqa: ANN401
+    def _sum(self, node: Node, parts: dict[Node, Any]) -> Any:
         if node in parts:
             return parts[node]
         left, right = children(node)
         return self._add(self._sum(left, parts), self._sum(right, parts))
 
-    def _run_part(self, data: Any, ends: Any, number: Any, tail: Any) -> Any:  # noqa: ANN401
+    def _run_part(self, data: Any, ends: Any, number: Any, tail: Any) -> Any:
         data = tree.map_structure(_or_none, data)
         gradients, floats, counts = self._of_shard(data, ends[0], ends[1], ends[2], number)
         flat = [tf.reshape(gradient, [-1]) for gradient in gradients]
@@ -184,7 +185,7 @@ class Step:
         ]
         return tf.concat([*flat, floats, tf.cast(tf.concat(words, 0), tf.float32), tail], 0)
 
-    def _run_finish(self, total: Any) -> Any:  # noqa: ANN401
+    def _run_finish(self, total: Any) -> Any:
         *flat, floats, words = tf.split(total, self._lengths)
         gradients = [
             tf.reshape(gradient, shape) for gradient, shape in zip(flat, self._shapes, strict=True)
@@ -196,13 +197,13 @@ class Step:
         return self._apply(gradients, floats, tf.math.add_n(shifted))
 
 
-def examples(data: Any) -> Any:  # noqa: ANN401
+def examples(data: Any) -> Any:
     """Return how many examples a batch has: an int, in a graph perhaps a tensor."""
     first = next(leaf for leaf in tree.flatten(data) if leaf is not None)
     return first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
 
 
-def fingerprint(data: Any) -> int:  # noqa: ANN401
+def fingerprint(data: Any) -> int:
     """Return a number below 2**32 that tells batches apart."""
     number = 0
     for leaf in tree.flatten(data):
@@ -211,7 +212,7 @@ def fingerprint(data: Any) -> int:  # noqa: ANN401
     return number
 
 
-def _added(left: Any, right: Any) -> Any:  # noqa: ANN401
+def _added(left: Any, right: Any) -> Any:
     return tree.map_structure(tf.add, left, right)
 
 
@@ -223,7 +224,7 @@ def _sum_below(node: Node, shards: dict[Node, Vector]) -> Vector:
     return total
 
 
-def _slice(leaf: Any, begin: Any, end: Any) -> Any:  # noqa: ANN401
+def _slice(leaf: Any, begin: Any, end: Any) -> Any:
     if isinstance(leaf, tf.SparseTensor):
         rest = leaf.dense_shape[1:]
         start = tf.concat([[tf.cast(begin, tf.int64)], tf.zeros_like(rest)], 0)
@@ -232,12 +233,12 @@ def _slice(leaf: Any, begin: Any, end: Any) -> Any:  # noqa: ANN401
     return leaf[begin:end]
 
 
-def _or_none(leaf: Any) -> Any:  # noqa: ANN401
+def _or_none(leaf: Any) -> Any:
     """Return None for what Keras's adapters make of it."""
     return None if isinstance(leaf, tf.experimental.Optional) else leaf
 
 
-def _of_any_length(spec: Any) -> Any:  # noqa: ANN401
+def _of_any_length(spec: Any) -> Any:
     if spec is None or "Optional" in type(spec).__name__:
         return None
     shape = spec.shape if spec.shape.rank is None else [None, *spec.shape[1:]]
@@ -246,7 +247,7 @@ def _of_any_length(spec: Any) -> Any:  # noqa: ANN401
     return type(spec)(shape, spec.dtype)
 
 
-def _build(model: Any, spec: Any) -> None:  # noqa: ANN401
+def _build(model: Any, spec: Any) -> None:
     """Make all variables of the model, its metrics and its optimizer."""
     try:
         model._symbolic_build(data_batch=spec)
@@ -254,3 +255,4 @@ def _build(model: Any, spec: Any) -> None:  # noqa: ANN401
         tf.function(model.train_step, autograph=False).get_concrete_function(spec)
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
+    check_built(model)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tf_malleable.elastic.mesh import Turn
 from tf_malleable.elastic.training.position import Logs
+from tf_malleable.elastic.training.refused import RefusedError
 from tf_malleable.elastic.tree import Node, cover
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ def as_words(logs: Logs | None) -> Vector:
     """Return logs as words; None as zeros.
 
     Raises:
-        ValueError: They are longer than 65,536 bytes of JSON.
+        RefusedError: They are longer than 65,536 bytes of JSON.
     """
     words = np.zeros(_LENGTH, np.float32)
     if logs is not None:
         said = np.frombuffer(json.dumps(logs).encode(), np.uint8)
         if said.size > _LENGTH:
-            raise ValueError(
+            raise RefusedError(
                 f"an epoch's logs have {said.size} bytes, and at most {_LENGTH} travel"
             )
         words[: said.size] = said

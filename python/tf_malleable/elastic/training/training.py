@@ -67,7 +67,7 @@ class Training:
     @property
     def threads(self) -> int | None:
         """Threads inside an op; None for as many as the process may use."""
-        return self.settings.threads if self.shards > 1 else None
+        return self.settings.threads
 
     def look_ahead(self) -> None:
         """Ask where the others are, unless this process is one of them."""
@@ -205,7 +205,8 @@ class Training:
         self.marks = {**self.marks, **said.marks}
 
     def _kept_counts(self) -> list[int]:
-        assert self.fit is not None and self.target is not None
+        assert self.fit is not None
+        assert self.target is not None
         owners = [int(text.partition(" ")[0]) for text in self.target.kept]
         return [owners.count(number) for number in range(len(self.fit.callbacks))]
 

@@ -1,0 +1,62 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Trains with callbacks that write files: callbacks.py FOLDER FAIL OUT."""
+
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+
+folder, fail_at, out = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+random = np.random.default_rng(0)
+x = random.random((160, 8), "f4")
+y = (x.sum(1, keepdims=True) > 4).astype("f4")
+
+
+class Fail(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == fail_at:
+            raise SystemExit(9)
+
+
+class Note(keras.callbacks.Callback):
+    """Notes what it was told, in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.told.append([epoch, *logs.values()])
+
+
+model = keras.Sequential(
+    [
+        keras.layers.Input((8,)),
+        keras.layers.Dense(16, "relu"),
+        keras.layers.Dropout(0.2),
+        keras.layers.Dense(1, "sigmoid"),
+    ]
+)
+model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy", metrics=["accuracy"])
+note = Note()
+model.fit(
+    x,
+    y,
+    batch_size=32,
+    epochs=6,
+    verbose=0,
+    validation_split=0.25,
+    callbacks=[
+        keras.callbacks.BackupAndRestore(folder / "backup"),
+        keras.callbacks.CSVLogger(folder / "log.csv"),
+        keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras"),
+        keras.callbacks.TensorBoard(folder / "board"),
+        keras.callbacks.ReduceLROnPlateau("val_loss", patience=1, factor=0.5),
+        note,
+        Fail(),
+    ],
+)
+model.save(folder / "end.keras")
+values = [*model.variables, *model.optimizer.variables]
+np.savez(out, **{f"{n} {v.path}": v.numpy() for n, v in enumerate(values)}, told=note.told)
