@@ -85,7 +85,7 @@ class ElasticRun:
     def _start(self, words: list[str], **more: Any) -> Process:
         with self.errors.open("a") as errors:
             process = subprocess.Popen(
-                words, env=self._env, stdin=subprocess.DEVNULL, stderr=errors, text=True, **more
+                words, stdin=subprocess.DEVNULL, stderr=errors, text=True, **more
             )
         self._everything.append(process)
         return process
@@ -94,7 +94,8 @@ class ElasticRun:
         """Start the coordinator, or another one at the same address."""
         where = f"{self.address.host}:{self.address.port}"
         words = [*_TFM, "coordinator", "--listen", where, "--shards", str(self.shards)]
-        self.coordinator = self._start([*words, *options], stdout=subprocess.PIPE)
+        words += options
+        self.coordinator = self._start(words, env=self._env, stdout=subprocess.PIPE)
         assert self.coordinator.stdout is not None
         host, _, port = self.coordinator.stdout.readline().strip().rpartition(":")
         self.address = Address(host, int(port))
@@ -105,30 +106,32 @@ class ElasticRun:
         """The coordinator's address."""
         return f"{self.address.host}:{self.address.port}"
 
-    def start_worker(self, *options: str, through: int = 0, slower: float = 1.0) -> Process:
+    def start_worker(
+        self, *options: str, slower: float = 1.0, secret: bytes | None = None
+    ) -> Process:
         """Start a worker.
 
         Args:
             options: Of tfm elastic run.
-            through: A port at which others reach it, which is not its own.
             slower: How many times longer it takes for a shard.
+            secret: Another one than the training's.
         """
         seconds = self._shard_seconds * slower
         script = [sys.executable, "-m", "tests.support.elastic_training", str(self.folder)]
         script += ["--words", str(self.words), "--shard-seconds", str(seconds)]
-        if through:
-            script += ["--through", str(through)]
         if self._has_founder:
             script.append("--own-start")
         self._has_founder = True
         words = [*_TFM, "run", "--coordinator", self.where, "--cpus", "1", *options, "--"]
-        process = self._start([*words, *script])
+        env = self._env if secret is None else {**self._env, SECRET: secret.hex()}
+        process = self._start([*words, *script], env=env)
         self.workers.append(process)
         return process
 
     def start_server(self) -> Process:
         """Start a server."""
-        process = self._start([*_TFM, "server", "--coordinator", self.where])
+        words = [*_TFM, "server", "--coordinator", self.where]
+        process = self._start(words, env=self._env)
         self.servers.append(process)
         return process
 

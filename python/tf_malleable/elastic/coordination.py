@@ -154,7 +154,7 @@ class Coordination(Deciding):
         if isinstance(phase, Preparing) and phase.proposal.generation.number == number:
             self._put_off(phase.proposal.generation, (one.id, *lost), now)
         elif isinstance(phase, Restarting) and phase.generation.number == number:
-            self._cuts |= {frozenset((one.id, each)) for each in lost}
+            self._cuts.unreachable(one.id, lost)
             self._halt(now, phase.generation)
 
     def _entered(self, one: Participant, made: Generation, now: float) -> None:
@@ -187,7 +187,7 @@ class Coordination(Deciding):
             known = {*known, self.phase.proposal.generation.number}
         if number in known and isinstance(self.phase, Steady | Preparing | Switching):
             self._is_broken = True
-            self._lost |= {(one.id, each) for each in lost}
+            self._cuts.lost(one.id, lost)
 
     def _paused(self, number: int, seconds: float) -> None:
         rescale = self.ledger.paused(number, seconds)

@@ -20,6 +20,7 @@ from math import inf
 from typing import Any, Final
 
 from tf_malleable.elastic import roster
+from tf_malleable.elastic.cuts import Cuts
 from tf_malleable.elastic.errors import COME_AGAIN
 from tf_malleable.elastic.phases import (
     AwaitHolders,
@@ -46,8 +47,6 @@ _RETRY_SECONDS: Final = 5.0
 _SETTLED_SECONDS: Final = 3.0
 # For how long the last member, when it wants to go, waits for another to have started.
 _HEIR_SECONDS: Final = 20.0
-# A link between two that breaks again so soon, while both are alive, is given up.
-_SOON_SECONDS: Final = 60.0
 Outgoing = tuple[str, dict[str, Any]]
 
 
@@ -94,9 +93,7 @@ class Deciding:
         self._out: list[Outgoing] = []
         self._is_broken = False
         self._departed: set[str] = set()
-        self._cuts: set[frozenset[str]] = set()
-        self._lost: set[tuple[str, str]] = set()
-        self._broke_at: dict[frozenset[str], float] = {}
+        self._cuts = Cuts()
         self._plan_at = now
         self._last_since = inf
         self._settled_seconds = _SETTLED_SECONDS
@@ -161,14 +158,13 @@ class Deciding:
                     self._expel(id_, "it did not answer in time")
                 self.phase = replace(phase, waiting=frozenset())
         elif isinstance(phase, Restarting):
-            if not self.everybody.keys() >= set(phase.generation.ids):
+            is_late = phase.waiting and now >= phase.until
+            for id_ in phase.waiting if is_late else ():
+                self._expel(id_, "it could not connect to the others in time")
+            if is_late or not self.everybody.keys() >= set(phase.generation.ids):
                 self._halt(now, phase.generation)
             elif not phase.waiting:
                 self._restart(phase, now)
-            elif now >= phase.until:
-                for id_ in phase.waiting:
-                    self._expel(id_, "it could not connect to the others in time")
-                self._halt(now, phase.generation)
 
     # Before there is a generation.
 
@@ -179,10 +175,8 @@ class Deciding:
         if not complete and now < phase.until:
             return
         if not holders:
-            ready = [each for each in self.everybody.values() if each.is_worker]
-            ready = [each for each in ready if each.can_join(now)]
-            if ready:
-                self._found(min(ready, key=lambda each: (each.since, each.id)), now)
+            if ready := [each for each in roster.ready(self.everybody, now) if each.is_worker]:
+                self._found(ready[0], now)
             return
         lineages = {each.position.lineage for each in holders}
         at_work = complete and not any(
@@ -201,12 +195,10 @@ class Deciding:
                 "all processes that had the state of the training are gone: it begins again with"
                 f" what {first.place} has, its last checkpoint or nothing"
             )
-        servers = [each for each in self.everybody.values() if not each.is_worker]
-        servers = [each for each in servers if each.can_join(now)]
+        servers = [each for each in roster.ready(self.everybody, now) if not each.is_worker]
         self._highest = next_number(self._highest, self._incarnation)
         made = roster.survivors(self._highest, self.shards, (), [first], servers)
-        step = first.position.step
-        self._prepare(made, self._new_lineage(), step, None, "start", now)
+        self._prepare(made, self._new_lineage(), first.position.step, None, "start", now)
 
     # Changes that are planned.
 
@@ -219,7 +211,7 @@ class Deciding:
         here = [self.everybody[each.id] for each in current.members]
         if all(each.stalled for each in here if not each.finished):
             if any(not each.finished for each in here):
-                self._suspect_stalled(here)
+                self._cuts.stalled(here, self.everybody)
                 self._halt(now)
             return
         # What begins at the end would not be ready before it.
@@ -246,29 +238,6 @@ class Deciding:
             for each in self.everybody.values()
         )
         return is_any and now - self._last_since < _HEIR_SECONDS
-
-    def _suspect_stalled(self, here: Iterable[Participant]) -> None:
-        for one in here:
-            for other in one.stalled:
-                found = self.everybody.get(other)
-                self._lost.add((one.id, other))
-                if found is not None and not found.is_worker:
-                    self._lost.add((other, one.id))
-        for one in here:
-            one.stalled = ()
-
-    def _cut(self, now: float) -> set[frozenset[str]]:
-        """Return the pairs that cannot reach each other, although both may be alive.
-
-        That is so if they could not connect, or if their link has broken again. It counts only
-        if both say so, as whoever loses a link closes its others, too.
-        """
-        broken = {frozenset(pair) for pair in self._lost if pair[::-1] in self._lost}
-        again = {pair for pair in broken if now - self._broke_at.get(pair, -inf) < _SOON_SECONDS}
-        self._broke_at |= dict.fromkeys(broken, now)
-        found = self._cuts | again
-        self._cuts, self._lost = set(), set()
-        return found
 
     def _preparing(self, phase: Preparing, now: float) -> None:
         assert self.current is not None
@@ -342,12 +311,9 @@ class Deciding:
             self._expel(id_, "the others have gone on without it")
         order = () if self.current is None else self.current.ids
         left = [each for each in here if each.id in verdict.members or not each.is_worker]
-        for apart in self._cut(now):
-            pair = [each for each in left if each.id in apart]
-            if len(pair) == 2:
-                stays, goes = sorted(pair, key=lambda each: _place(each, order))
-                self._expel(goes.id, f"it cannot reach {stays.place}, which goes on")
-                left.remove(goes)
+        for goes, stays in roster.kept_apart(left, self._cuts.take(now), order):
+            self._expel(goes.id, f"it cannot reach {stays.place}, which goes on")
+            left.remove(goes)
         self._highest = next_number(self._highest, self._incarnation)
         made = roster.survivors(
             self._highest,
@@ -382,9 +348,3 @@ class Deciding:
             if one.is_worker:
                 one.position = Position(phase.lineage, phase.step, has_sum=False)
         self._adopt(phase.generation, phase.reason, now)
-
-
-def _place(one: Participant, order: tuple[str, ...]) -> tuple[bool, int, float, str]:
-    """Sort members before servers, and those that were there before others."""
-    place = order.index(one.id) if one.id in order else len(order)
-    return not one.is_worker, place, one.since, one.id

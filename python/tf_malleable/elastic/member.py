@@ -30,12 +30,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tf_malleable.elastic import state, wire
 from tf_malleable.elastic.control import Message
+from tf_malleable.elastic.ending import Restart
 from tf_malleable.elastic.errors import AbortedError, LinkError, MeshError
 from tf_malleable.elastic.exchange import Exchange
+from tf_malleable.elastic.holding import LOOK_SECONDS, HoldingProcess
 from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
-from tf_malleable.elastic.pace import Pace
 from tf_malleable.elastic.plan import Generation, Member, incarnation, next_number
-from tf_malleable.elastic.process import STALLED_SECONDS, MeshProcess, Restart
+from tf_malleable.elastic.process import STALLED_SECONDS
 from tf_malleable.elastic.roster import alone
 from tf_malleable.elastic.settings import MeshSettings
 from tf_malleable.elastic.tree import Node
@@ -45,12 +46,11 @@ if TYPE_CHECKING:
 
     Vector = np.ndarray[Any, Any]
 
-_LOOK_SECONDS: Final = 0.2
 _LONG_SECONDS: Final = 86400.0
 _KNOCK_SECONDS: Final = 0.3
 
 
-class TrainingMember(MeshProcess):
+class TrainingMember(HoldingProcess):
     """A process that trains; see mesh.Mesh for what a training calls."""
 
     def __init__(self, settings: MeshSettings, holder: StateHolder) -> None:
@@ -64,22 +64,13 @@ class TrainingMember(MeshProcess):
             MeshError: There is no coordinator, or it refuses this process.
             OSError: It cannot listen.
         """
-        self._holder = holder
-        self._step, self._lineage = 0, ""
         self._has_begun = False
-        self._sum: tuple[int, Vector] | None = None
-        self._rooms: list[Vector] = []
-        self._window = False
-        self._readers = 0
         self._following = 0
         self._handed: Exchange | None = None
-        self._giver: str | None = None
         self._incoming: socket.socket | None = None
-        self._attempt = 0
         self._failed = 0
         self._absence = 0.0
-        self._pace = Pace()
-        super().__init__(settings, "worker")
+        super().__init__(settings, holder)
 
     # What the training calls.
 
@@ -101,7 +92,7 @@ class TrainingMember(MeshProcess):
                     return turn
                 made = self._to_join()
                 if made is None:
-                    self.changed.wait(_LOOK_SECONDS)
+                    self.changed.wait(LOOK_SECONDS)
                     continue
                 attempt = self._attempt
             self._join(made, attempt)
@@ -141,11 +132,11 @@ class TrainingMember(MeshProcess):
         with self.changed:
             self._is_finished = True
             self._control.send("finished")
-            while not (self.ending.finished or self.ending.leaving):
+            while not self.ending.is_near:
                 is_alone = self.generation is not None and len(self.generation.members) == 1
                 if self._absence > (0 if is_alone else self.settings.alone_seconds):
                     break
-                self.changed.wait(_LOOK_SECONDS)
+                self.changed.wait(LOOK_SECONDS)
             lead = self.generation is not None and self.generation.members[0].id == self.id
             return Turn(self._step, self._ordinal(), is_lead=lead)
 
@@ -153,7 +144,7 @@ class TrainingMember(MeshProcess):
 
     def _next_turn(self) -> Turn | None:
         """Return what to do; None if that is not known yet."""
-        if self.ending.finished or self.ending.leaving:
+        if self.ending.is_near:
             return self._last_turn()
         if self._is_leaving and not self._lineage and not self._drafts:
             self.ending.leaving = True
@@ -191,48 +182,19 @@ class TrainingMember(MeshProcess):
             exit_code=end.exit_code,
         )
 
-    def _number(self) -> int:
-        return 0 if self.generation is None else self.generation.number
-
-    def _ordinal(self) -> int:
-        return 0 if self.generation is None else self.generation.ordinal
-
-    def _room(self, words: int, type_: str) -> Vector:
-        """Return room for a sum that does not overwrite the last one."""
-        import numpy as np
-
-        kept = None if self._sum is None else self._sum[1]
-        for each in self._rooms:
-            if each is not kept and (len(each), each.dtype.name) == (words, type_):
-                return each
-        self._rooms = [each for each in self._rooms if each is kept][-1:]
-        self._rooms.append(np.empty(words, type_))
-        return self._rooms[-1]
-
-    def _commit(self, step: int, vector: Vector) -> None:
-        """Be one step further; the caller holds `changed`, and this is not halted."""
-        # Whoever comes to read from now on waits; whoever reads has noted the step before.
-        self._window = False
-        self._sum, self._step, self._giver = (step, vector), step + 1, None
-        while self._readers:
-            self.changed.wait()
-        seconds = self._pace.summed(self._ordinal())
-        if seconds is not None:
-            self._control.send("paused", number=self._ordinal(), seconds=seconds)
-
     def _resume(self, step: int) -> Vector:
         """Go on after the members have changed: with the sum of others, or with another turn."""
         while True:
             with self.changed:
-                while self.halted and not (self.ending.finished or self.ending.leaving):
-                    self.changed.wait(_LOOK_SECONDS)
+                while self.halted and not self.ending.is_near:
+                    self.changed.wait(LOOK_SECONDS)
                 giver, generation = self._giver, self.generation
-                if self.ending.finished or self.ending.leaving:
+                if self.ending.is_near:
                     raise Rescaled(self._last_turn())
                 if giver is None:
                     turn = self._turn()
                     if turn is None:
-                        self.changed.wait(_LOOK_SECONDS)
+                        self.changed.wait(LOOK_SECONDS)
                         continue
                     self._pace.computes(turn.stop - turn.start, again=True)
                     raise Rescaled(turn)
@@ -251,17 +213,6 @@ class TrainingMember(MeshProcess):
         self._retire()
         self.halted = True
         self._control.send("broken", number=self._number(), lost=lost)
-
-    def _fetch(self, generation: Generation, giver: str, step: int) -> Vector | None:
-        member = generation.member(giver)
-        assert member is not None
-        try:
-            deadline = time.monotonic() + wire.GREETING_SECONDS
-            with wire.connect(member.address, self.settings.secret, deadline) as connection:
-                wire.send(connection, {"kind": "sum", "to": giver, "step": step}, deadline)
-                return state.receive_vector(connection, step, self._room)
-        except (OSError, EOFError, MeshError, KeyError, ValueError):
-            return None
 
     # Newcomers.
 
@@ -306,57 +257,7 @@ class TrainingMember(MeshProcess):
                 self.enter(made.number)
                 self.tell_entered()
 
-    # What others want of this member, each in a thread of its own.
-
-    def _answer(self, connection: socket.socket, message: Message) -> None:
-        with connection, suppress(OSError, KeyError, TypeError, ValueError):
-            if message["to"] != self.id:
-                return
-            if message["kind"] == "state":
-                self._give_state(connection, int(message["number"]))
-            elif message["kind"] == "sum":
-                with self.changed:
-                    known = self._sum
-                if known is not None and known[0] == int(message["step"]):
-                    state.send_vector(connection, *known)
-
-    def _give_state(self, connection: socket.socket, number: int) -> None:
-        with self.changed:
-            while not self._stands_still(number):
-                if self._number() > number or self.ending.finished or self.ending.leaving:
-                    return
-                self.changed.wait(_LOOK_SECONDS)
-            self._readers += 1
-            attempt, step, lineage = self._attempt, self._step, self._lineage
-        try:
-            description, buffers = self._holder.describe(), self._holder.buffers()
-            try:
-                state.send_state(
-                    connection,
-                    step,
-                    lineage,
-                    description,
-                    buffers,
-                    lambda: attempt == self._attempt,
-                )
-            finally:
-                del buffers
-                self._holder.release()
-        finally:
-            with self.changed:
-                self._readers -= 1
-                self.changed.notify_all()
-
-    def _stands_still(self, number: int) -> bool:
-        exchange = self._use.exchange
-        first = exchange is not None and exchange.is_first
-        return self._number() == number and first and self._window and not self.halted
-
     # What the coordinator is told and tells.
-
-    def _position(self) -> dict[str, Any]:
-        has_sum = self._sum is not None and self._sum[0] == self._step - 1
-        return {"lineage": self._lineage, "step": self._step, "has_sum": has_sum}
 
     def _is_ready(self) -> bool:
         return self._has_begun
@@ -393,7 +294,7 @@ class TrainingMember(MeshProcess):
     def _heard(self, message: Message) -> None:
         self._absence = 0.0
         super()._heard(message)
-        if self.ending.finished or self.ending.leaving:
+        if self.ending.is_near:
             with self.changed:
                 self._halted()
 

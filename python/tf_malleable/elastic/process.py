@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tf_malleable.elastic import draft
+from tf_malleable.elastic import draft, wire
 from tf_malleable.elastic.control import Control, Message
+from tf_malleable.elastic.ending import Ending, Restart
 from tf_malleable.elastic.errors import COME_AGAIN, AbortedError, LinkError
 from tf_malleable.elastic.exchange import Exchange
 from tf_malleable.elastic.frames import Link
@@ -38,26 +39,6 @@ class _Draft:
 
     generation: Generation
     links: dict[str, Link] | None = None
-
-
-@dataclass(frozen=True)
-class Restart:
-    """Where to go on after a loss: with which step, and who has the sum of the one before."""
-
-    lineage: str
-    step: int
-    giver: str | None
-
-
-@dataclass
-class Ending:
-    """Why this process must end, as soon as something is known of it."""
-
-    finished: bool = False
-    leaving: bool = False
-    last: bool = False
-    exit_code: int = 0
-    reason: str = ""
 
 
 @dataclass
@@ -182,7 +163,7 @@ class MeshProcess:
             return {
                 "id": self.id,
                 "role": self.role,
-                "address": vars(self._listener.address),
+                "address": vars(self.settings.reached_at or self._listener.address),
                 "cpus": self.settings.cpus,
                 "place": f"{socket.gethostname()}:{os.getpid()}",
                 "ready": self._is_ready(),
@@ -233,9 +214,7 @@ class MeshProcess:
                 self._control.send("prepared", number=generation.number)
             return
         made = self._drafts[generation.number] = _Draft(generation)
-        threading.Thread(
-            target=self._build, args=(made,), name="tf_malleable_elastic", daemon=True
-        ).start()
+        threading.Thread(target=self._build, args=(made,), daemon=True).start()
 
     def _build(self, made: _Draft) -> None:
         number = made.generation.number
@@ -360,8 +339,6 @@ class MeshProcess:
         if message.get("kind") != "link":
             self._answer(connection, message)
             return
-        from tf_malleable.elastic import wire
-
         try:
             number, sender = int(message["number"]), str(message["from"])
             if message["to"] != self.id:

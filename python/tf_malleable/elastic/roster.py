@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -102,6 +102,12 @@ def position(said: Mapping[str, Any]) -> Position:
     return Position(str(said["lineage"]), int(said["step"]), bool(said["has_sum"]))
 
 
+def ready(everybody: Mapping[str, Participant], now: float) -> list[Participant]:
+    """Return those that could be in the next generation, the first to come first."""
+    found = [each for each in everybody.values() if each.can_join(now)]
+    return sorted(found, key=lambda each: (each.since, each.id))
+
+
 @dataclass(frozen=True)
 class Proposal:
     """A generation that would be better than the present one.
@@ -141,21 +147,15 @@ def propose(
     """
     here = [everybody[each.id] for each in current.members]
     staying = [each for each in here if not each.leaving]
-    newcomers = sorted(
-        (
-            each
-            for each in everybody.values()
-            if each.is_worker and each.can_join(now) and each.id not in current.ids
-        ),
-        key=lambda each: (each.since, each.id),
-    )[: max(0, current.shards - len(staying))]
+    able = ready(everybody, now)
+    newcomers = [each for each in able if each.is_worker and each.id not in current.ids]
+    newcomers = newcomers[: max(0, current.shards - len(staying))]
     if not staying and newcomers:
         staying = here  # They go once somebody else has the state.
     elif not staying:
         staying = here[:1]  # The last one is told to end.
     members = [*staying, *newcomers]
-    servers = [each for each in everybody.values() if not each.is_worker and each.can_join(now)]
-    servers.sort(key=lambda each: (each.since, each.id))
+    servers = [each for each in able if not each.is_worker]
     by_id = speeds(members)
     fast = [by_id[each.id] for each in members]
     counts = shares(current.shards, fast)
@@ -203,6 +203,26 @@ def survivors(
     )
     owners = tuple(SliceServer(each.id, each.address) for each in servers)
     return Generation(number, shards, made, owners)
+
+
+def kept_apart(
+    left: Sequence[Participant], cuts: Iterable[frozenset[str]], order: Sequence[str]
+) -> list[tuple[Participant, Participant]]:
+    """Return who must go as it cannot reach somebody else, who stays.
+
+    Members stay rather than servers, and those that were there before rather than others.
+    """
+
+    def place(one: Participant) -> tuple[bool, int, float, str]:
+        number = order.index(one.id) if one.id in order else len(order)
+        return not one.is_worker, number, one.since, one.id
+
+    found: list[tuple[Participant, Participant]] = []
+    for apart in cuts:
+        pair = sorted((each for each in left if each.id in apart), key=place)
+        if len(pair) == 2 and not any(goes in pair for goes, _ in found):
+            found.append((pair[1], pair[0]))
+    return found
 
 
 def alone(number: int, shards: int, me: Member) -> Generation:

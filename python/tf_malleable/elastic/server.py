@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tf_malleable.elastic.errors import AbortedError, LinkError
-from tf_malleable.elastic.exchange import Summed
 from tf_malleable.elastic.process import MeshProcess
 from tf_malleable.elastic.settings import MeshSettings
+from tf_malleable.elastic.summing import Summed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,7 @@ class ServingMember(MeshProcess):
         while True:
             with self.changed:
                 self._note_leaving()
-                if self.ending.finished or self.ending.leaving:
+                if self.ending.is_near:
                     return 0 if self.ending.finished else self.ending.exit_code
                 # It has no state, so it can enter whatever it is prepared for.
                 if self._use.exchange is None and self.is_prepared(self.proposed):

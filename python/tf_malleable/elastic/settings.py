@@ -43,6 +43,7 @@ class MeshSettings:
         secret: Of the training.
         host: Name or address at which others reach this process.
         port: At which it listens; 0 for any.
+        reached_at: Where others reach it, if that is not where it listens.
         cpus: With how many CPUs it computes.
         id: Names it; empty for a random name.
         patience_seconds: For how long to look for a coordinator at the start.
@@ -58,6 +59,7 @@ class MeshSettings:
     secret: bytes
     host: str = "127.0.0.1"
     port: int = 0
+    reached_at: Address | None = None
     cpus: float = 1.0
     id: str = ""
     patience_seconds: float = 30.0
@@ -94,8 +96,8 @@ class MeshSettings:
             return None
         try:
             said = json.loads(text)
-            if said["coordinator"] is not None:
-                said["coordinator"] = Address(**said["coordinator"])
+            for name in ("coordinator", "reached_at"):
+                said[name] = None if said[name] is None else Address(**said[name])
             said["secret"] = bytes.fromhex(said["secret"])
             return cls(**said)
         except (ValueError, TypeError, KeyError):

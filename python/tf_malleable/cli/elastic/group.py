@@ -42,6 +42,9 @@ elastic.add_command(server)
 )
 @click.option("--host", default="127.0.0.1", help="Name or address of this host for the others.")
 @click.option("--port", type=int, default=0, help="Where to listen for the others; 0 for any.")
+@click.option(
+    "--reached-at", metavar="HOST:PORT", help="Where others reach it, if that is another address."
+)
 @click.option("--cpus", type=float, help="With how many CPUs it computes.  [default: all it has]")
 @click.option("--shards", type=int, default=4, help="Without a coordinator: pieces of each batch.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -49,6 +52,7 @@ def run(
     where: str | None,
     host: str,
     port: int,
+    reached_at: str | None,
     cpus: float | None,
     shards: int,
     command: tuple[str, ...],
@@ -72,6 +76,7 @@ def run(
         b"" if where is None else whereabouts.secret(),
         host=host,
         port=port,
+        reached_at=None if reached_at is None else whereabouts.address(reached_at),
         cpus=mine,
         shards=shards,
     )

@@ -1,0 +1,137 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Cut networks, strangers, other trainings' secrets, and half messages."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.support.elastic_proxy import Proxy
+from tests.support.elastic_runs import ElasticRun, wait_until
+from tf_malleable.elastic import wire
+from tf_malleable.elastic.errors import MeshError, WrongSecretError
+from tf_malleable.elastic.plan import Address
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def run(tmp_path):
+    with ElasticRun(tmp_path) as running:
+        yield running
+
+
+@pytest.mark.parametrize("how", ["close", "swallow"])
+def test_a_network_cut_between_two_workers(run, how):
+    with Proxy() as proxy:
+        run.start_worker(*behind(proxy))
+        run.wait_for_members(1)
+        run.start_worker()
+        run.start_worker()
+        run.wait_for_members(3)
+        assert proxy.connections
+        getattr(proxy, how)()
+        # One that all others can reach goes on with nobody, or they without it.
+        wait_until(lambda: 0 < len(run.in_training()) < 3, str)
+        assert "it cannot reach" in run.said()
+        run.finish()
+
+
+def behind(proxy):
+    """Return options of a worker that others reach through a proxy only."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        proxy.target = found.getsockname()[1]
+    return "--port", str(proxy.target), "--reached-at", f"127.0.0.1:{proxy.port}"
+
+
+def test_a_link_that_breaks_once_is_made_again(run):
+    with Proxy() as proxy:
+        run.start_worker(*behind(proxy))
+        run.wait_for_members(1)
+        run.start_worker()
+        run.wait_for_members(2)
+        proxy.hang_up()
+        wait_until(lambda: run.rescales()[-1]["reason"] == "lost", str)
+        run.wait_for_members(2)
+        run.finish(least=2)
+
+
+def test_strangers_are_refused_with_a_sentence(run):
+    run.start_worker()
+    run.wait_for_members(1)
+    for data in (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", bytes(range(256)) * 64, b"tfm"):
+        with socket.create_connection((run.address.host, run.address.port)) as stranger:
+            stranger.sendall(data)
+            stranger.settimeout(30)
+            with suppress(ConnectionError):
+                while stranger.recv(4096):  # It greets, and hangs up.
+                    pass
+    said = run.said()
+    assert "it does not speak as a process of an elastic training" in said
+    assert "Traceback" not in said
+    run.finish()
+
+
+def test_a_silent_stranger_holds_nobody_up(run):
+    with socket.create_connection((run.address.host, run.address.port)) as stranger:
+        begin = time.monotonic()
+        run.start_worker()
+        run.wait_for_members(1)
+        stranger.settimeout(30)
+        while stranger.recv(4096):
+            pass
+        assert time.monotonic() - begin < 20
+        run.finish()
+
+
+def test_another_training_s_secret_is_refused_on_both_sides(run):
+    run.start_worker()
+    run.wait_for_members(1)
+    with pytest.raises(WrongSecretError, match="another training's secret"):
+        wire.connect(run.address, secrets.token_bytes(32), time.monotonic() + 10)
+    wait_until(lambda: "it has another training's secret" in run.said(), run.said)
+    late = run.start_worker(secret=secrets.token_bytes(32))
+    assert late.wait(60) != 0
+    assert "has another training's secret" in run.said()
+    run.finish()
+
+
+def test_half_a_message_and_nonsense(run):
+    run.start_worker()
+    run.wait_for_members(1)
+    for data in (b"\0\0\1\0{", b"\xff\xff\xff\xff", wire.encode({"kind": "hello"}), b"\0\0\0\2[]"):
+        with wire.connect(run.address, run.secret, time.monotonic() + 10) as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(30)
+            while connection.recv(4096):
+                pass
+    run.start_worker()
+    run.wait_for_members(2)
+    assert "Traceback" not in run.said()
+    run.finish(least=2)
+
+
+def test_what_is_no_coordinator_is_said_to_be_none(run, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = Address("127.0.0.1", other.getsockname()[1])
+        with pytest.raises(OSError, match="timed out"):
+            wire.connect(address, run.secret, time.monotonic() + 0.2)
+    with pytest.raises((OSError, MeshError)):
+        wire.connect(address, run.secret, time.monotonic() + 5)
+
+
+def test_a_slow_worker_gets_fewer_shards(run):
+    run.start_worker()
+    run.wait_for_members(1)
+    run.start_worker(slower=10.0)
+    run.wait_for_members(2)
+    wait_until(lambda: run.rescales()[-1]["reason"] == "speed", lambda: str(run.status()))
+    run.wait_for_members(2)
+    shards = [each["shards"] for each in run.in_training()]
+    assert sorted(shards) == [0, 4]
+    run.finish(least=2)
