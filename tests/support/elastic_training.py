@@ -109,7 +109,9 @@ def train(mesh: TrainingMember, state: State, folder: Path, seconds: float) -> T
             return mesh.finish()
         while True:
             try:
-                total = mesh.reduce(step, parts(state, turn, mesh.shards, seconds))
+                found = parts(state, turn, mesh.shards, seconds)
+                root = Node(0, mesh.shards)
+                total = found[root] if turn.is_only else mesh.reduce(step, found)
                 break
             except Rescaled as change:
                 turn = change.turn

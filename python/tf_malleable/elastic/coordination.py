@@ -112,6 +112,8 @@ class Coordination(Deciding):
         elif kind == "ready":
             one.ready = True
             one.position = replace(one.position, step=int(said["step"]))
+        elif kind == "look":
+            self._look(one, now)
         elif kind == "departed":
             self._departed.add(id_)
         elif kind == "finished":
@@ -137,6 +139,22 @@ class Coordination(Deciding):
         one.speed = None if said["speed"] is None else float(said["speed"])
         current = self.current is not None and said["number"] == self.current.number
         one.stalled = tuple(map(str, said["stalled"])) if current else ()
+
+    def _look(self, one: Participant, now: float) -> None:
+        """Tell a newcomer whether it is the first, or who has the state."""
+        if isinstance(self.phase, AwaitHolders):
+            self._say(one.id, "outlook", first=self._may_found(one, now), generation=None)
+        elif self.current is not None and isinstance(self.phase, Steady | Preparing | Switching):
+            self._say(one.id, "outlook", first=False, generation=self.current.as_json())
+
+    def _may_found(self, one: Participant, now: float) -> bool:
+        """Return whether a process is the one to begin a training, once it is ready."""
+        assert isinstance(self.phase, AwaitHolders)
+        everybody = self.everybody.values()
+        if now < self.phase.until or any(each.position.lineage for each in everybody):
+            return False
+        able = [each for each in everybody if each.is_worker and not each.leaving]
+        return one.id == min(able, key=lambda each: (each.since, each.id)).id
 
     def _prepared(self, id_: str, number: int) -> None:
         phase = self.phase

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Vector = np.ndarray[Any, Any]
 
 LOOK_SECONDS: Final = 0.2
+# For how long somebody who asks where this member is waits for it to begin a step.
+ANSWER_SECONDS: Final = 5.0
 
 
 class HoldingProcess(MeshProcess):
@@ -41,6 +43,8 @@ class HoldingProcess(MeshProcess):
         self._readers = 0
         self._attempt = 0
         self._giver: str | None = None
+        self._is_asked = False
+        self._description: tuple[int, bytes] = (0, b"")
         self._pace = Pace()
         super().__init__(settings, "worker")
 
@@ -75,6 +79,10 @@ class HoldingProcess(MeshProcess):
         self._sum, self._step, self._giver = (step, vector), step + 1, None
         while self._readers:
             self.changed.wait()
+        self._tell_pause()
+
+    def _tell_pause(self) -> None:
+        """Tell how long a change took, if this was its first step; the caller holds `changed`."""
         seconds = self._pace.summed(self._ordinal())
         if seconds is not None:
             self._control.send("paused", number=self._ordinal(), seconds=seconds)
@@ -98,11 +106,29 @@ class HoldingProcess(MeshProcess):
                 return
             if message["kind"] == "state":
                 self._give_state(connection, int(message["number"]))
+            elif message["kind"] == "describe":
+                self._give_description(connection)
             elif message["kind"] == "sum":
                 with self.changed:
                     known = self._sum
                 if known is not None and known[0] == int(message["step"]):
                     state.send_vector(connection, *known)
+
+    def _note_description(self) -> None:
+        """Describe the state for those who ask; in the thread of the training."""
+        self._is_asked = False
+        self._description = self._description[0] + 1, self._holder.describe()
+
+    def _give_description(self, connection: socket.socket) -> None:
+        with self.changed:
+            self._is_asked, known = True, self._description[0]
+            self.changed.wait_for(
+                lambda: self._description[0] != known or self.ending.is_near, ANSWER_SECONDS
+            )
+            number, said = self._description
+            step, lineage = self._step, self._lineage
+        if number != known:
+            state.send_state(connection, step, lineage, said, (), lambda: True)
 
     def _give_state(self, connection: socket.socket, number: int) -> None:
         with self.changed:

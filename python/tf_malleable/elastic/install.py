@@ -13,7 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from tf_malleable.elastic.mesh import Mesh, StateHolder
 from tf_malleable.elastic.settings import Settings

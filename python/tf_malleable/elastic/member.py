@@ -15,6 +15,8 @@ Where silent corruption could live, and what keeps it out:
   this process says that it has none, and it is a newcomer again if anything happens.
 - *Training without the state.* Before a process is told of a generation as a member with the
   state, or has loaded one, begin() does not return a turn to compute.
+- *A step that the only process computes without the mesh.* Nobody else has a say in it, so that it
+  is committed when its turn is taken up: what is answered to a halt meanwhile is what will be.
 - *The last sum overwritten while somebody needs it.* Sums lie in two buffers in turn; nobody
   commits the step after next before those that are behind have caught up, as they take part in it.
 """
@@ -23,19 +25,18 @@ from __future__ import annotations
 
 import secrets
 import socket
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from tf_malleable.elastic import state, wire
 from tf_malleable.elastic.control import Message
 from tf_malleable.elastic.ending import Restart
-from tf_malleable.elastic.errors import AbortedError, LinkError, MeshError
+from tf_malleable.elastic.errors import AbortedError, LinkError
 from tf_malleable.elastic.exchange import Exchange
-from tf_malleable.elastic.holding import LOOK_SECONDS, HoldingProcess
+from tf_malleable.elastic.holding import LOOK_SECONDS
 from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
-from tf_malleable.elastic.plan import Generation, Member, incarnation, next_number
+from tf_malleable.elastic.newcomer import Newcomer
+from tf_malleable.elastic.plan import Member, incarnation, next_number
 from tf_malleable.elastic.process import STALLED_SECONDS
 from tf_malleable.elastic.roster import alone
 from tf_malleable.elastic.settings import MeshSettings
@@ -50,7 +51,7 @@ _LONG_SECONDS: Final = 86400.0
 _KNOCK_SECONDS: Final = 0.3
 
 
-class TrainingMember(HoldingProcess):
+class TrainingMember(Newcomer):
     """A process that trains; see mesh.Mesh for what a training calls."""
 
     def __init__(self, settings: MeshSettings, holder: StateHolder) -> None:
@@ -65,10 +66,9 @@ class TrainingMember(HoldingProcess):
             OSError: It cannot listen.
         """
         self._has_begun = False
+        self._is_own_step = False
         self._following = 0
         self._handed: Exchange | None = None
-        self._incoming: socket.socket | None = None
-        self._failed = 0
         self._absence = 0.0
         super().__init__(settings, holder)
 
@@ -86,8 +86,7 @@ class TrainingMember(HoldingProcess):
                     raise ValueError(f"the next step is {self._step}, not {step}")
                 turn = self._next_turn()
                 if turn is not None:
-                    self._window = not turn.must_end
-                    self.changed.notify_all()
+                    self._take_up(turn)
                     self._pace.computes(turn.stop - turn.start)
                     return turn
                 made = self._to_join()
@@ -124,8 +123,13 @@ class TrainingMember(HoldingProcess):
 
     def end(self, step: int) -> None:
         """See Mesh."""
-        if step + 1 != self._step:
-            raise ValueError(f"step {step} has not been summed: the next one is {self._step}")
+        with self.changed:
+            if step + 1 != self._step:
+                raise ValueError(f"step {step} has not been summed: the next one is {self._step}")
+            if self._is_own_step:
+                self._is_own_step = False
+                self._pace.reduces()
+                self._tell_pause()
 
     def finish(self) -> Turn:
         """See Mesh."""
@@ -151,6 +155,8 @@ class TrainingMember(HoldingProcess):
             return self._last_turn()
         if self.halted or self.generation is None:
             return None
+        if self._is_only() and self.is_prepared(self.proposed):
+            self._following = self.proposed  # There is nobody to agree with.
         if self._following:
             made, self._following = self.drafted(self._following), 0
             if made is None:
@@ -167,20 +173,20 @@ class TrainingMember(HoldingProcess):
         self._handed = exchange
         start, stop = generation.run(self.id, is_first_step=exchange.is_first)
         lead = generation.members[0].id == self.id
-        return Turn(self._step, generation.ordinal, start, stop, lead)
+        return Turn(self._step, generation.ordinal, start, stop, lead, self._is_only())
 
-    def _last_turn(self) -> Turn:
-        end = self.ending
-        if end.reason:
-            self.say(f"this process must end: {end.reason}")
-        return Turn(
-            self._step,
-            self._ordinal(),
-            finished=end.finished,
-            leaving=end.leaving and not end.finished,
-            last=end.last,
-            exit_code=end.exit_code,
-        )
+    def _is_only(self) -> bool:
+        return self.generation is not None and len(self.generation.processes) == 1
+
+    def _take_up(self, turn: Turn) -> None:
+        """Let the training take a turn; the caller holds `changed`."""
+        self._window = not (turn.must_end or turn.is_only)
+        if self._is_asked and not turn.must_end:
+            self._note_description()
+        self._is_own_step = turn.is_only
+        if turn.is_only:
+            self._sum, self._step = None, turn.step + 1
+        self.changed.notify_all()
 
     def _resume(self, step: int) -> Vector:
         """Go on after the members have changed: with the sum of others, or with another turn."""
@@ -196,6 +202,7 @@ class TrainingMember(HoldingProcess):
                     if turn is None:
                         self.changed.wait(LOOK_SECONDS)
                         continue
+                    self._take_up(turn)
                     self._pace.computes(turn.stop - turn.start, again=True)
                     raise Rescaled(turn)
             assert generation is not None
@@ -213,49 +220,6 @@ class TrainingMember(HoldingProcess):
         self._retire()
         self.halted = True
         self._control.send("broken", number=self._number(), lost=lost)
-
-    # Newcomers.
-
-    def _to_join(self) -> Generation | None:
-        """Return the generation whose state this newcomer is to get now; None if none."""
-        if self._lineage or self.halted or self.proposed == self._failed:
-            return None
-        made = self.drafted(self.proposed)
-        is_due = made is not None and self.is_prepared(made.number)
-        return made if is_due and made is not None and self.id in dict(made.sources) else None
-
-    def _join(self, made: Generation, attempt: int) -> None:
-        """Get the state and enter a generation; if that fails, be a newcomer as before."""
-        source = made.member(dict(made.sources)[self.id])
-        assert source is not None
-        try:
-            deadline = time.monotonic() + wire.GREETING_SECONDS
-            with wire.connect(source.address, self.settings.secret, deadline) as connection:
-                with self.changed:
-                    self._incoming = connection
-                    if attempt != self._attempt:
-                        return
-                said = {"kind": "state", "to": source.id, "number": made.number}
-                wire.send(connection, said, deadline)
-                header = wire.receive(connection, time.monotonic() + _LONG_SECONDS)
-                description, buffers = state.receive_state(
-                    connection, header, lambda: attempt == self._attempt
-                )
-        except (OSError, EOFError, MeshError, KeyError, ValueError):
-            with self.changed:
-                if attempt == self._attempt:
-                    self._failed = made.number
-                    self._control.send("broken", number=made.number, lost=(source.id,))
-            return
-        finally:
-            with self.changed:
-                self._incoming = None
-        self._holder.load(description, buffers)
-        with self.changed:
-            if attempt == self._attempt and self.drafted(made.number) is made:
-                self._lineage, self._step = str(header["lineage"]), int(header["step"])
-                self.enter(made.number)
-                self.tell_entered()
 
     # What the coordinator is told and tells.
 

@@ -94,8 +94,8 @@ class Mesh(Protocol):
         """Return how a member describes its state now; None if this is the first member.
 
         To be asked before the first begin(), so that a newcomer can bring its data to that place
-        while the others train on. Waits until there is an answer: of several processes that start at
-        once, one is the first.
+        while the others train on. Waits until there is an answer: of several processes that
+        start at once, one is the first.
 
         Raises:
             Rescaled: There is nothing to do for this process, whose turn says that it must end.

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import click
 
-from tf_malleable.cli.elastic import whereabouts
+from tf_malleable.cli.elastic import cutting, whereabouts
 from tf_malleable.elastic.coordinator import Coordinator
 from tf_malleable.elastic.plan import Address
 from tf_malleable.elastic.server import ServingMember
@@ -22,7 +22,6 @@ from tf_malleable.model import OperationError
 # has begun, and in one of which nobody knows.
 _RESUMED_SECONDS = 15.0
 _UNKNOWN_SECONDS = 3.0
-MOST_SHARDS = 4096
 
 
 @click.command("coordinator")
@@ -38,8 +37,7 @@ def coordinator(listen: str, shards: int, name: str | None, resume: bool, fresh:
     one everything. TF_MALLEABLE_ELASTIC_SECRET has the training's secret.
     """
     at, secret = whereabouts.address(listen), whereabouts.secret()
-    if not 1 <= shards <= MOST_SHARDS:
-        raise ValueError(f"--shards must be an integer from 1 to {MOST_SHARDS}, not {shards}")
+    cutting.check_shards(shards)
     if name is not None:
         whereabouts.check_name(name)
     try:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from tf_malleable.cli.elastic import whereabouts
-from tf_malleable.cli.elastic.coordinate import MOST_SHARDS, coordinator, server
+from tf_malleable.cli.elastic import cutting, whereabouts
+from tf_malleable.cli.elastic.coordinate import coordinator, server
 from tf_malleable.cli.elastic.local import local
 from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.run import become, preload
@@ -47,6 +47,7 @@ elastic.add_command(server)
 )
 @click.option("--cpus", type=float, help="With how many CPUs it computes.  [default: all it has]")
 @click.option("--shards", type=int, default=4, help="Without a coordinator: pieces of each batch.")
+@cutting.options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     where: str | None,
@@ -55,6 +56,8 @@ def run(
     reached_at: str | None,
     cpus: float | None,
     shards: int,
+    seed: int | None,
+    shard_threads: int | None,
     command: tuple[str, ...],
 ) -> None:
     """Run an unchanged Keras script as one worker of an elastic training.
@@ -64,8 +67,8 @@ def run(
     TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets the worker hand over and
     go. Without a coordinator it trains alone, with the same result.
     """
-    if not 1 <= shards <= MOST_SHARDS:
-        raise ValueError(f"--shards must be an integer from 1 to {MOST_SHARDS}, not {shards}")
+    cutting.check_shards(shards)
+    cutting.check(seed, shard_threads)
     if not 0 <= port < 65536:
         raise ValueError(f"--port must be from 0 to 65535, not {port}")
     mine = float(len(os.sched_getaffinity(0))) if cpus is None else cpus
@@ -79,6 +82,8 @@ def run(
         reached_at=None if reached_at is None else whereabouts.address(reached_at),
         cpus=mine,
         shards=shards,
+        seed=seed,
+        threads=shard_threads,
     )
     os.environ[SETTINGS] = settings.encode()
     preload()

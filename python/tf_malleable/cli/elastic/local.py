@@ -9,8 +9,7 @@ import sys
 
 import click
 
-from tf_malleable.cli.elastic import whereabouts
-from tf_malleable.cli.elastic.coordinate import MOST_SHARDS
+from tf_malleable.cli.elastic import cutting, whereabouts
 from tf_malleable.runtime import environment
 
 _FEWEST_SHARDS = 4
@@ -52,6 +51,7 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
 @click.option(
     "--replace/--no-replace", default=True, help="Start another worker in place of one that died."
 )
+@cutting.options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def local(
@@ -62,6 +62,8 @@ def local(
     threads: int | None,
     name: str | None,
     replace: bool,
+    seed: int | None,
+    shard_threads: int | None,
     command: tuple[str, ...],
 ) -> None:
     """Run an unchanged Keras script with several workers on this machine.
@@ -73,8 +75,8 @@ def local(
     least, most = _range("--workers", workers, 1)
     few_servers, most_servers = _range("--servers", servers, 0)
     pieces = max(_FEWEST_SHARDS, most) if shards is None else shards
-    if not 1 <= pieces <= MOST_SHARDS:
-        raise ValueError(f"--shards must be an integer from 1 to {MOST_SHARDS}, not {pieces}")
+    cutting.check_shards(pieces)
+    cutting.check(seed, shard_threads)
     if most > pieces:
         raise ValueError(
             f"--workers must be at most the number of shards, {pieces}, not {most}: one more has"
@@ -90,7 +92,10 @@ def local(
     from tf_malleable.cli.elastic.supervisor import Numbers, Supervisor
 
     numbers = Numbers(least, least, most, few_servers, most_servers)
-    supervisor = Supervisor(called, numbers, pieces, each, command, replaces=replace)
+    options = cutting.as_options(seed, shard_threads)
+    supervisor = Supervisor(
+        called, numbers, pieces, each, command, replaces=replace, options=options
+    )
     code = supervisor.run()
     sys.stdout.flush()
     context.exit(code)

@@ -72,6 +72,7 @@ class Supervisor:
         command: tuple[str, ...],
         *,
         replaces: bool,
+        options: tuple[str, ...] = (),
     ) -> None:
         """Prepare.
 
@@ -82,9 +83,10 @@ class Supervisor:
             threads: Of each worker.
             command: The user's script.
             replaces: Start another worker in place of one that died.
+            options: More words for tfm elastic run.
         """
         self._name, self._numbers, self._shards = name, numbers, shards
-        self._command, self._replaces = command, replaces
+        self._command, self._replaces, self._options = command, replaces, options
         self._secret = secrets.token_bytes(32)
         self._env = {
             **os.environ,
@@ -173,6 +175,7 @@ class Supervisor:
         tfm = [sys.executable, "-m", "tf_malleable_cli", "elastic"]
         if role == "worker":
             options = ["--coordinator", where, "--cpus", str(self._threads)]
+            options += self._options
             words = [*tfm, "run", *options, "--", *self._command]
         else:
             words = [*tfm, "server", "--coordinator", where]

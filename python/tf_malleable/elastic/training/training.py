@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.errors import COME_AGAIN, MeshError
 from tf_malleable.elastic.mesh import Alone, Mesh, Rescaled, StateHolder, Turn
 from tf_malleable.elastic.settings import Settings
 from tf_malleable.elastic.training import order, state
@@ -91,13 +91,15 @@ class Training:
         """Take part from here on, with the values that have come.
 
         Raises:
-            RefusedError: No values have come though there are others.
+            RefusedError: They do not fit.
+            SystemExit: No values have come though there were others.
         """
         self._is_member = True
         if self.target is None:
             return
         if not self._values:
-            raise RefusedError("no other member has the state any more")
+            say("all other members are gone: what goes on, goes on from the last checkpoint")
+            raise SystemExit(COME_AGAIN)
         if fit.position != self.target.position:
             raise RefusedError(
                 f"this member is at {fit.position} where others were at {self.target.position};"
@@ -130,8 +132,8 @@ class Training:
             position=fit.position,
             first_epoch=fit.first_epoch or 0,
             order=self.order_seed or 0,
-            logs=self.logs,
-            marks=self.marks,
+            logs=dict(self.logs),
+            marks=dict(self.marks),
             shapes=tuple(state.shape_of(variable) for variable in fit.variables()),
             kept=tuple(
                 f"{number} {state.shape_of(array)}"
