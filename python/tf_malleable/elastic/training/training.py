@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tf_malleable.elastic.mesh import Alone, Mesh, StateHolder
+from tf_malleable.elastic.mesh import Alone, Mesh, StateHolder, Turn
 from tf_malleable.elastic.settings import Settings
 from tf_malleable.elastic.training import order, state
 from tf_malleable.elastic.training.position import Description, Logs, Position, key
@@ -40,6 +40,8 @@ class Training:
         self.logs: dict[str, Logs] = {}
         self.marks: dict[str, int] = {}
         self.fit: Fit | None = None
+        # Of the step that has begun; None between steps.
+        self.turn: Turn | None = None
         # Where others are: what comes before it is not computed here. None without others.
         self.target: Description | None = None
         self._is_member = False
@@ -149,6 +151,8 @@ class Training:
 
     def end_fit(self) -> None:
         """Note the end of a call of fit()."""
+        if self.fit is not None:
+            self.fit.end_training()
         self.fit = None
         self.fits += 1
 
