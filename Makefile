@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers check test bench bench-cores bench-many bench-simulate tournament validate bench-containers compat \
+.PHONY: demo demo-containers check test bench bench-cores bench-elastic bench-many bench-simulate tournament validate bench-containers compat \
   coexistence lint cc-test python-test bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
@@ -49,6 +49,8 @@ bench: .venv/installed-test
 	.venv/bin/python -m benchmarks.single
 bench-cores: .venv/installed-test
 	.venv/bin/python -m benchmarks.cores
+bench-elastic: .venv/installed-test
+	.venv/bin/python -m benchmarks.elastic
 bench-many: .venv/installed-test
 	.venv/bin/python -m benchmarks.many
 # The simulator (15 minutes), all policies in simulations (10 minutes), and simulations against

@@ -52,7 +52,7 @@ model.fit(
         keras.callbacks.CSVLogger(folder / "log.csv"),
         keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras"),
         keras.callbacks.TensorBoard(folder / "board"),
-        keras.callbacks.ReduceLROnPlateau("val_loss", patience=1, factor=0.5),
+        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.8),
         note,
         Fail(),
     ],

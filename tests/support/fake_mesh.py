@@ -64,6 +64,7 @@ class Hub:
         self._parts: dict[tuple[int, int], dict[str, Any]] = {}
         self._totals: dict[tuple[int, int], Any] = {}
         self._dead: set[str] = set()
+        self._gone: set[str] = set()
         self.steps = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -91,7 +92,9 @@ class Hub:
                 do, *arguments = connection.recv()
                 connection.send(answers[do](name, pid, *arguments))
         except (EOFError, ConnectionError, TimeoutError):
-            return
+            with self._changed:
+                self._gone.add(name)
+                self._changed.notify_all()
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         if not self._changed.wait_for(condition, _PATIENCE):
@@ -125,8 +128,12 @@ class Hub:
                 self._state = step, said, state
             self._begun[name] = step
             self._changed.notify_all()
-            self._wait(lambda: come <= {other for other, at in self._begun.items() if at >= step})
+            self._wait(lambda: not self._missing(come, step) - self._gone)
+            self._dead |= self._missing(come, step)
             return self._turn(name, step), None
+
+    def _missing(self, come: set[str], step: int) -> set[str]:
+        return {name for name in come if self._begun.get(name, -1) < step}
 
     def _holds(self, name: str, step: int) -> bool:
         before = self.plan.at(step - 1) if step else self.plan.at(0)

@@ -49,14 +49,13 @@ class Fit:
         self.callbacks: Sequence[Any] = ()
         self.first_epoch: int | None = None
         self.epochs: Any = None
-        self.is_validating = False
         self.validation: Validation | None = None
         self._training = training
         self._epoch, self._batch, self._is_over = 0, 0, False
         self._step: Step | None = None
-        self._turn: Turn | None = None
         self._generation: int | None = None
         self._passes = self._pass = 0
+        self._has_set_epoch = False
         training.look_ahead()
         self.order = Order(training.order_seed or 0)
 
@@ -85,6 +84,12 @@ class Fit:
             is_this = target.position.fit == self.number
             first = target.first_epoch if is_this else min(known, default=0)
             self.model._initial_epoch = first or None
+            self._has_set_epoch = True
+
+    def end_training(self) -> None:
+        """Leave nothing behind in the model that other members do not have."""
+        if self._has_set_epoch:
+            self.model._initial_epoch = None
 
     def begin_epoch(self, epoch: int) -> None:
         """Note the beginning of an epoch."""
@@ -123,8 +128,7 @@ class Fit:
         for begin, end, iterator in inner:
             after = self.position._replace(batch=self._batch + stride - 1)
             if self._training.is_behind(after):
-                for _ in range(stride):
-                    self._pass_over(iterator)
+                self._pass_over(iterator, stride)
             else:
                 yield begin, end, iterator
 
@@ -194,11 +198,17 @@ class Fit:
         target = self._training.target
         return target is not None and target.position == position
 
-    def _pass_over(self, iterator: Any) -> None:
-        data = iterator.get_next()
-        if self._batch == 0:
-            self._training.check_mark(self._epoch, fingerprint(data))
-        self._batch += 1
+    def _pass_over(self, iterator: Any, batches: int = 1) -> None:
+        for number in range(batches):
+            try:
+                data = iterator.get_next()
+            except tf.errors.OutOfRangeError:
+                if not number:
+                    raise
+                return
+            if self._batch == 0:
+                self._training.check_mark(self._epoch, fingerprint(data))
+            self._batch += 1
 
     def _train(self, iterator: Any) -> Any:
         if self.is_passing_over:
@@ -241,20 +251,13 @@ class Fit:
 
         def parts(turn: Turn) -> Any:
             if turn.start == 0 < turn.stop and not own:
-                own.append(text.plain({**logs, **self._validated(validation)}))
+                found = validation() if validation is not None else {}
+                validated = {f"val_{name}": value for name, value in found.items()}
+                own.append(text.plain({**logs, **validated}))
             said = text.as_words(own[0]) if turn.start == 0 < turn.stop else text.as_words(None)
             return text.as_parts(self._training.shards, turn, said)
 
         return text.from_words(self._reduce(turn, parts))
-
-    def _validated(self, validation: Validation | None) -> Logs:
-        if validation is None:
-            return {}
-        self.is_validating = True
-        try:
-            return {f"val_{name}": value for name, value in validation().items()}
-        finally:
-            self.is_validating = False
 
     def _reduce(self, turn: Turn, parts: Callable[[Turn], Any]) -> Any:
         """Return the sum over all members' parts, whoever is left in the end."""
@@ -271,9 +274,10 @@ class Fit:
 
     def _begin(self) -> Turn:
         """Begin a step, unless one has begun that found no data."""
-        if self._turn is None:
-            self._turn = self._follow(self._training.mesh.begin(self._training.step))
-        return self._turn
+        training = self._training
+        if training.turn is None:
+            training.turn = self._follow(training.mesh.begin(training.step))
+        return training.turn
 
     def _follow(self, turn: Turn) -> Turn:
         if turn.must_end:
@@ -285,7 +289,8 @@ class Fit:
         self._training.arrive(self)
 
     def _end(self) -> None:
-        training, self._turn = self._training, None
+        training = self._training
+        training.turn = None
         ended = training.step
         training.step += 1
         training.mesh.end(ended)

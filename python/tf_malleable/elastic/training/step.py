@@ -66,7 +66,14 @@ class Step:
         self._one = tf.Variable(1.0, trainable=False)
         self._add = tf.function(_added, experimental_attributes=APART, autograph=False)
         self._whole = tf.function(self._run_whole, autograph=False, reduce_retracing=True)
-        self._part = tf.function(self._run_part, autograph=False, reduce_retracing=True)
+        # Batches of any length share one trace, unless a part of them is None.
+        tail = tf.TensorSpec([_TAIL])
+        arguments = [spec, tf.TensorSpec([3], tf.int32), tf.TensorSpec([], tf.int32), tail]
+        self._part = tf.function(
+            self._run_part,
+            input_signature=None if None in tf.nest.flatten(spec) else arguments,
+            autograph=False,
+        )
         self._side_by_side = ThreadPoolExecutor(os.cpu_count(), "tf_malleable_shard")
         self._finish = tf.function(self._run_finish, autograph=False)
 

@@ -42,6 +42,8 @@ class Training:
         self.logs: dict[str, Logs] = {}
         self.marks: dict[str, int] = {}
         self.fit: Fit | None = None
+        # Of the step that has begun; None between steps.
+        self.turn: Turn | None = None
         # Where others are: what comes before it is not computed here. None without others.
         self.target: Description | None = None
         self._is_member = False
@@ -169,6 +171,8 @@ class Training:
 
     def end_fit(self) -> None:
         """Note the end of a call of fit()."""
+        if self.fit is not None:
+            self.fit.end_training()
         self.fit = None
         self.fits += 1
 
