@@ -1,0 +1,82 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Whole trainings by tfm elastic local: Keras processes that come and go change no bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.support.elastic import differences
+from tests.support.elastic_local import EPOCHS, STEPS, LocalTraining
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def trained(values):
+    """Return what must be the same in all processes."""
+    return {name: value for name, value in values.items() if name not in ("batches", "epochs")}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    with LocalTraining(tmp_path_factory.mktemp("one")) as training:
+        (values,) = training.finish().values()
+        return values
+
+
+def check(undisturbed, ended):
+    """All came to the same end, and trained on no batch twice."""
+    for values in ended.values():
+        assert differences(trained(undisturbed), trained(values)) == []
+        batches = values["batches"].tolist()
+        assert batches == list(range(batches[0], EPOCHS * STEPS))
+        assert values["epochs"].tolist() == list(range(EPOCHS))
+
+
+def test_one_worker_trains_on_each_batch(undisturbed):
+    check(undisturbed, {0: undisturbed})
+    assert undisturbed["batches"][0] == 0
+
+
+def test_two_workers_end_with_the_bits_of_one(undisturbed, tmp_path):
+    with LocalTraining(tmp_path, "--workers", "2") as training:
+        both = training.lead_to(2)
+        ended = training.finish()
+        assert sorted(ended) == sorted(both)
+        check(undisturbed, ended)
+        assert min(values["batches"][0] for values in ended.values()) == 0
+        assert max(values["batches"][0] for values in ended.values()) > 0  # The late one.
+
+
+def test_workers_that_come_leave_and_are_killed_change_no_bit(undisturbed, tmp_path):
+    with LocalTraining(tmp_path, "--workers", "1:3", "--no-replace") as training:
+        training.lead_to(1)
+        training.set(3)
+        first, second, third = training.lead_to(3)
+        os.kill(first, signal.SIGTERM)  # The lead, which hands over and leaves.
+        training.lead_to(2)
+        os.kill(third, signal.SIGKILL)
+        training.lead_to(1)
+        ended = training.finish()
+        assert list(ended) == [second]
+        check(undisturbed, ended)
+        reasons = [each["reason"] for each in training.rescales]
+        assert reasons[0] == "start"
+        assert {"join", "leave", "lost"} <= set(reasons)
+
+
+def test_only_the_lead_writes_files_and_each_row_once(undisturbed, tmp_path):
+    with LocalTraining(tmp_path, "--workers", "1:2") as training:
+        (lead,) = training.lead_to(1)
+        training.set(2)
+        training.lead_to(2)
+        os.kill(lead, signal.SIGKILL)  # Another one comes in its place.
+        training.lead_to(1)
+        training.lead_to(2)
+        check(undisturbed, training.finish())
+        rows = (tmp_path / "files" / "log.csv").read_text().splitlines()
+        assert [row.split(",")[0] for row in rows] == ["epoch", *map(str, range(EPOCHS))]
+        names = {path.name for path in (tmp_path / "files").iterdir()}
+        assert names == {"log.csv", "end.keras", *(f"{n}.keras" for n in range(1, EPOCHS + 1))}
