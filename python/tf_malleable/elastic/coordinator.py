@@ -132,8 +132,9 @@ class Coordinator:
         except OSError as error:
             if serial not in self._connections:
                 say(f"refused a connection from {host}: {error.strerror or error}")
+        # The thread that sends closes it: another connection could come to have its descriptor.
+        self._connections.setdefault(serial, connection)
         self._events.put(("closed", serial, {}))
-        connection.close()
 
     def _tell(self, serial: int | None, message: dict[str, Any]) -> None:
         connection = None if serial is None else self._connections.get(serial)
@@ -170,7 +171,7 @@ class Coordinator:
         try:
             if kind == "closed":
                 self._close(serial, now)
-                self._connections.pop(serial, None)
+                self._connections.pop(serial).close()
                 self._wanted.supervisors.discard(serial)
             elif message.get("kind") == "hello":
                 self._core.joined(message, now)

@@ -65,7 +65,6 @@ class TrainingMember(HoldingProcess):
             OSError: It cannot listen.
         """
         self._has_begun = False
-        self._following = 0
         self._handed: Exchange | None = None
         self._incoming: socket.socket | None = None
         self._failed = 0
@@ -116,9 +115,8 @@ class TrainingMember(HoldingProcess):
         finally:
             self.unuse(exchange, problem)
         with self.changed:
-            if problem is None and self.is_current(exchange):
-                self._commit(step, summed.vector)
-                self._following = summed.following
+            if problem is None and self._use.exchange is exchange:
+                self._commit(step, summed.vector, summed.following)
                 return summed.vector
         return self._resume(step)
 
@@ -276,6 +274,7 @@ class TrainingMember(HoldingProcess):
     def _halted(self) -> None:
         self._attempt += 1
         self._following = self._failed = 0
+        self._stop_giving()
         if not self._lineage:
             self.generation = None
         if self._incoming is not None:
