@@ -22,7 +22,7 @@ from tf_malleable.elastic import wire
 from tf_malleable.elastic.coordination import Coordination
 from tf_malleable.elastic.errors import MeshError
 from tf_malleable.elastic.plan import incarnation
-from tf_malleable.elastic.status import Wanted, status
+from tf_malleable.elastic.status import WantedNumbers, status
 
 # A process that says nothing for so long is frozen, or cut off.
 SILENT_SECONDS: Final = 1.5
@@ -62,7 +62,7 @@ class Coordinator:
         self._heard: dict[int, float] = {}
         self._strangers = threading.Semaphore(_MOST_STRANGERS)
         self._serial = 0
-        self._wanted = Wanted()
+        self._wanted = WantedNumbers()
         self._core = Coordination(
             shards,
             time.monotonic(),

@@ -95,6 +95,7 @@ class Deciding:
         self._departed: set[str] = set()
         self._cuts = Cuts()
         self._plan_at = now
+        self._has_begun = first_seconds > _LOST_SECONDS
         self._last_since = inf
         self._settled_seconds = _SETTLED_SECONDS
 
@@ -190,7 +191,7 @@ class Deciding:
 
     def _found(self, first: Participant, now: float) -> None:
         """Let a process begin a training with its own state."""
-        if self.current is not None:
+        if self.current is not None or self._has_begun:
             self.notices.append(
                 "all processes that had the state of the training are gone: it begins again with"
                 f" what {first.place} has, its last checkpoint or nothing"
@@ -233,10 +234,8 @@ class Deciding:
     def _is_heir_coming(self, now: float) -> bool:
         """Return whether the last member may hand over to a worker that is still starting."""
         self._last_since = min(self._last_since, now)
-        is_any = any(
-            each.is_worker and not each.leaving and not each.ready
-            for each in self.everybody.values()
-        )
+        workers = [each for each in self.everybody.values() if each.is_worker]
+        is_any = any(not each.leaving and not each.ready for each in workers)
         return is_any and now - self._last_since < _HEIR_SECONDS
 
     def _preparing(self, phase: Preparing, now: float) -> None:
