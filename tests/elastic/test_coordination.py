@@ -226,6 +226,31 @@ def test_the_end_comes_when_all_members_have_come_to_it(game):
     assert game.told[-1] == ("e", "finished")
 
 
+def test_one_that_ends_before_the_others_holds_nobody_up(game):
+    game.says("a", "finished")
+    number = game.core.current.number
+    for id_ in "bc":
+        game.says(id_, "beat", step=5, speed=None, stalled=["a"], number=number, leaving=False)
+    game.play()
+    assert ("a", "expelled") in game.told
+    assert game.members() == ["b", "c"]
+
+
+def test_a_link_on_which_nothing_passes_is_made_again_and_then_given_up(game):
+    def stall():
+        number = game.core.current.number
+        for id_, other in (("a", "b"), ("b", "a"), ("c", "a")):
+            game.says(
+                id_, "beat", step=5, speed=None, stalled=[other], number=number, leaving=False
+            )
+        game.play()
+
+    stall()
+    assert game.members() == ["a", "b", "c"]
+    stall()
+    assert game.members() == ["a", "c"]
+
+
 def test_the_last_member_waits_a_while_for_one_that_is_starting():
     game = Game()
     game.hello("a")

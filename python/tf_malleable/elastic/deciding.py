@@ -210,13 +210,17 @@ class Deciding:
             self._halt(now)
             return
         here = [self.everybody[each.id] for each in current.members]
-        if all(each.stalled for each in here if not each.finished):
-            if any(not each.finished for each in here):
-                self._cuts.stalled(here, self.everybody)
+        at_work = [each for each in here if not each.finished]
+        if all(each.stalled for each in at_work):
+            for each in here if at_work else ():
+                if each.finished:
+                    self._expel(each.id, "its training ended before that of the others", 0)
+            if at_work:
+                self._cuts.stalled(at_work, self.everybody)
                 self._halt(now)
             return
         # What begins at the end would not be ready before it.
-        if any(each.finished for each in here) or now < self._plan_at:
+        if at_work != here or now < self._plan_at:
             return
         number = next_number(self._highest, self._incarnation)
         by_speed = now - phase.since >= self._settled_seconds
@@ -334,15 +338,9 @@ class Deciding:
 
     def _restart(self, phase: Restarting, now: float) -> None:
         self._lineage = phase.lineage
+        said = {"lineage": phase.lineage, "step": phase.step, "giver": phase.giver}
         for id_ in phase.generation.ids:
-            self._say(
-                id_,
-                "restart",
-                number=phase.generation.number,
-                lineage=phase.lineage,
-                step=phase.step,
-                giver=phase.giver,
-            )
+            self._say(id_, "restart", number=phase.generation.number, **said)
             one = self.everybody[id_]
             if one.is_worker:
                 one.position = Position(phase.lineage, phase.step, has_sum=False)
