@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers check test bench bench-cores bench-elastic bench-many bench-simulate tournament validate bench-containers compat \
+.PHONY: demo demo-containers check test bench bench-cores bench-many bench-simulate bench-elastic tournament validate bench-containers compat \
   coexistence lint cc-test python-test bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
@@ -57,6 +57,9 @@ bench-many: .venv/installed-test
 # real runs (25 minutes).
 bench-simulate: .venv/installed-test
 	.venv/bin/python -m benchmarks.simulate
+# Sums and pauses of elastic trainings (6 minutes).
+bench-elastic: .venv/installed-test
+	.venv/bin/python -m benchmarks.elastic
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 validate: .venv/installed-test

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.elastic.__main__ import rows
+from benchmarks.elastic import rescales
+from benchmarks.elastic.__main__ import pause_rows, rows
 from benchmarks.elastic.exchange import Sums, measure
 
 
@@ -14,6 +15,23 @@ def test_only_the_large_sum_has_a_target():
     made = rows({("unix", 1_000_000): sums, ("unix", 25_000_000): sums})
     assert [row.verdict for row in made] == ["", "", "passed", ""]
     assert made[2].found.value == pytest.approx(0.7)
+
+
+def test_the_longest_pause_is_held_to_the_target():
+    found = {(1_000_000, "lost"): [[0.01, 0.02], [0.01, 1.2]]}
+    usual, longest = pause_rows(found)
+    assert (usual.verdict, longest.verdict) == ("passed", "missed")
+    assert longest.found.value == pytest.approx(1.2)
+
+
+@pytest.mark.slow
+def test_all_kinds_of_pauses_are_measured():
+    found = rescales.measure(1000, 1)
+    assert {reason: len(seconds) for reason, seconds in found.items()} == {
+        "join": 3,
+        "leave": 1,
+        "lost": 1,
+    }
 
 
 @pytest.mark.parametrize("kind", ["unix", "tcp"])

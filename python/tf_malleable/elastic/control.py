@@ -102,7 +102,8 @@ class Control:
                 self._absent(time.monotonic() - since)
                 self._over.wait(_PAUSE_SECONDS)
                 continue
-            with suppress(OSError, EOFError, MeshError):
+            # Also what cannot be understood: a new connection begins with all that matters.
+            with suppress(OSError, EOFError, MeshError, KeyError, TypeError, ValueError):
                 self._listen(connection)
             with self._lock:
                 self._connection = None

@@ -21,13 +21,16 @@ from typing import Any, Final
 from tf_malleable.elastic import wire
 from tf_malleable.elastic.coordination import Coordination
 from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.phases import Over
 from tf_malleable.elastic.plan import incarnation
-from tf_malleable.elastic.status import Wanted, status
+from tf_malleable.elastic.status import WantedNumbers, status
 
 # A process that says nothing for so long is frozen, or cut off.
 SILENT_SECONDS: Final = 1.5
 BEAT_SECONDS: Final = 0.25
 _TICK_SECONDS: Final = 0.05
+# For how long to tell those who come after the end that there is nothing left to do.
+_LATE_SECONDS: Final = 60.0
 # Connections that have not said who they are; more are closed at once.
 _MOST_STRANGERS: Final = 64
 
@@ -62,7 +65,7 @@ class Coordinator:
         self._heard: dict[int, float] = {}
         self._strangers = threading.Semaphore(_MOST_STRANGERS)
         self._serial = 0
-        self._wanted = Wanted()
+        self._wanted = WantedNumbers()
         self._core = Coordination(
             shards,
             time.monotonic(),
@@ -73,10 +76,10 @@ class Coordinator:
         )
 
     def serve(self, stopping: Callable[[], bool]) -> None:
-        """Coordinate until `stopping` returns True."""
+        """Coordinate until `stopping` returns True, or nobody has come for long after the end."""
         threading.Thread(target=self._accept, daemon=True).start()
         before = time.monotonic()
-        beat_at = before
+        beat_at = end_at = before
         while not stopping():
             self._take_all()
             now = time.monotonic()
@@ -94,6 +97,11 @@ class Coordinator:
                     self._tell(serial, {"kind": "beat"})
             while self._core.notices:
                 say(self._core.notices.pop(0))
+            is_over = isinstance(self._core.phase, Over) and not self._core.everybody
+            if not is_over or self._wanted.supervisors:
+                end_at = now + _LATE_SECONDS
+            elif now >= end_at:
+                break
         self._listener.close()
 
     # Connections.
@@ -132,8 +140,9 @@ class Coordinator:
         except OSError as error:
             if serial not in self._connections:
                 say(f"refused a connection from {host}: {error.strerror or error}")
+        # The thread that sends closes it: another connection could come to have its descriptor.
+        self._connections.setdefault(serial, connection)
         self._events.put(("closed", serial, {}))
-        connection.close()
 
     def _tell(self, serial: int | None, message: dict[str, Any]) -> None:
         connection = None if serial is None else self._connections.get(serial)
@@ -170,7 +179,7 @@ class Coordinator:
         try:
             if kind == "closed":
                 self._close(serial, now)
-                self._connections.pop(serial, None)
+                self._connections.pop(serial).close()
                 self._wanted.supervisors.discard(serial)
             elif message.get("kind") == "hello":
                 self._core.joined(message, now)

@@ -95,6 +95,7 @@ class Deciding:
         self._departed: set[str] = set()
         self._cuts = Cuts()
         self._plan_at = now
+        self._has_begun = first_seconds > _LOST_SECONDS
         self._last_since = inf
         self._settled_seconds = _SETTLED_SECONDS
 
@@ -190,7 +191,7 @@ class Deciding:
 
     def _found(self, first: Participant, now: float) -> None:
         """Let a process begin a training with its own state."""
-        if self.current is not None:
+        if self.current is not None or self._has_begun:
             self.notices.append(
                 "all processes that had the state of the training are gone: it begins again with"
                 f" what {first.place} has, its last checkpoint or nothing"
@@ -209,13 +210,17 @@ class Deciding:
             self._halt(now)
             return
         here = [self.everybody[each.id] for each in current.members]
-        if all(each.stalled for each in here if not each.finished):
-            if any(not each.finished for each in here):
-                self._cuts.stalled(here, self.everybody)
+        at_work = [each for each in here if not each.finished]
+        if all(each.stalled for each in at_work):
+            for each in here if at_work else ():
+                if each.finished:
+                    self._expel(each.id, "its training ended before that of the others", 0)
+            if at_work:
+                self._cuts.stalled(at_work, self.everybody)
                 self._halt(now)
             return
         # What begins at the end would not be ready before it.
-        if any(each.finished for each in here) or now < self._plan_at:
+        if at_work != here or now < self._plan_at:
             return
         number = next_number(self._highest, self._incarnation)
         by_speed = now - phase.since >= self._settled_seconds
@@ -233,10 +238,8 @@ class Deciding:
     def _is_heir_coming(self, now: float) -> bool:
         """Return whether the last member may hand over to a worker that is still starting."""
         self._last_since = min(self._last_since, now)
-        is_any = any(
-            each.is_worker and not each.leaving and not each.ready
-            for each in self.everybody.values()
-        )
+        workers = [each for each in self.everybody.values() if each.is_worker]
+        is_any = any(not each.leaving and not each.ready for each in workers)
         return is_any and now - self._last_since < _HEIR_SECONDS
 
     def _preparing(self, phase: Preparing, now: float) -> None:
@@ -335,15 +338,9 @@ class Deciding:
 
     def _restart(self, phase: Restarting, now: float) -> None:
         self._lineage = phase.lineage
+        said = {"lineage": phase.lineage, "step": phase.step, "giver": phase.giver}
         for id_ in phase.generation.ids:
-            self._say(
-                id_,
-                "restart",
-                number=phase.generation.number,
-                lineage=phase.lineage,
-                step=phase.step,
-                giver=phase.giver,
-            )
+            self._say(id_, "restart", number=phase.generation.number, **said)
             one = self.everybody[id_]
             if one.is_worker:
                 one.position = Position(phase.lineage, phase.step, has_sum=False)

@@ -45,6 +45,8 @@ class HoldingProcess(MeshProcess):
         self._giver: str | None = None
         self._is_asked = False
         self._description: tuple[int, bytes] = (0, b"")
+        self._following = 0
+        self._reading: set[socket.socket] = set()
         self._pace = Pace()
         super().__init__(settings, "worker")
 
@@ -72,11 +74,15 @@ class HoldingProcess(MeshProcess):
         self._rooms.append(np.empty(words, type_))
         return self._rooms[-1]
 
-    def _commit(self, step: int, vector: Vector) -> None:
-        """Be one step further; the caller holds `changed`, and this is not halted."""
+    def _commit(self, step: int, vector: Vector, following: int = 0) -> None:
+        """Be one step further; the caller holds `changed`, and this is not halted.
+
+        All is noted before anybody else gets the lock: a halt may come while readers end.
+        """
         # Whoever comes to read from now on waits; whoever reads has noted the step before.
         self._window = False
         self._sum, self._step, self._giver = (step, vector), step + 1, None
+        self._following = following
         while self._readers:
             self.changed.wait()
         self._tell_pause()
@@ -137,6 +143,7 @@ class HoldingProcess(MeshProcess):
                     return
                 self.changed.wait(LOOK_SECONDS)
             self._readers += 1
+            self._reading.add(connection)
             attempt, step, lineage = self._attempt, self._step, self._lineage
         try:
             description, buffers = self._holder.describe(), self._holder.buffers()
@@ -155,7 +162,14 @@ class HoldingProcess(MeshProcess):
         finally:
             with self.changed:
                 self._readers -= 1
+                self._reading.discard(connection)
                 self.changed.notify_all()
+
+    def _stop_giving(self) -> None:
+        """Let nobody wait for readers that have stopped to read; the caller holds `changed`."""
+        for each in self._reading:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def _stands_still(self, number: int) -> bool:
         exchange = self._use.exchange

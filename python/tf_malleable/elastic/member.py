@@ -67,7 +67,6 @@ class TrainingMember(Newcomer):
         """
         self._has_begun = False
         self._is_own_step = False
-        self._following = 0
         self._handed: Exchange | None = None
         self._absence = 0.0
         super().__init__(settings, holder)
@@ -115,9 +114,8 @@ class TrainingMember(Newcomer):
         finally:
             self.unuse(exchange, problem)
         with self.changed:
-            if problem is None and self.is_current(exchange):
-                self._commit(step, summed.vector)
-                self._following = summed.following
+            if problem is None and self._use.exchange is exchange:
+                self._commit(step, summed.vector, summed.following)
                 return summed.vector
         return self._resume(step)
 
@@ -240,6 +238,7 @@ class TrainingMember(Newcomer):
     def _halted(self) -> None:
         self._attempt += 1
         self._following = self._failed = 0
+        self._stop_giving()
         if not self._lineage:
             self.generation = None
         if self._incoming is not None:

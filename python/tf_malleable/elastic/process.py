@@ -97,7 +97,11 @@ class MeshProcess:
             heard=self._heard,
             absent=self._absent,
         )
-        self._control.start(time.monotonic() + settings.patience_seconds)
+        try:
+            self._control.start(time.monotonic() + settings.patience_seconds)
+        except BaseException:
+            self._listener.close()
+            raise
         self.shards = self._control.shards
 
     def say(self, sentence: str) -> None:
@@ -309,10 +313,6 @@ class MeshProcess:
                 self.halted = True
                 self._control.send("broken", number=exchange.generation.number, lost=lost)
             self._close_retired()
-
-    def is_current(self, exchange: Exchange) -> bool:
-        """Return whether an exchange is still that of the present generation."""
-        return self._use.exchange is exchange
 
     def _retire(self) -> None:
         exchange, self._use.exchange = self._use.exchange, None

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from tf_malleable.elastic.plan import Generation
 
-_REMEMBERED: Final = 1000
+# All are told to each process at once.
+_REMEMBERED: Final = 200
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class ServingMember(MeshProcess):
             finally:
                 self.unuse(exchange, problem)
             with self.changed:
-                if summed is not None and summed.following and self.is_current(exchange):
+                if summed is not None and summed.following and self._use.exchange is exchange:
                     self._follow(summed.following)
 
     def _note_leaving(self) -> None:

@@ -11,7 +11,7 @@ from tf_malleable.elastic.coordination import Coordination
 
 
 @dataclass
-class Wanted:
+class WantedNumbers:
     """How many workers and servers there should be, as whoever starts them is told.
 
     Attributes:
@@ -56,7 +56,7 @@ class Wanted:
         return {"workers": self.workers, "servers": self.servers}
 
 
-def status(core: Coordination, wanted: Wanted) -> dict[str, Any]:
+def status(core: Coordination, wanted: WantedNumbers) -> dict[str, Any]:
     """Return all that is known, as plain data."""
     current = core.current
     processes: list[dict[str, Any]] = []

@@ -135,13 +135,14 @@ def send(connection: socket.socket, message: Mapping[str, Any], deadline: float)
 
 
 def send_now(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    """Send a message without waiting.
+    """Send a message without waiting, while another thread may wait for one.
 
     Raises:
         OSError: The other side is gone, or has not read for long.
     """
     data = encode(message)
-    if connection.send(data, socket.MSG_DONTWAIT) != len(data):
+    # With a timeout, send() of Python's own would wait for as long as the other thread does.
+    if os.write(connection.fileno(), data) != len(data):
         raise BrokenPipeError("the other side does not read")
 
 

@@ -163,7 +163,9 @@ class Supervisor:
 
     def _resize(self, role: str, wanted: int) -> None:
         here = [each for each in self._children if each.role == role and not each.is_leaving]
-        for _ in range(wanted - len(here)):
+        # One that is still leaving counts for the coordinator, which refuses too many.
+        room = self._shards - sum(each.role == role for each in self._children)
+        for _ in range(min(wanted - len(here), room if role == "worker" else wanted)):
             self._start(role)
         for child in here[wanted:] if wanted < len(here) else ():
             child.is_leaving = True

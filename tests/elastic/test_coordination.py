@@ -1,0 +1,269 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What the coordinator tells whom, without processes."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from tf_malleable.elastic.coordination import Coordination
+from tf_malleable.elastic.phases import AwaitHolders, Over, Preparing, Restarting, Steady
+
+ADDRESS = {"host": "127.0.0.1", "port": 1, "machine": "", "path": ""}
+
+
+class Game:
+    """A coordinator, and processes that do at once what they are told unless a test says no."""
+
+    def __init__(self, *, first_seconds=0.0):
+        lineages = count(1)
+        self.now = 0.0
+        self.core = Coordination(
+            4, 0.0, lambda: 0.0, lambda: f"training {next(lineages)}", first_seconds, 7
+        )
+        self.told = []
+        self.silent = set()
+        self.positions = {}
+        self.generations = {}
+        self.drafts = {}
+
+    def hello(self, id_, role="worker", **more):
+        position = {"lineage": "", "step": 0, "has_sum": False}
+        said = {
+            "id": id_,
+            "role": role,
+            "address": ADDRESS,
+            "cpus": 1.0,
+            "place": id_,
+            "ready": True,
+            "leaving": False,
+            "finished": False,
+            "halted": False,
+            "generation": None,
+            "position": position,
+            "highest": 0,
+            "rescales": [],
+        }
+        self.core.joined({**said, **more}, self.now)
+        self.play()
+
+    def says(self, id_, kind, **more):
+        self.core.told(id_, {"kind": kind, **more}, self.now)
+
+    def play(self, seconds=0.0):
+        self.now += seconds
+        for _ in range(50):
+            said = self.core.decide(self.now)
+            if not said:
+                return
+            for id_, message in said:
+                self.told.append((id_, message["kind"]))
+                if id_ not in self.silent:
+                    self.answer(id_, message)
+        raise AssertionError(f"they never come to rest: {self.told[-20:]}")
+
+    def answer(self, id_, message):
+        kind = message["kind"]
+        if kind == "prepare":
+            made = message["generation"]
+            self.drafts[id_] = made
+            self.says(id_, "prepared", number=made["number"])
+        elif kind == "go" and id_ in {each["id"] for each in self.drafts[id_]["members"]}:
+            self.generations[id_] = self.drafts[id_]
+            self.says(id_, "entered", generation=self.drafts[id_])
+        elif kind == "halt":
+            held = self.positions.get(id_, {"lineage": "", "step": 0, "has_sum": False})
+            self.says(id_, "halted", number=message["number"], position=held)
+        elif kind == "restart":
+            self.generations[id_] = self.drafts[id_]
+            self.positions[id_] = {**message, "has_sum": False}
+
+    def members(self):
+        return [each.id for each in self.core.current.members]
+
+    def holds(self, id_, step, *, has_sum=True, lineage="training 1"):
+        self.positions[id_] = {"lineage": lineage, "step": step, "has_sum": has_sum}
+
+
+@pytest.fixture
+def game():
+    found = Game()
+    for id_ in "abc":
+        found.hello(id_)
+    assert found.members() == ["a", "b", "c"]
+    assert isinstance(found.core.phase, Steady)
+    for id_ in "abc":
+        found.holds(id_, 5)
+    return found
+
+
+def test_nothing_is_planned_again_without_a_difference(game):
+    game.told.clear()
+    for _ in range(300):
+        game.play(seconds=0.25)
+    assert game.told == []
+
+
+def test_after_a_loss_the_others_restart_where_the_first_of_them_is(game):
+    game.holds("b", 6)
+    game.core.left("a", game.now)
+    game.play()
+    assert game.members() == ["b", "c"]
+    assert {game.positions[id_]["step"] for id_ in "bc"} == {6}
+    assert game.positions["c"]["giver"] == "b"
+
+
+def test_one_that_does_not_answer_a_halt_is_sent_away(game):
+    game.silent = {"b"}
+    game.core.left("a", game.now)
+    game.play()
+    assert game.members() == ["a", "b", "c"]
+    game.play(seconds=2.0)
+    assert game.members() == ["c"]
+    assert ("b", "expelled") in game.told
+
+
+def test_a_newcomer_that_does_not_prepare_disturbs_nobody(game):
+    game.silent = {"d"}
+    game.hello("d")
+    assert isinstance(game.core.phase, Preparing)
+    game.play(seconds=5.0)
+    assert game.members() == ["a", "b", "c"]
+    assert ("a", "halt") not in game.told
+    game.silent = set()
+    game.play(seconds=6.0)
+    assert game.members() == ["a", "b", "c", "d"]
+
+
+def test_a_loss_while_others_restart_starts_that_again(game):
+    game.silent = {"c"}
+    game.core.left("a", game.now)
+    game.core.decide(game.now)
+    game.silent = set()
+    for id_ in "bc":
+        game.says(id_, "halted", number=game.core.phase.number, position=game.positions[id_])
+    game.core.decide(game.now)
+    assert isinstance(game.core.phase, Restarting)
+    game.core.left("b", game.now)
+    game.play()
+    assert game.members() == ["c"]
+
+
+def test_two_that_cannot_connect_are_kept_apart(game):
+    game.silent = {"b", "c"}
+    game.core.left("a", game.now)
+    game.core.decide(game.now)
+    for id_ in "bc":
+        game.says(id_, "halted", number=game.core.phase.number, position=game.positions[id_])
+    game.core.decide(game.now)
+    game.silent = set()
+    game.says("c", "unprepared", number=game.core.phase.generation.number, lost=["b"])
+    game.play()
+    assert game.members() == ["b"]
+    assert ("c", "expelled") in game.told
+
+
+def test_nobody_begins_again_while_those_with_the_state_may_come_back(game):
+    for id_ in "abc":
+        game.core.left(id_, game.now)
+    game.hello("d")
+    game.play(seconds=1.0)
+    assert isinstance(game.core.phase, AwaitHolders)
+    told = game.core.current
+    for id_ in "abc":
+        game.hello(id_, generation=told.as_json(), position=game.positions[id_])
+    assert game.members() == ["a", "b", "c", "d"]
+    assert game.core.notices == []
+
+
+def test_without_anybody_who_has_the_state_it_begins_again_and_says_so(game):
+    for id_ in "abc":
+        game.core.left(id_, game.now)
+    game.hello("d")
+    game.play(seconds=1.0)
+    game.play(seconds=5.0)
+    assert game.members() == ["d"]
+    assert game.positions["d"]["lineage"] == "training 2"
+    assert "begins again" in game.core.notices[0]
+
+
+def test_a_new_coordinator_adopts_what_it_is_told(game):
+    new = Game(first_seconds=15.0)
+    new.hello("d")
+    told = game.core.current
+    for id_ in "abc":
+        position = game.positions[id_]
+        new.hello(id_, generation=told.as_json(), position=position, highest=told.number)
+    assert new.members() == ["a", "b", "c", "d"]
+    assert ("a", "halt") not in new.told
+
+
+def test_a_new_coordinator_restarts_those_that_are_left(game):
+    new = Game(first_seconds=15.0)
+    told = game.core.current
+    for id_ in "bc":
+        new.positions[id_] = game.positions[id_]
+        position = game.positions[id_]
+        new.hello(id_, generation=told.as_json(), position=position, halted=True)
+    assert isinstance(new.core.phase, AwaitHolders)
+    new.play(seconds=1.5)
+    assert new.members() == ["b", "c"]
+
+
+def test_the_end_comes_when_all_members_have_come_to_it(game):
+    game.says("a", "finished")
+    game.says("b", "finished")
+    game.play()
+    assert isinstance(game.core.phase, Steady)
+    game.hello("d")
+    assert game.members() == ["a", "b", "c"]  # It would not be ready before the end.
+    game.says("c", "finished")
+    game.play()
+    assert isinstance(game.core.phase, Over)
+    assert ("d", "finished") in game.told
+    game.hello("e")
+    assert game.told[-1] == ("e", "finished")
+
+
+def test_one_that_ends_before_the_others_holds_nobody_up(game):
+    game.says("a", "finished")
+    number = game.core.current.number
+    for id_ in "bc":
+        game.says(id_, "beat", step=5, speed=None, stalled=["a"], number=number, leaving=False)
+    game.play()
+    assert ("a", "expelled") in game.told
+    assert game.members() == ["b", "c"]
+
+
+def test_a_link_on_which_nothing_passes_is_made_again_and_then_given_up(game):
+    def stall():
+        number = game.core.current.number
+        for id_, other in (("a", "b"), ("b", "a"), ("c", "a")):
+            game.says(
+                id_, "beat", step=5, speed=None, stalled=[other], number=number, leaving=False
+            )
+        game.play()
+
+    stall()
+    assert game.members() == ["a", "b", "c"]
+    stall()
+    assert game.members() == ["a", "c"]
+
+
+def test_the_last_member_waits_a_while_for_one_that_is_starting():
+    game = Game()
+    game.hello("a")
+    game.hello("b", ready=False)
+    game.core.everybody["a"].leaving = True
+    game.play()
+    assert ("a", "dismissed") not in game.told
+    game.play(seconds=21.0)
+    assert ("a", "dismissed") in game.told
+
+
+def test_nonsense_is_refused(game):
+    with pytest.raises(ValueError, match="no process says 'boo'"):
+        game.says("a", "boo")
+    with pytest.raises(KeyError):
+        game.core.joined({"kind": "hello"}, 0.0)
