@@ -54,7 +54,8 @@ def main(words: int, shard_seconds: float) -> int:
             step = turn.step
             time.sleep(shard_seconds * (turn.stop - turn.start))
             try:
-                total = mesh.reduce(step, _parts(mesh, turn, gradient))
+                parts = _parts(mesh, turn, gradient)
+                total = gradient if turn.is_only else mesh.reduce(step, parts)
                 break
             except Rescaled as change:
                 turn = change.turn

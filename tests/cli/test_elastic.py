@@ -36,7 +36,7 @@ def own_folder(tmp_path, monkeypatch):
             ["local", "--workers", "1:8", "--shards", "4", "--", "true"],
             "--workers must be at most the number of shards, 4, not 8",
         ),
-        (["local", "--shards", "0", "--", "true"], "--shards must be an integer from 1 to 4096"),
+        (["local", "--shards", "0", "--", "true"], "--shards must be an integer from 1 to 256"),
         (["local", "--threads", "0", "--", "true"], "--threads must be an integer from 1 to"),
         (["local", "--name", "a/b", "--", "true"], "letters, digits"),
         (["run", "--coordinator", "here", "--", "true"], "an address is HOST:PORT"),
