@@ -10,11 +10,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers check test bench bench-cores bench-many bench-simulate bench-elastic tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step tournament validate bench-containers compat \
   coexistence lint cc-test python-test bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
 	@.venv/bin/python examples/demo.py
+
+# A training whose workers come, and one of which is killed.
+demo-elastic: .venv/installed-demo
+	@.venv/bin/python examples/demo_elastic.py
 
 # In containers, of a Docker engine that is there or is started for it.
 demo-containers: .venv/installed-demo
@@ -49,17 +53,17 @@ bench: .venv/installed-test
 	.venv/bin/python -m benchmarks.single
 bench-cores: .venv/installed-test
 	.venv/bin/python -m benchmarks.cores
-bench-elastic: .venv/installed-test
-	.venv/bin/python -m benchmarks.elastic
 bench-many: .venv/installed-test
 	.venv/bin/python -m benchmarks.many
 # The simulator (15 minutes), all policies in simulations (10 minutes), and simulations against
 # real runs (25 minutes).
 bench-simulate: .venv/installed-test
 	.venv/bin/python -m benchmarks.simulate
-# Sums and pauses of elastic trainings (6 minutes).
+# Sums and pauses of elastic trainings (6 minutes); their steps against plain ones.
 bench-elastic: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic
+bench-elastic-step: .venv/installed-test
+	.venv/bin/python -m benchmarks.elastic_step
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 validate: .venv/installed-test

@@ -37,6 +37,11 @@ def run(
         ("demo.py", ["--out", "x.bmp"], "demo: --out must be a file .png or .svg, not 'x.bmp'"),
         ("demo.py", ["--out"], "demo: argument --out: expected one argument"),
         (
+            "demo_elastic.py",
+            ["--out", "x"],
+            "demo-elastic: --out must be a file .png or .svg, not 'x'",
+        ),
+        (
             "one_process.py",
             ["--out", "picture"],
             "one-process: --out must be a file .png or .svg, not 'picture'",
