@@ -228,9 +228,9 @@ def simulated(names: Sequence[str], recorded: Path, out: Path) -> None:
 
 
 def _measured(speed: Pace) -> History:
-    """Return the history of every program with each number of cores.
+    """Return the history of every program with each number of cores of two.
 
-    Two of it share the machine; once the shorter one has ended, the longer one has all of it.
+    Two of it share them, and then one has both.
     """
     from benchmarks.common.configurations import controlled
     from benchmarks.common.controller import controller
@@ -243,11 +243,11 @@ def _measured(speed: Pace) -> History:
         state = Path(folder, "state")
         with controller("equal", state) as started:
             for name, steps in _STEPS.items():
-                pair = [
-                    replace(programs[name], steps=steps * n, arrival=0.0, joins=False)
-                    for n in (1, 2)
-                ]
-                run_trainings(speed.of(pair), controlled("equal"), started.client)
+                one = replace(programs[name], steps=steps)
+                for count in (2, 1):
+                    # A little later, or they would be one and the same job.
+                    alike = [replace(one, arrival=0.01 * number) for number in range(count)]
+                    run_trainings(speed.of(alike), controlled("equal"), started.client)
         history, _ = read_history(state, MOST_HISTORY)
     return history
 
