@@ -52,13 +52,14 @@ bench-cores: .venv/installed-test
 bench-many: .venv/installed-test
 	.venv/bin/python -m benchmarks.many
 # The simulator (15 minutes), all policies in simulations (10 minutes), and simulations against
-# real runs (25 minutes).
+# real runs (40 minutes).
 bench-simulate: .venv/installed-test
 	.venv/bin/python -m benchmarks.simulate
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 validate: .venv/installed-test
-	.venv/bin/python -m benchmarks.validation
+	.venv/bin/python tools/docker_engine.py --install -- \
+	  .venv/bin/python -m benchmarks.validation
 bench-containers: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python -m benchmarks.containers
