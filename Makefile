@@ -56,7 +56,7 @@ bench-cores: .venv/installed-test
 bench-many: .venv/installed-test
 	.venv/bin/python -m benchmarks.many
 # The simulator (15 minutes), all policies in simulations (10 minutes), and simulations against
-# real runs (25 minutes).
+# real runs (40 minutes).
 bench-simulate: .venv/installed-test
 	.venv/bin/python -m benchmarks.simulate
 # Sums and pauses of elastic trainings (6 minutes); their steps against plain ones.
@@ -67,7 +67,8 @@ bench-elastic-step: .venv/installed-test
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 validate: .venv/installed-test
-	.venv/bin/python -m benchmarks.validation
+	.venv/bin/python tools/docker_engine.py --install -- \
+	  .venv/bin/python -m benchmarks.validation
 bench-containers: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python -m benchmarks.containers

@@ -2,7 +2,8 @@
 """Compare simulations of the workloads of `benchmarks.many` with what really happened.
 
 Each workload is run under every policy. A simulation of one of them knows of its jobs only what
-the history of a run under another policy says.
+the history of a run under another policy says, and how its programs scale, which is measured
+before. What it says is the mean over the runs under all other policies.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 # Runs trainings in a configuration, with a state file.
 Start = Callable[[Sequence["Training"], "Configuration", Path], object]
 
-# The first is where the others' jobs are learned from; its own from the second.
 POLICIES: Final = ("equal", "lend+efficient", "lend+srpt", "fcfs-strict")
 _MOST_PERCENT: Final = 5.0
 # Live ones that differ by less are equal.
@@ -96,14 +97,22 @@ def compared(
     from tf_malleable.simulate.simulation import Scenario, simulate
     from tf_malleable.simulate.workload import Assumed
 
-    first, second, *_ = live
     found = []
     for policy, histories in live.items():
-        source = second if policy == first else first
-        tasks = replayed(live[source][0], Assumed(), curves.jobs).tasks
-        outcome = simulate(tasks, policy, Scenario((Machine.flat(cores),)))
-        simulated = measures(outcome.history)
-        found += [Compared(workload, policy, measures(each), simulated) for each in histories]
+        others = [each for other, (each, *_) in live.items() if other != policy]
+        each = [
+            measures(
+                simulate(
+                    replayed(other, Assumed(), curves.jobs).tasks,
+                    policy,
+                    Scenario((Machine.flat(cores),)),
+                ).history
+            )
+            for other in others
+        ]
+        # Two runs under one policy differ by several percent, too.
+        simulated = fmean(one for one, _ in each), fmean(one for _, one in each)
+        found += [Compared(workload, policy, measures(one), simulated) for one in histories]
     return found
 
 
@@ -228,9 +237,9 @@ def simulated(names: Sequence[str], recorded: Path, out: Path) -> None:
 
 
 def _measured(speed: Pace) -> History:
-    """Return the history of every program with each number of cores.
+    """Return the history of every program with each number of cores of two.
 
-    Two of it share the machine; once the shorter one has ended, the longer one has all of it.
+    Two of it share them, and then one has both.
     """
     from benchmarks.common.configurations import controlled
     from benchmarks.common.controller import controller
@@ -243,11 +252,11 @@ def _measured(speed: Pace) -> History:
         state = Path(folder, "state")
         with controller("equal", state) as started:
             for name, steps in _STEPS.items():
-                pair = [
-                    replace(programs[name], steps=steps * n, arrival=0.0, joins=False)
-                    for n in (1, 2)
-                ]
-                run_trainings(speed.of(pair), controlled("equal"), started.client)
+                one = replace(programs[name], steps=steps)
+                for count in (2, 1):
+                    # A little later, or they would be one and the same job.
+                    alike = [replace(one, arrival=0.01 * number) for number in range(count)]
+                    run_trainings(speed.of(alike), controlled("equal"), started.client)
         history, _ = read_history(state, MOST_HISTORY)
     return history
 

@@ -61,7 +61,8 @@ def test_what_is_passed_on():
     assert (job.outcome, job.exit_code, job.cpu_seconds, job.steps) == ("failed", 137, 12.5, 100.0)
     assert (job.min, job.preferred, job.max, job.priority, job.weight) == (1, 2, 4, 3, 1.5)
     assert (job.expected, job.speeds, job.steps_total) == (90.0, [Speed(2, 2.0)], 100.0)
-    assert (job.first_step_seconds, job.last_step_seconds) == (1.5, 0.5)
+    assert (job.first_step_seconds, job.first_idle_seconds) == (1.5, 1.0)
+    assert job.last_step_seconds == 0.5
     assert (job.idle_seconds, job.idle_phases, job.peak_mem) == (3.0, 2, 4 << 30)
 
 

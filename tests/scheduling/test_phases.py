@@ -99,3 +99,11 @@ def test_of_a_job_from_before_a_restart_only_its_end_is_known():
     assert phases.course(60.0) == NOT_FOLLOWED  # Its last step may have been long ago.
     phases.report(80, 52.0)
     assert phases.course(60.0) == Course(last_step_seconds=8.0)
+
+
+def test_what_it_waited_for_before_its_first_step_is_known():
+    phases = sampled((2, 1.0), (6, 0.0))
+    phases.report(1, 8.0)
+    course = phases.course(9.0)
+    assert (course.first_step_seconds, course.first_idle_seconds) == (8.0, pytest.approx(6.0))
+    assert (course.idle_seconds, course.idle_phases) == (0.0, 0)

@@ -187,7 +187,6 @@ def test_work_is_what_its_curve_says_of_its_time_with_cores():
     assert workload.left_out == {}
     assert workload.assumed == (
         "1 of 1 job: speeds with more cores than were measured are by the law that fits these",
-        "1 of 1 job: their waits for input were measured with their speeds, and flatten the curve",
     )
 
 
@@ -318,7 +317,37 @@ def test_speeds_of_one_command_are_of_the_same_steps():
     other = one(*job(3, "a", LIFE), **SEEN | {"speeds": [Speed(4, 1.0)], "command": ["b"]})
     first, second, third = only(history(small, large, other)).tasks
     assert first.curve.speedup(4) == second.curve.speedup(4) == pytest.approx(2.5)
-    assert third.curve == curves.LINEAR
+    # Of another command only how it scales counts.
+    assert third.curve.speedup(4) == pytest.approx(2.5)
+
+
+def test_jobs_that_are_not_simulated_tell_how_others_scale():
+    alone, _ = one(*job(1, "a", LIFE), **SEEN | {"speeds": [Speed(1, 10.0), Speed(2, 11.0)]})
+    seen = one(*job(2, "a", LIFE), **SEEN | {"speeds": [Speed(1, 3.0)], "command": ["b"]})
+    (task,) = replayed(history(seen), Assumed(), [alone]).tasks
+    assert task.curve.speedup(2) == pytest.approx(1.1)
+
+
+def test_waits_for_input_are_no_part_of_a_speed():
+    waited = {"first_step_seconds": 10.0, "first_idle_seconds": 6.0, "last_step_seconds": 0.0}
+    waited |= {"idle_seconds": 20.0, "idle_phases": 2, "steps": 100.0, "command": ["read"]}
+    narrow = one(*job(1, "a", [(0, 40, "running", [0])]), **waited, speeds=[Speed(1, 3.0)])
+    wide = one(*job(2, "a", [(0, 35, "running", [0, 1])]), **waited, speeds=[Speed(2, 4.0)])
+    first, second = only(history(narrow, wide)).tasks
+    # 100 steps in 10 s and in 5 s.
+    assert first.curve.speedup(2) == second.curve.speedup(2) == pytest.approx(2.0)
+    assert (first.starting, first.fetching, first.work) == (4.0, 6.0, pytest.approx(10.0))
+
+
+def test_what_it_waits_for_at_first_takes_no_core():
+    waits = Task("a", 0.0, 10.0, starting=2.0, fetching=30.0, steps=10.0)
+    other = Task("b", 0.0, 20.0, steps=10.0)
+    kept = run([waits, other], "fcfs-strict", 1)
+    lent = run([waits, other], "lend+fcfs-strict", 1)
+    assert kept.summary.makespan == pytest.approx(62.0, abs=0.1)
+    assert lent.summary.makespan == pytest.approx(42.0, abs=5.0)
+    (found,) = (each for each in lent.jobs if each.name == "a")
+    assert found.first_idle_seconds == pytest.approx(30.0, abs=0.1)
 
 
 def test_nothing_is_faster_than_its_cores():

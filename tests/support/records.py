@@ -28,7 +28,7 @@ WAITING = Record(
 )
 # 2 steps a second with 2 cores.
 SPEED = Speedometer().change(2, 0.0).report(80, 100, 50.0).report(100, 100, 60.0)
-MEASURED = Measurements(12.5, SPEED, course=Course(1.5, 0.5, 3.0, 2))
+MEASURED = Measurements(12.5, SPEED, course=Course(1.5, 1.0, 0.5, 3.0, 2))
 
 
 def live(number: int, **changes) -> Record:

@@ -57,6 +57,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         speeds: Its own measured speeds, fewest cores first.
         steps_total: Training steps at its end, as it last announced them.
         first_step_seconds: Time with cores before its first reported step: its start.
+        first_idle_seconds: The part of it in which it used less than 0.2 CPUs.
         last_step_seconds: Time with cores after its last reported step: its end.
         idle_seconds: Time with cores in which it used less than 0.2 CPUs, as while it waited
             for input; only between its first and its last reported step if it reported any.
@@ -93,6 +94,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     speeds: list[Speed] | None = None
     steps_total: float | None = None
     first_step_seconds: float | None = None
+    first_idle_seconds: float | None = None
     last_step_seconds: float | None = None
     idle_seconds: float | None = None
     idle_phases: int | None = None

@@ -98,6 +98,7 @@ def ended(
         speeds=None if speed is None else [Speed(*rate) for rate in speed.rates],
         steps_total=None if speed is None else speed.total,
         first_step_seconds=course.first_step_seconds,
+        first_idle_seconds=course.first_idle_seconds,
         last_step_seconds=course.last_step_seconds,
         idle_seconds=course.idle_seconds,
         idle_phases=course.idle_phases,

@@ -20,6 +20,7 @@ class Course:
 
     Attributes:
         first_step_seconds: Seconds before its first reported step.
+        first_idle_seconds: Seconds of these in which it used less than 0.2 CPUs.
         last_step_seconds: Seconds after its last reported step.
         idle_seconds: Seconds in which it used less than 0.2 CPUs; only those between its first
             and its last reported step if it reported any.
@@ -27,6 +28,7 @@ class Course:
     """
 
     first_step_seconds: float | None = None
+    first_idle_seconds: float | None = None
     last_step_seconds: float | None = None
     idle_seconds: float | None = None
     idle_phases: int | None = None
@@ -48,6 +50,7 @@ class Phases:
     whole: bool = True
     _steps: float | None = None
     _first: float | None = None
+    _first_idle: float | None = None
     _last: float | None = None
     _cpu_seconds: float | None = None
     _at: float = 0.0
@@ -63,9 +66,11 @@ class Phases:
         if before is None or steps in (0.0, before):
             return
         if self._last is None:
+            self._first = seconds if self.whole else None
+            is_sampled = self.whole and self._cpu_seconds is not None
+            self._first_idle = self._idle[0] if is_sampled else None
             # What it waited for until then was a part of its start.
             self._idle, self._is_idle = (0.0, 0), False
-            self._first = seconds if self.whole else None
         self._last, self._idle_at_last = seconds, self._idle
 
     def sample(self, cpu_seconds: float, seconds: float) -> None:
@@ -92,6 +97,7 @@ class Phases:
         is_sampled = self.whole and self._cpu_seconds is not None
         return Course(
             first_step_seconds=self._first,
+            first_idle_seconds=self._first_idle,
             last_step_seconds=None if self._last is None else max(0.0, seconds - self._last),
             idle_seconds=idle_seconds if is_sampled else None,
             idle_phases=idle_phases if is_sampled else None,

@@ -22,7 +22,8 @@ from tf_malleable.scheduling.speeds import SETTLING_SECONDS, Speedometer
 from tf_malleable.scheduling.usage import FULL, SAMPLE_SECONDS, SAMPLES, Usage
 from tf_malleable.simulate.task import Task
 
-Phase = Literal["starting", "working", "waiting", "ending", "over"]
+Phase = Literal["starting", "fetching", "working", "waiting", "ending", "over"]
+_ASLEEP: Final = ("fetching", "waiting")
 
 # A job that wakes up on CPUs it has lent shares one with the borrower.
 ON_A_LENT_CPU: Final = 0.5
@@ -164,7 +165,9 @@ class SimulatedJob:
             if self._phase == "working" and self._work_left > _NOTHING:
                 self._phase, self._left = "waiting", task.idle
                 self._waits += 1
-            elif self._phase in ("starting", "waiting") and self._work_left > _NOTHING:
+            elif self._phase == "starting" and task.fetching:
+                self._phase, self._left = "fetching", task.fetching
+            elif self._phase in ("starting", *_ASLEEP) and self._work_left > _NOTHING:
                 most = task.busy if task.idle else math.inf
                 self._phase, self._left = "working", min(most, self._work_left)
             elif self._phase != "ending" and task.fails_at is None:
@@ -180,7 +183,7 @@ class SimulatedJob:
 
     def _pace(self, cores: int) -> tuple[float, float]:
         """Return how fast its phase goes on, and how many CPUs it uses, with these cores."""
-        if self._phase == "waiting":  # Input arrives even while its processes stand still.
+        if self._phase in _ASLEEP:  # Input arrives even while its processes stand still.
             return 1.0, 0.0
         if cores < 0 or self._phase == "over":
             return 0.0, 0.0
@@ -256,7 +259,7 @@ class SimulatedJob:
             self.usage.forget()
 
     def _add_sample(self, cpu_seconds: float, at: float) -> None:
-        is_queueing = self._cores == 0 and self._phase != "waiting"
+        is_queueing = self._cores == 0 and self._phase not in _ASLEEP
         self.usage.add(cpu_seconds, 1.0 if is_queueing else 0.0, at)
 
     @property
@@ -302,12 +305,13 @@ class SimulatedJob:
     @property
     def course(self) -> Course:
         """What its time with cores consisted of, as nobody but the simulation knows exactly."""
-        reports = self.speed.steps is not None
+        reports, fetching = self.speed.steps is not None, self._spent["fetching"]
         return Course(
-            first_step_seconds=self._spent["starting"] if reports else None,
+            first_step_seconds=self._spent["starting"] + fetching if reports else None,
+            first_idle_seconds=fetching if reports else None,
             last_step_seconds=self._spent["ending"] if reports else None,
-            idle_seconds=self._spent["waiting"],
-            idle_phases=self._waits,
+            idle_seconds=self._spent["waiting"] + (0.0 if reports else fetching),
+            idle_phases=self._waits + (0 if reports else fetching > 0),
         )
 
     def as_job(self, now: float) -> Job:

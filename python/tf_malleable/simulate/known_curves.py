@@ -17,6 +17,10 @@ from tf_malleable.scheduling.speeds import with_learned
 
 # With speeds for fewer numbers of cores nothing is known of how a job scales.
 _LEAST = 2
+# Cores. A mean that is so near to a whole number is that one.
+_NEARLY = 0.05
+# Part of the time between the first and the last step.
+_MUCH_IDLE = 0.2
 
 _Key = tuple[str, ...]
 
@@ -55,8 +59,8 @@ class KnownCurves:
 
     A job's own speeds count first. Beyond them, and for a job with fewer than two, it is what
     jobs of the same name showed, of the same user if there are any. Their steps may differ in
-    size, so that only ratios of speeds of one and the same job count; or else speeds of jobs of
-    the same user and command.
+    size, so that only ratios of speeds of one and the same job, or of jobs of the same user and
+    command, count.
     """
 
     def __init__(self, jobs: Iterable[JobRecord]) -> None:
@@ -71,11 +75,18 @@ class KnownCurves:
             if job.command:
                 key = _command_key(job)
                 of_command[key] = blend(of_command[key], rates)
-        self._of_program = {key: _merged(shown) for key, shown in of_program.items()}
         self._of_command = {
             key: tuple(Rate(each.cores, each.steps_per_second) for each in learned)
             for key, learned in of_command.items()
         }
+        of_commands: defaultdict[_Key, list[tuple[Rate, ...]]] = defaultdict(list)
+        for (user, name, *_), rates in self._of_command.items():
+            if len(rates) >= _LEAST:
+                of_commands[user, name].append(rates)
+                of_commands[name,].append(rates)
+        # What one job showed counts first.
+        shown = {**of_commands, **of_program}
+        self._of_program = {key: _merged(each) for key, each in shown.items()}
 
     def of(self, job: JobRecord) -> KnownCurve | None:
         """Return a job's curve; None if speeds are known for fewer than two numbers of cores."""
@@ -128,10 +139,32 @@ def program(job: JobRecord) -> str:
 
 
 def own_rates(job: JobRecord) -> tuple[Rate, ...]:
-    """Return a job's own speeds, fewest cores first, without any that cannot be."""
+    """Return a job's own speeds while it computed, fewest cores first, without any that cannot be.
+
+    What was measured of one that often waited for input includes its waits. Its speed without
+    these is known if it had the same number of cores nearly all the time.
+    """
+    idle, middle = job.idle_seconds or 0.0, _middle(job)
+    if idle > _MUCH_IDLE * middle:
+        return _without_waits(job, middle - idle)
     speeds = {each.cores: each.steps_per_second for each in job.speeds or ()}
     return tuple(
         Rate(cores, speeds[cores])
         for cores in sorted(speeds)
         if cores > 0 and 0 < speeds[cores] < math.inf
     )
+
+
+def _middle(job: JobRecord) -> float:
+    """Return the seconds from its first to its last step."""
+    return job.service_seconds - (job.first_step_seconds or 0.0) - (job.last_step_seconds or 0.0)
+
+
+def _without_waits(job: JobRecord, seconds: float) -> tuple[Rate, ...]:
+    if not job.steps or seconds <= 0:
+        return ()
+    cores = job.core_seconds / job.service_seconds
+    # A resize just after its start, or before its end, makes no difference.
+    if job.resizes > 1 or round(cores) < 1 or abs(cores - round(cores)) > _NEARLY:
+        return ()
+    return (Rate(round(cores), job.steps / seconds),)

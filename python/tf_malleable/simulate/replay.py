@@ -108,6 +108,7 @@ def _task(seen: _Seen, assumed: Assumed, zero: float) -> Task:
     ran, is_finished = job.service_seconds, job.outcome == "finished"
     first = job.first_step_seconds
     start = min(ran, assumed.starting if first is None else first)
+    fetching = 0.0 if first is None else min(start, job.first_idle_seconds or 0.0)
     # The end of one that fails is a part of its work: it is not simulated.
     end = min(ran - start, (job.last_step_seconds or 0.0) if is_finished else 0.0)
     middle = ran - start - end
@@ -131,7 +132,8 @@ def _task(seen: _Seen, assumed: Assumed, zero: float) -> Task:
         expected=job.expected,
         steps=job.steps or None,
         told=job.steps_total,
-        starting=start,
+        starting=start - fetching,
+        fetching=fetching,
         ending=end,
         busy=done / (waits + 1) if waits else math.inf,
         idle=idle / waits if waits else 0.0,
@@ -158,8 +160,6 @@ def _assumptions(seen: _Seen, assumed: Assumed, has_spans: bool) -> Sequence[str
         notes.append("the speed-up is that of other jobs of the same name")
     if curve is not None and curve.rates[-1].cores < seen.shape(assumed).max:
         notes.append("speeds with more cores than were measured are by the law that fits these")
-    if curve is not None and job.idle_seconds and job.speeds:
-        notes.append("their waits for input were measured with their speeds, and flatten the curve")
     if job.max is None:
         least = "at least 1" if assumed.malleable else "no fewer"
         notes.append(f"what they asked for is not known, so it is the most they had, and {least}")

@@ -34,7 +34,8 @@ class Task:
         queue: Whether it waits if fewer than its min are free; otherwise it is refused.
         steps: Steps it reports in all while it works; None for one that reports none.
         told: Steps it announces, if that is not the truth.
-        starting: Seconds before its first step.
+        starting: Seconds before its first step, on one core.
+        fetching: Seconds after that in which it waits for its first input.
         ending: Seconds after its last step.
         busy: Seconds of work, on one core, between two waits for input.
         idle: Seconds that each of these takes.
@@ -58,6 +59,7 @@ class Task:
     steps: float | None = 100.0
     told: float | None = None
     starting: float = 0.0
+    fetching: float = 0.0
     ending: float = 0.0
     busy: float = math.inf
     idle: float = 0.0
@@ -69,6 +71,7 @@ class Task:
         for name, value in (("starting", self.starting), ("ending", self.ending)):
             _check(f"the time for {name}", value, zero=True)
         _check("the wait for input", self.idle, zero=True)
+        _check("the wait for the first input", self.fetching, zero=True)
         if not self.busy > 0:
             raise ValueError(f"the work between waits must be above 0 seconds, not {self.busy:g}")
         if self.fails_at is not None and not 0 < self.fails_at <= 1:

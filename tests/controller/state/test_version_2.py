@@ -58,7 +58,8 @@ COMMIT;
 SPAN = Span("2", 1003.0, 2002.0, "running", [0, 2])
 NEW = (
     *("min", "preferred", "max", "priority", "weight", "expected", "speeds", "steps_total"),
-    *("first_step_seconds", "last_step_seconds", "idle_seconds", "idle_phases"),
+    *("first_step_seconds", "first_idle_seconds", "last_step_seconds", "idle_seconds"),
+    "idle_phases",
 )
 
 
