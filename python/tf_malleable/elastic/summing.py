@@ -202,7 +202,8 @@ class ExchangeStep:
 
     def _attend(self, link: Link, events: int) -> None:
         try:
-            if events & select.POLLOUT:
+            # Also if the peer has hung up: only sending then says so.
+            if events & ~select.POLLIN and link.has_more:
                 link.flush()
             if events & ~select.POLLOUT:
                 for _ in range(_FRAMES):
