@@ -93,6 +93,13 @@ def test_a_description_comes_back():
     assert Description.from_bytes(said.as_bytes()) == said
 
 
+def test_logs_of_metrics_that_are_vectors_come_back():
+    logs = {key(0, 1): {"f1": np.asarray([0.25, 1 / 3])}}
+    said = Description(7, Position(0, 2, False, 3), 0, 5, logs)
+    (found,) = Description.from_bytes(said.as_bytes()).logs.values()
+    assert found["f1"].tolist() == [0.25, 1 / 3]
+
+
 @pytest.mark.parametrize("said", [b"", b"{}", b"[1]", b'{"position": 3}', b"\xff"])
 def test_what_is_no_description_is_refused(said):
     with pytest.raises(RefusedError, match="not one of this version"):

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tf_malleable.elastic.training.refused import RefusedError
 
 Logs = dict[str, Any]
@@ -55,7 +57,7 @@ class Description:
 
     def as_bytes(self) -> bytes:
         """Return it for the network."""
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(asdict(self), default=np.ndarray.tolist).encode()
 
     @classmethod
     def from_bytes(cls, said: bytes) -> Description:
@@ -69,9 +71,17 @@ class Description:
             values["position"] = Position(*values["position"])
             values["shapes"] = tuple(values["shapes"])
             values["kept"] = tuple(values["kept"])
+            values["logs"] = {key: _arrays(logs) for key, logs in values["logs"].items()}
             return cls(**values)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise RefusedError(f"the state that came is not one of this version: {error}") from None
+
+
+def _arrays(logs: Mapping[str, Any]) -> Logs:
+    return {
+        name: np.asarray(value) if isinstance(value, list) else value
+        for name, value in logs.items()
+    }
 
 
 def key(fit: int, epoch: int) -> str:

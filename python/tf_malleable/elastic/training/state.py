@@ -38,7 +38,8 @@ def arrays(of: Sequence[Any]) -> list[Any]:
 
 def as_bytes(array: Any) -> memoryview:
     """Return the bytes of an array."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    view: memoryview = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    return view
 
 
 def from_bytes(buffers: Sequence[Any], shapes: Sequence[str]) -> list[Any]:
