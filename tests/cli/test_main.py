@@ -16,7 +16,7 @@ from tf_malleable.policies.registry import DEFAULT
 COMMANDS = [
     *("run", "submit", "controller", "jobs", "show", "logs", "wait", "top", "set", "pause"),
     *("resume", "cancel", "policy"),
-    *("history", "workload", "simulate", "container", "config", "completion"),
+    *("history", "workload", "simulate", "container", "elastic", "config", "completion"),
 ]
 
 
