@@ -98,11 +98,12 @@ cc-test-%: cc-build-%
 
 # In parallel, but for what measures time. The tests of containers need a Docker engine, and
 # controllers say so if there is none.
+WORKERS ?= $(shell nproc)
 PYTEST = .venv/bin/python -m pytest --ignore=tests/bazel --ignore=tests/coexistence \
   --ignore=tests/compat
 python-test: .venv/installed-test
 	.venv/bin/python tools/docker_engine.py --install -- sh -c '\
-	  $(PYTEST) -n $(shell nproc) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
+	  $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
 
 # The documentation, as a site in build/site. docs-check builds it without writing to
 # tracked files, and runs the example of docs/how-to/own-policy.md.
