@@ -38,7 +38,7 @@ def arrays(of: Sequence[Any]) -> list[Any]:
 
 def as_bytes(array: Any) -> memoryview:
     """Return the bytes of an array."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def from_bytes(buffers: Sequence[Any], shapes: Sequence[str]) -> list[Any]:
