@@ -51,7 +51,6 @@ model.fit(
         keras.callbacks.BackupAndRestore(folder / "backup"),
         keras.callbacks.CSVLogger(folder / "log.csv"),
         keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras"),
-        keras.callbacks.TensorBoard(folder / "board"),
         keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.8),
         note,
         Fail(),

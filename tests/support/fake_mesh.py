@@ -65,6 +65,8 @@ class Hub:
         self._totals: dict[tuple[int, int], Any] = {}
         self._dead: set[str] = set()
         self._gone: set[str] = set()
+        # How many were dead when a member was told its run.
+        self._told: dict[str, int] = {}
         self.steps = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -141,6 +143,7 @@ class Hub:
 
     def _turn(self, name: str, step: int) -> Turn:
         names = [other for other in self.plan.at(step) if other not in self._dead]
+        self._told[name] = len(self._dead)
         generation = len([at for at in self.plan.members if at <= step]) + 100 * len(self._dead)
         if name not in names:
             return Turn(step, generation, leaving=True)
@@ -156,6 +159,8 @@ class Hub:
                 self._dead.add(name)
                 self._changed.notify_all()
                 return None
+            if self._told[name] != attempt:
+                return self._turn(name, step)
             at = (step, attempt)
             self._parts.setdefault(at, {})[name] = parts
             self._changed.notify_all()

@@ -38,8 +38,7 @@ def arrays(of: Sequence[Any]) -> list[Any]:
 
 def as_bytes(array: Any) -> memoryview:
     """Return the bytes of an array."""
-    view: memoryview = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    return view
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def from_bytes(buffers: Sequence[Any], shapes: Sequence[str]) -> list[Any]:
