@@ -14,9 +14,9 @@ from tf_malleable.elastic import settings
 from tf_malleable.elastic.errors import MeshError
 from tf_malleable.elastic.mesh import Alone, Turn
 from tf_malleable.elastic.plan import Address
-from tf_malleable.elastic.settings import MeshSettings, Settings
+from tf_malleable.elastic.settings import MeshSettings, TrainingSettings
 from tf_malleable.elastic.training import cutting, text
-from tf_malleable.elastic.training.position import Description, Position, key
+from tf_malleable.elastic.training.position import Description, Place, key
 from tf_malleable.elastic.training.refused import RefusedError
 from tf_malleable.elastic.tree import Node, combine, cover
 
@@ -70,11 +70,11 @@ def _below(node, values):
 
 def test_later_positions_compare_greater():
     order = [
-        Position(0, 0, False, 0),
-        Position(0, 0, False, 5),
-        Position(0, 0, True, 0),
-        Position(0, 1, False, 0),
-        Position(1, 0, False, 0),
+        Place(0, 0, False, 0),
+        Place(0, 0, False, 5),
+        Place(0, 0, True, 0),
+        Place(0, 1, False, 0),
+        Place(1, 0, False, 0),
     ]
     assert order == sorted(order)
 
@@ -82,7 +82,7 @@ def test_later_positions_compare_greater():
 def test_a_description_comes_back():
     said = Description(
         step=7,
-        position=Position(1, 2, False, 3),
+        position=Place(1, 2, False, 3),
         first_epoch=1,
         order=5,
         logs={key(0, 1): {"loss": 0.1}},
@@ -95,7 +95,7 @@ def test_a_description_comes_back():
 
 def test_logs_of_metrics_that_are_vectors_come_back():
     logs = {key(0, 1): {"f1": np.asarray([0.25, 1 / 3])}}
-    said = Description(7, Position(0, 2, False, 3), 0, 5, logs)
+    said = Description(7, Place(0, 2, False, 3), 0, 5, logs)
     (found,) = Description.from_bytes(said.as_bytes()).logs.values()
     assert found["f1"].tolist() == [0.25, 1 / 3]
 
@@ -144,11 +144,11 @@ def test_nothing_is_asked_for_by_default(monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (MeshSettings(None, b""), Settings(1, None, None)),
-        (MeshSettings(None, b"", shards=4), Settings(4, None, 1)),
-        (MeshSettings(None, b"", shards=4, threads=0), Settings(4, None, None)),
-        (MeshSettings(None, b"", shards=1, threads=2, seed=7), Settings(1, 7, 2)),
-        (MeshSettings(Address("::1", 7), b"s" * 16, seed=7), Settings(1, 7, 1)),
+        (MeshSettings(None, b""), TrainingSettings(1, None, None)),
+        (MeshSettings(None, b"", shards=4), TrainingSettings(4, None, 1)),
+        (MeshSettings(None, b"", shards=4, threads=0), TrainingSettings(4, None, None)),
+        (MeshSettings(None, b"", shards=1, threads=2, seed=7), TrainingSettings(1, 7, 2)),
+        (MeshSettings(Address("::1", 7), b"s" * 16, seed=7), TrainingSettings(1, 7, 1)),
     ],
 )
 def test_the_environment_asks(monkeypatch, asked, expected):

@@ -9,7 +9,7 @@ import sys
 import tf_malleable  # noqa: F401 - before tensorflow.
 from tests.support.fake_mesh import FakeMesh
 from tf_malleable.elastic.install import install
-from tf_malleable.elastic.settings import Settings
+from tf_malleable.elastic.settings import TrainingSettings
 
 
 def training():
@@ -24,7 +24,7 @@ if __name__ == "__main__":
     sys.modules["tests.support.elastic_member"] = sys.modules["__main__"]
     said = json.loads(sys.argv[1])
     address = said["address"]
-    settings = Settings(**said["settings"])
+    settings = TrainingSettings(**said["settings"])
 
     def make_mesh(holder):
         return FakeMesh(address, said["name"], holder, settings.shards)

@@ -16,14 +16,16 @@ from types import ModuleType
 from typing import Any, Final
 
 from tf_malleable.elastic.mesh import Mesh, StateHolder
-from tf_malleable.elastic.settings import Settings
+from tf_malleable.elastic.settings import TrainingSettings
 
 # With it, Keras has imported all that is hooked. Keras itself may be half imported when it
 # imports TensorFlow, and with it this.
 _MODULE: Final = "keras.src.models.model"
 
 
-def install(settings: Settings, make_mesh: Callable[[StateHolder], Mesh] | None = None) -> None:
+def install(
+    settings: TrainingSettings, make_mesh: Callable[[StateHolder], Mesh] | None = None
+) -> None:
     """Have each fit() of this process be a member of an elastic training.
 
     Python's, NumPy's and TensorFlow's generators get the training's seed, so that the script

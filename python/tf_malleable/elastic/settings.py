@@ -18,7 +18,7 @@ MOST_SHARDS: Final = 256
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainingSettings:
     """How a training is cut up; the same for all its members.
 
     Attributes:
@@ -50,7 +50,7 @@ class MeshSettings:
         alone_seconds: After how long without a coordinator, having lost others, to train on alone.
         shards: Into how many each batch is cut, if this process trains alone; with a coordinator,
             that says it.
-        seed: As in Settings; None for one that follows from the secret, if there is one.
+        seed: As in TrainingSettings; None for one that follows from the secret, if there is one.
         threads: Inside an op of a shard; 0 for as many as the process may use. None for 1, or
             without a coordinator and with one shard for 0.
     """
@@ -68,7 +68,7 @@ class MeshSettings:
     seed: int | None = None
     threads: int | None = None
 
-    def training(self) -> Settings:
+    def training(self) -> TrainingSettings:
         """Return how the training is cut up, but for what a coordinator says."""
         seed = self.seed
         if seed is None and self.secret:
@@ -77,7 +77,7 @@ class MeshSettings:
         # Shards run side by side, so that one thread for each is the cheapest, too.
         usual = 0 if self.coordinator is None and self.shards == 1 else 1
         threads = usual if self.threads is None else self.threads
-        return Settings(self.shards, seed, threads or None)
+        return TrainingSettings(self.shards, seed, threads or None)
 
     def encode(self) -> str:
         """Return it as the value of TF_MALLEABLE_ELASTIC."""

@@ -18,8 +18,8 @@ from tf_malleable.elastic.errors import MeshError
 from tf_malleable.elastic.mesh import Rescaled, Turn
 from tf_malleable.elastic.training import dummy, state, text
 from tf_malleable.elastic.training import model as models
-from tf_malleable.elastic.training.order import Order, shuffled
-from tf_malleable.elastic.training.position import Logs, Position, key
+from tf_malleable.elastic.training.order import ExampleOrder, shuffled
+from tf_malleable.elastic.training.position import Logs, Place, key
 from tf_malleable.elastic.training.refused import RefusedError
 from tf_malleable.elastic.training.step import Step, fingerprint
 from tf_malleable.elastic.training.training import Training, different_data
@@ -57,12 +57,12 @@ class Fit:
         self._passes = self._pass = 0
         self._has_set_epoch = False
         training.look_ahead()
-        self.order = Order(training.order_seed or 0)
+        self.order = ExampleOrder(training.order_seed or 0)
 
     @property
-    def position(self) -> Position:
+    def position(self) -> Place:
         """Where it is."""
-        return Position(self.number, self._epoch, self._is_over, self._batch)
+        return Place(self.number, self._epoch, self._is_over, self._batch)
 
     @property
     def is_passing_over(self) -> bool:
@@ -194,7 +194,7 @@ class Fit:
             and (self._training.is_behind(end) or self._is_exactly_at(end))
         )
 
-    def _is_exactly_at(self, position: Position) -> bool:
+    def _is_exactly_at(self, position: Place) -> bool:
         target = self._training.target
         return target is not None and target.position == position
 

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 
-class Order:
+class ExampleOrder:
     """The order of examples in one fit()."""
 
     def __init__(self, seed: int) -> None:

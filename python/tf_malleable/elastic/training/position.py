@@ -15,7 +15,7 @@ from tf_malleable.elastic.training.refused import RefusedError
 Logs = dict[str, Any]
 
 
-class Position(NamedTuple):
+class Place(NamedTuple):
     """A place in a training; later ones compare greater.
 
     Attributes:
@@ -47,7 +47,7 @@ class Description:
     """
 
     step: int
-    position: Position
+    position: Place
     first_epoch: int
     order: int
     logs: Mapping[str, Logs] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Description:
         """
         try:
             values = json.loads(said)
-            values["position"] = Position(*values["position"])
+            values["position"] = Place(*values["position"])
             values["shapes"] = tuple(values["shapes"])
             values["kept"] = tuple(values["kept"])
             values["logs"] = {key: _arrays(logs) for key, logs in values["logs"].items()}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tf_malleable.elastic.errors import COME_AGAIN, MeshError
 from tf_malleable.elastic.mesh import Alone, Mesh, Rescaled, StateHolder, Turn
-from tf_malleable.elastic.settings import Settings
+from tf_malleable.elastic.settings import TrainingSettings
 from tf_malleable.elastic.training import order, state
 from tf_malleable.elastic.training.graphs import say
-from tf_malleable.elastic.training.position import Description, Logs, Position, key
+from tf_malleable.elastic.training.position import Description, Logs, Place, key
 from tf_malleable.elastic.training.refused import RefusedError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Training:
     """A StateHolder over all calls of fit() of this process. Not thread-safe."""
 
     def __init__(
-        self, settings: Settings, make_mesh: Callable[[StateHolder], Mesh] | None = None
+        self, settings: TrainingSettings, make_mesh: Callable[[StateHolder], Mesh] | None = None
     ) -> None:
         """Make one.
 
@@ -85,7 +85,7 @@ class Training:
             self.order_seed = order.new_seed()
         self.is_lead = self.target is None
 
-    def is_behind(self, position: Position) -> bool:
+    def is_behind(self, position: Place) -> bool:
         """Return whether others have already done what comes at this position."""
         return self.target is not None and position < self.target.position
 
