@@ -28,10 +28,11 @@ from tf_malleable.workload.interrupts import end_on_signals
 
 REPOSITORY = Path(__file__).parent.parent
 TRAINING = Path(__file__).with_name("trainings") / "digits.py"
-EPOCHS = 40
+EPOCHS = 60
 STEPS = 23  # Batches of an epoch.
-# Shares of the training after which there are more workers, and one is killed.
-GROWS_AFTER, KILLS_AFTER = 0.1, 0.5
+# After which share of the training more workers are started; for how long three train before
+# one is killed.
+GROWS_AFTER, TOGETHER_SECONDS = 0.1, 6.0
 _LOOK_SECONDS = 0.25
 _LONGEST_SECONDS = 300.0
 _WEIGHTS = re.compile(r"accuracy [\d.]+, weights [0-9a-f]{16}")
@@ -48,6 +49,7 @@ class Seen:
     Attributes:
         workers: When each took part, by its process id: pairs of begin and last look.
         steps: Seconds and steps done.
+        together: Since when there are three workers; None before.
         killed: When a worker was killed, and its process id.
         rescales: As the coordinator tells them.
         ends: What workers printed at the end.
@@ -55,6 +57,7 @@ class Seen:
 
     workers: dict[int, list[list[float]]] = field(default_factory=dict)
     steps: list[tuple[float, int]] = field(default_factory=list)
+    together: float | None = None
     killed: tuple[float, int] | None = None
     rescales: list[dict[str, Any]] = field(default_factory=list)
     ends: set[str] = field(default_factory=set)
@@ -127,7 +130,10 @@ def _step(name: str, seen: Seen, now: float, *, disturb: bool) -> None:
     if share >= GROWS_AFTER and status["wanted"]["workers"] == 1:
         whereabouts.ask(found, {"kind": "set", "workers": 3, "servers": None})
         print(f"{now:5.1f} s: two more workers are started")
-    elif share >= KILLS_AFTER and len(pids) == 3 and seen.killed is None:
+    if len(pids) == 3 and seen.together is None:
+        seen.together = now
+    is_due = seen.together is not None and now - seen.together > TOGETHER_SECONDS
+    if is_due and len(pids) == 3 and seen.killed is None:
         seen.killed = now, pids[1]
         os.kill(pids[1], signal.SIGKILL)
         print(f"{now:5.1f} s: worker {pids[1]} is killed")
@@ -151,11 +157,14 @@ def draw(grown: Seen, alone: Seen, *, alike: bool) -> Figure:
     """Return the picture: who took part when, and how far both were."""
     figure = Figure(figsize=(8, 4.6), layout="constrained")
     above, below = figure.subplots(2, sharex=True, height_ratios=[1, 1.6])
+    zero = grown.steps[0][0]
     for row, (pid, spans) in enumerate(grown.workers.items()):
         for start, stop in spans:
-            above.barh(row, stop - start, left=start, height=0.6, color=style.COLOURS[row % 6])
+            above.barh(
+                row, stop - start, left=start - zero, height=0.6, color=style.COLOURS[row % 6]
+            )
         if grown.killed is not None and grown.killed[1] == pid:
-            above.plot(grown.killed[0], row, "x", color=style.ALARM, markersize=10, mew=2.5)
+            above.plot(grown.killed[0] - zero, row, "x", color=style.ALARM, markersize=10, mew=2.5)
     count = len(grown.workers)
     above.set_yticks(range(count), [f"worker {number + 1}" for number in range(count)])
     above.invert_yaxis()
@@ -165,8 +174,8 @@ def draw(grown: Seen, alone: Seen, *, alike: bool) -> Figure:
         ("one worker, undisturbed", alone, style.COLOURS[1]),
     ):
         seconds, steps = zip(*seen.steps, strict=True)
-        below.plot(seconds, steps, color=colour, label=name)
-    below.set_xlabel("seconds")
+        below.plot([each - seconds[0] for each in seconds], steps, color=colour, label=name)
+    below.set_xlabel("seconds from the first step")
     below.set_ylabel("steps")
     below.legend(loc="lower right", frameon=False)
     ends = "the same weights, to the bit" if alike else "different weights"
