@@ -186,6 +186,14 @@ def test_a_script_that_fails_ends_it_with_its_exit_code(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_script_that_trains_nothing_is_refused():
+    result = tfm("elastic", "local", "--workers", "2", "--", "true")
+    assert result.returncode == 1
+    (sentence,) = result.stderr.splitlines()
+    assert sentence.startswith("tfm: 'true' has ended without a fit() of Keras 3")
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_sigterm_ends_all_in_peace(tmp_path):
     with Local(tmp_path, "--workers", "2") as local:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import click
 
+from tf_malleable.cli.elastic import whereabouts
 from tf_malleable.cli.elastic.whereabouts import SECRET
 from tf_malleable.elastic import wire
 from tf_malleable.elastic.errors import COME_AGAIN, MeshError
@@ -145,6 +146,11 @@ class Supervisor:
         """See why a worker has ended."""
         code = child.process.returncode
         if code == 0:
+            if not child.is_leaving and not self._is_finished and not self._has_begun():
+                raise OperationError(
+                    f"{self._command[0]!r} has ended without a fit() of Keras 3 on TensorFlow,"
+                    " which is all that can be elastic"
+                )
             self._is_finished = self._is_finished or not child.is_leaving
             return
         if child.is_leaving:
@@ -160,6 +166,13 @@ class Supervisor:
             raise OperationError("workers die as soon as they have started")
         if not self._replaces:
             self._numbers.workers = max(0, self._numbers.workers - 1)
+
+    def _has_begun(self) -> bool:
+        """Return whether there ever was a generation; True if that is not known."""
+        found = whereabouts.Whereabouts(self._address, self._secret)
+        with suppress(OperationError):
+            return bool(whereabouts.ask(found, {"kind": "status"})["generation"])
+        return True
 
     def _resize(self, role: str, wanted: int) -> None:
         here = [each for each in self._children if each.role == role and not each.is_leaving]
