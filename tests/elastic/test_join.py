@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
+import numpy as np
 import pytest
 
+from tests.support.commands import tfm
 from tests.support.elastic import differences
-from tests.support.elastic_local import EPOCHS, STEPS, LocalTraining
+from tests.support.elastic_local import EPOCHS, SCRIPT, STEPS, LocalTraining
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -48,6 +51,16 @@ def test_two_workers_end_with_the_bits_of_one(undisturbed, tmp_path):
         check(undisturbed, ended)
         assert min(values["batches"][0] for values in ended.values()) == 0
         assert max(values["batches"][0] for values in ended.values()) > 0  # The late one.
+
+
+def test_a_worker_without_coordinator_ends_with_the_same_bits(undisturbed, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "quota").write_text(str(EPOCHS * STEPS))
+    script = [sys.executable, str(SCRIPT), str(tmp_path), str(EPOCHS)]
+    result = tfm("elastic", "run", "--seed", "1", "--", *script)
+    assert result.returncode == 0, result.stderr
+    (path,) = tmp_path.glob("*.npz")
+    check(undisturbed, {0: dict(np.load(path))})
 
 
 def test_workers_that_come_leave_and_are_killed_change_no_bit(undisturbed, tmp_path):
