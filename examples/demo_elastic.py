@@ -28,7 +28,7 @@ from tf_malleable.workload.interrupts import end_on_signals
 
 REPOSITORY = Path(__file__).parent.parent
 TRAINING = Path(__file__).with_name("trainings") / "digits.py"
-EPOCHS = 60
+EPOCHS = 40
 STEPS = 23  # Batches of an epoch.
 # After which share of the training more workers are started; for how long three train before
 # one is killed.
