@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from tests.support.elastic import alone, differences, plain, together
@@ -38,7 +39,10 @@ def test_one_shard_is_what_keras_computes(tmp_path, training):
     keras = plain([training, "ordered"], tmp_path / "keras.npz")
     ours = alone([training, "ordered"], tmp_path / "ours.npz", shards=1)
     assert (keras.code, ours.code) == (0, 0), ours.said
-    assert differences(keras.values, ours.values) == []
+    assert keras.values.keys() == ours.values.keys()
+    for name, value in keras.values.items():
+        # To rounding: TensorFlow optimises a step that is cut at its gradients in another way.
+        assert np.allclose(value, ours.values[name], rtol=1e-3, atol=1e-4), name
 
 
 @pytest.mark.slow
