@@ -33,7 +33,8 @@ def check(undisturbed, ended):
     """All came to the same end, and trained on no batch twice."""
     for values in ended.values():
         assert differences(trained(undisturbed), trained(values)) == []
-        batches = values["batches"].tolist()
+        # A newcomer's callbacks may see one batch begin that it then passes over.
+        _, *batches = values["batches"].tolist()
         assert batches == list(range(batches[0], EPOCHS * STEPS))
         assert values["epochs"].tolist() == list(range(EPOCHS))
 
