@@ -55,6 +55,22 @@ def test_a_grant_is_actual_only_once_acknowledged(state):
     asyncio.run(scenario())
 
 
+def test_an_agent_of_a_running_job_comes_and_goes_without_a_decision(state):
+    async def scenario():
+        async with host(state) as here:
+            job = await here.job()
+            reactor = here.service._reactor
+            live = reactor.roster.live[job]
+            await here.until(lambda: reactor._reaction is None)
+            reactor.connect(live, 1)
+            assert live.agents.keys() >= {1}
+            reactor.disconnect(live, 1)
+            assert 1 not in live.agents
+            assert reactor._reaction is None
+
+    asyncio.run(scenario())
+
+
 def test_a_program_without_an_agent_is_confined_from_outside(state):
     async def scenario():
         async with host(state) as here:

@@ -211,7 +211,7 @@ class Watch:
             self._memory.look(self._jobs)
         news = False
         for live in self._jobs.values():
-            seen, changed = self.look_at(live) if live.container else (None, False)
+            seen, changed = self.look_at(live)
             news = news or changed
             if live.record.state != "running":
                 continue
