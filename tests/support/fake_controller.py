@@ -233,7 +233,8 @@ def _write_and_hang_up(handler: BaseHTTPRequestHandler, answer: bytes) -> None:
 
 def main(path: str, notes: str) -> None:
     """Serve until killed."""
-    with FakeController(Path(path)) as fake, Path(notes).open("a") as file:
+    fake = FakeController(Path(path))
+    with Path(notes).open("a") as file:
 
         def note(heard: Heard) -> None:
             file.write(json.dumps([heard.kind, heard.pid, heard.body]) + "\n")
@@ -241,8 +242,10 @@ def main(path: str, notes: str) -> None:
 
         fake.state.on_heard = note
         fake.serial = 100 * os.getpid()
-        fake.grant({0})
-        threading.Event().wait()
+        # Only then: an agent that waits for it comes at once, and must be noted.
+        with fake:
+            fake.grant({0})
+            threading.Event().wait()
 
 
 if __name__ == "__main__":
