@@ -3,7 +3,9 @@
 
 Each workload is run under every policy. A simulation of one of them knows of its jobs only what
 the history of a run under another policy says, and how its programs scale, which is measured
-before. What it says is the mean over the runs under all other policies.
+apart. The mean over all runs of a policy is compared with the mean over the simulations of all
+runs under the other policies: what a simulation says is an expectation, and one run differs from
+the next by several percent.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from benchmarks.common.pace import Pace
     from benchmarks.common.rows import Row
     from benchmarks.common.trainings import Training
-    from tf_malleable.api.history import History
+    from tf_malleable.api.history import History, JobRecord
 
 # Runs trainings in a configuration, with a state file.
 Start = Callable[[Sequence["Training"], "Configuration", Path], object]
@@ -45,13 +47,14 @@ _MOST_PERCENT: Final = 5.0
 # Live ones that differ by less are equal.
 _DIFFERENT: Final = 1.05
 _CURVES: Final = "curves.json"
-# About eight seconds on one core, without the start.
+# About twenty seconds on one core, without the start: the first seconds are slower, which hides
+# a part of what a second core gives to short runs.
 _STEPS: Final = {
-    "cnn-64": 650,
-    "cnn-128": 200,
-    "dense-1024": 850,
-    "dense-1536": 400,
-    "rnn-32": 800,
+    "cnn-64": 1750,
+    "cnn-128": 550,
+    "dense-1024": 2250,
+    "dense-1536": 1150,
+    "rnn-32": 2300,
     "reader-1024": 500,
 }
 CONTAINERS: Final = "containers"
@@ -63,16 +66,32 @@ TITLES: Final = {
 
 @dataclass(frozen=True)
 class Compared:
-    """A live run and its simulation; makespan and mean turnaround in seconds."""
+    """Live runs and their simulations; makespan and mean turnaround in seconds.
+
+    Attributes:
+        workload: Name of the workload.
+        policy: What the runs were under.
+        runs: Both measures of each live run.
+        simulated: Means over the simulations.
+    """
 
     workload: str
     policy: str
-    live: tuple[float, float]
+    runs: tuple[tuple[float, float], ...]
     simulated: tuple[float, float]
+
+    @property
+    def live(self) -> tuple[float, float]:
+        """The means over the live runs."""
+        return _means(self.runs)
 
     def off(self, measure: int) -> float:
         """Return by how many percent the simulation is off; above 0: too long."""
         return 100 * (self.simulated[measure] / self.live[measure] - 1)
+
+
+def _means(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return fmean(one for one, _ in found), fmean(one for _, one in found)
 
 
 def measures(history: History) -> tuple[float, float]:
@@ -82,14 +101,14 @@ def measures(history: History) -> tuple[float, float]:
 
 
 def compared(
-    workload: str, live: Mapping[str, Sequence[History]], curves: History, cores: int
+    workload: str, live: Mapping[str, Sequence[History]], curves: Sequence[JobRecord], cores: int
 ) -> list[Compared]:
-    """Return every run of a workload beside its simulation.
+    """Return the runs of a workload under each policy beside their simulations.
 
     Args:
         workload: Its name.
         live: Histories of the runs, by policy.
-        curves: That of jobs whose speeds were measured before, with each number of cores.
+        curves: Jobs whose speeds were measured apart, with each number of cores.
         cores: Number of cores.
     """
     from tf_malleable.model import Machine
@@ -99,44 +118,42 @@ def compared(
 
     found = []
     for policy, histories in live.items():
-        others = [each for other, (each, *_) in live.items() if other != policy]
-        each = [
+        others = [each for other, made in live.items() if other != policy for each in made]
+        simulations = [
             measures(
                 simulate(
-                    replayed(other, Assumed(), curves.jobs).tasks,
+                    replayed(other, Assumed(), curves).tasks,
                     policy,
                     Scenario((Machine.flat(cores),)),
                 ).history
             )
             for other in others
         ]
-        # Two runs under one policy differ by several percent, too.
-        simulated = fmean(one for one, _ in each), fmean(one for _, one in each)
-        found += [Compared(workload, policy, measures(one), simulated) for one in histories]
+        runs = tuple(measures(one) for one in histories)
+        found.append(Compared(workload, policy, runs, _means(simulations)))
     return found
 
 
 def rows(found: Sequence[Compared]) -> list[Row]:
     """Return by how much each simulation is off."""
-    from benchmarks.common.estimates import estimate, once
+    from benchmarks.common.estimates import once
     from benchmarks.common.rows import Row, Target
 
     made = []
-    for workload, policy in dict.fromkeys((each.workload, each.policy) for each in found):
-        mine = [each for each in found if (each.workload, each.policy) == (workload, policy)]
+    for one in found:
         for measure, name in enumerate(("makespan", "mean turnaround")):
-            off = [abs(each.off(measure)) for each in mine]
-            said = ", ".join(
-                f"{each.simulated[measure]:.1f} for {each.live[measure]:.1f} s" for each in mine
-            )
+            live = sorted(run[measure] for run in one.runs)
+            said = f"{one.simulated[measure]:.1f} for {one.live[measure]:.1f} s"
+            if len(live) > 1:
+                said += f" ({live[0]:.1f} to {live[-1]:.1f} in {len(live)} runs)"
             made.append(
                 Row(
-                    workload,
-                    f"{policy}: {name}, off by",
+                    one.workload,
+                    f"{one.policy}: {name}, off by",
                     "%",
-                    estimate([off]),
+                    once(abs(one.off(measure))),
                     Target(_MOST_PERCENT),
-                    workload=TITLES[workload],
+                    workload=TITLES[one.workload],
                     remark=said,
                 )
             )
@@ -165,7 +182,7 @@ def rows(found: Sequence[Compared]) -> list[Row]:
 def _swapped(one: Compared, other: Compared, measure: int) -> bool:
     """Return whether simulation orders two runs otherwise, though they differ enough live."""
     live = one.live[measure] / other.live[measure]
-    if one.policy == other.policy or 1 / _DIFFERENT < live < _DIFFERENT:
+    if 1 / _DIFFERENT < live < _DIFFERENT:
         return False
     return (live > 1) != (one.simulated[measure] > other.simulated[measure])
 
@@ -187,25 +204,36 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
     from tf_malleable.controller.state.store import read_history
 
     say, results = sayer(), Results("validation", out, rounds=rounds, policies=POLICIES)
-    found: list[Compared] = []
     with ExitStack() as stack:
         runners = {name: _runner(name, stack) for name in names}
         speed = pace.measure(say)
-        curves = _measured(speed)
-        (out / _CURVES).write_bytes(msgspec.json.encode(curves))
-        say("speeds with each number of cores")
-        for name, (trainings, start) in runners.items():
-            live: dict[str, list[History]] = {policy: [] for policy in POLICIES}
-            for number, policy in itertools.product(range(1, rounds + 1), POLICIES):
+        curves: list[JobRecord] = []
+        live: dict[str, dict[str, list[History]]] = {
+            name: {policy: [] for policy in POLICIES} for name in runners
+        }
+        for number in range(1, rounds + 1):
+            # Again in each round, as the machine may be a little faster or slower by then.
+            curves += _measured(speed)
+            (out / _CURVES).write_bytes(msgspec.json.encode(curves))
+            say(f"round {number} of {rounds}: speeds with each number of cores")
+            for (name, (trainings, start)), policy in itertools.product(runners.items(), POLICIES):
                 with TemporaryDirectory(prefix="tfm-") as folder:
                     state = Path(folder, "state")
                     start(speed.of(trainings), controlled(policy), state)
                     history, _ = read_history(state, MOST_HISTORY)
                 (out / f"{name}-{policy}-{number}.json").write_bytes(msgspec.json.encode(history))
-                live[policy].append(history)
+                live[name][policy].append(history)
                 say(f"{name}  {policy}: {measures(history)[0]:.1f} s")
-            found += compared(name, live, curves, len(os.sched_getaffinity(0)))
-            results.write(rows(found))
+            cores = len(os.sched_getaffinity(0))
+            results.write(
+                rows(
+                    [
+                        each
+                        for name, runs in live.items()
+                        for each in compared(name, runs, curves, cores)
+                    ]
+                )
+            )
     results.tell()
 
 
@@ -214,9 +242,9 @@ def simulated(names: Sequence[str], recorded: Path, out: Path) -> None:
     import msgspec
 
     from benchmarks.common.results import Results
-    from tf_malleable.api.history import History
+    from tf_malleable.api.history import History, JobRecord
 
-    curves = msgspec.json.decode((recorded / _CURVES).read_bytes(), type=History)
+    curves = msgspec.json.decode((recorded / _CURVES).read_bytes(), type=list[JobRecord])
     cores = json.loads((recorded / "results.json").read_text())["machine"]["cpus"]
     results = Results("validation", out, policies=POLICIES, recorded=recorded.name)
     found: list[Compared] = []
@@ -236,8 +264,8 @@ def simulated(names: Sequence[str], recorded: Path, out: Path) -> None:
     results.tell()
 
 
-def _measured(speed: Pace) -> History:
-    """Return the history of every program with each number of cores of two.
+def _measured(speed: Pace) -> Sequence[JobRecord]:
+    """Return jobs of every program with each number of cores of two.
 
     Two of it share them, and then one has both.
     """
@@ -258,7 +286,7 @@ def _measured(speed: Pace) -> History:
                     alike = [replace(one, arrival=0.01 * number) for number in range(count)]
                     run_trainings(speed.of(alike), controlled("equal"), started.client)
         history, _ = read_history(state, MOST_HISTORY)
-    return history
+    return history.jobs
 
 
 def _runner(name: str, stack: ExitStack) -> tuple[Sequence[Training], Start]:
