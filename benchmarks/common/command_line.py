@@ -41,7 +41,12 @@ class CommandLine(Parser):
             "--out", type=Path, default=Path(out), help="folder for results.json and results.png"
         )
         self.add_argument(
-            "--only", nargs="+", default=[], metavar="NAME", help=f"of {', '.join(choices)}"
+            "--only",
+            nargs="+",
+            action="extend",
+            default=[],
+            metavar="NAME",
+            help=f"of {', '.join(choices)}",
         )
         self.add_argument("--list", action="store_true", help="print the names and end")
 

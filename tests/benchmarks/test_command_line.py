@@ -93,6 +93,12 @@ def test_list_prints_only_what_was_chosen(run, name):
     assert [line.split()[0] for line in out.splitlines()] == [NAMES[name][1]]
 
 
+@benchmarks
+def test_only_may_be_given_more_than_once(run, name):
+    _, out, _ = run(name, "--list", "--only", NAMES[name][1], "--only", NAMES[name][0])
+    assert {line.split()[0] for line in out.splitlines()} == set(NAMES[name][:2])
+
+
 def test_a_reader_of_the_list_may_leave():
     reading, writing = os.pipe()
     os.close(reading)
