@@ -6,14 +6,23 @@ TensorFlow is started with 2 threads and room for 16.
 
 from __future__ import annotations
 
+import importlib
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tests.conformance import abi
 from tests.conformance.abi import Library
+from tests.tensorflow.quick_import import quick_imports
+
+
+def _tensorflow() -> Any:
+    # Only here, as the library may have to be there first.
+    with quick_imports():
+        return importlib.import_module("tensorflow")
 
 
 @contextmanager
@@ -49,7 +58,7 @@ def _tasks_when_idle(library: Library) -> int:
 
 
 def pools_are_listed(library: Library) -> None:
-    import tensorflow as tf
+    tf = _tensorflow()
 
     tf.linalg.matmul(tf.ones((8, 8)), tf.ones((8, 8)))
     pools = library.get_pools()
@@ -65,7 +74,7 @@ def pools_are_listed(library: Library) -> None:
 
 
 def limits_reach_every_pool(library: Library) -> None:
-    import tensorflow as tf
+    tf = _tensorflow()
 
     tf.ones(1).numpy()
     for intra, inter in ((1, 3), (16, 1), (5, 16)):
@@ -78,7 +87,7 @@ def limits_reach_every_pool(library: Library) -> None:
 
 
 def one_pool_has_a_limit_of_its_own(library: Library) -> None:
-    import tensorflow as tf
+    tf = _tensorflow()
 
     tf.ones(1).numpy()
     pool = library.pool(abi.INTRA_OP)
@@ -93,7 +102,7 @@ def one_pool_has_a_limit_of_its_own(library: Library) -> None:
 
 
 def active_workers_never_exceed_the_limit(library: Library) -> None:
-    import tensorflow as tf
+    tf = _tensorflow()
 
     values = tf.random.normal((512, 512))
 
@@ -121,7 +130,8 @@ def active_workers_never_exceed_the_limit(library: Library) -> None:
 
 def results_do_not_change(library: Library) -> None:
     import numpy as np
-    import tensorflow as tf
+
+    tf = _tensorflow()
 
     random.seed(1)
     values = tf.random.stateless_normal((256, 256), seed=(1, 2))
@@ -144,7 +154,7 @@ def results_do_not_change(library: Library) -> None:
 
 def each_way_to_split_work_follows_the_limit(library: Library) -> None:
     """At limit 1 the caller does all of an op's work itself; above it, workers help."""
-    import tensorflow as tf
+    tf = _tensorflow()
 
     values = tf.random.normal((1024, 1024))
     ways = {
@@ -166,7 +176,7 @@ def each_way_to_split_work_follows_the_limit(library: Library) -> None:
 
 
 def a_pool_that_went_is_no_pool(library: Library) -> None:
-    import tensorflow as tf
+    tf = _tensorflow()
 
     before = {pool.id for pool in library.get_pools()}
     options = tf.data.Options()

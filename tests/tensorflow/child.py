@@ -7,8 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 
-# Keras imports these where it finds them, which takes a third of the import of TensorFlow.
-_UNNEEDED = ("matplotlib", "sklearn")
+from quick_import import quick_imports
 
 
 def main() -> None:
@@ -16,10 +15,10 @@ def main() -> None:
     # From a thread of C, so that it works while another one holds the GIL.
     faulthandler.enable()
     faulthandler.dump_traceback_later(request["timeout"], exit=True)
-    sys.modules.update(dict.fromkeys(_UNNEEDED))
-    if not request["stock"]:
-        importlib.import_module("tf_malleable")
-    module = importlib.import_module(request["module"])
+    with quick_imports():
+        if not request["stock"]:
+            importlib.import_module("tf_malleable")
+        module = importlib.import_module(request["module"])
     result = getattr(module, request["function"])(*request["args"])
     for row in result if isinstance(result, Iterator) else [result]:
         print(json.dumps(row), flush=True)
