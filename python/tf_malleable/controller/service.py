@@ -303,6 +303,6 @@ class Service:
         """
         return self._histories.history(limit, spans)
 
-    async def encoded_history(self, peer: Peer, limit: int, spans: bool) -> bytes:
-        """Return history() as JSON, as the caller may see it; the loop goes on meanwhile."""
+    async def encoded_history(self, peer: Peer, limit: int, spans: bool) -> list[bytes]:
+        """Return history() as JSON in pieces, as the caller may see it; others are served too."""
         return await self._histories.encoded(self.sight(peer), limit, spans)

@@ -47,8 +47,8 @@ class Histories:
             metrics.summary(records, len(self._reactor.machine.cpus)),
         )
 
-    async def encoded(self, sight: Sight, limit: int, spans: bool) -> bytes:
-        """Return history() as JSON, as a caller may see it; the loop goes on meanwhile.
+    async def encoded(self, sight: Sight, limit: int, spans: bool) -> list[bytes]:
+        """Return history() as JSON in pieces, as a caller may see it; the loop goes on meanwhile.
 
         Raises: as history().
         """
@@ -61,16 +61,15 @@ class Histories:
             return await asyncio.shield(reading)
         # What could not be written is in memory only.
         found = self.history(limit, spans)
-        return msgspec.json.encode(
-            History([*map(sight.of_ended, found.jobs)], found.spans, found.summary)
-        )
+        shown = History([*map(sight.of_ended, found.jobs)], found.spans, found.summary)
+        return [msgspec.json.encode(shown)]
 
-    def _read_one(self, reading: asyncio.Future[bytes]) -> None:
+    def _read_one(self, reading: asyncio.Future[list[bytes]]) -> None:
         self._turn.release()
         if not reading.cancelled():
             reading.exception()  # Or asyncio would log it if the client has hung up.
 
-    async def _read(self, sight: Sight, limit: int, spans: bool) -> bytes:
+    async def _read(self, sight: Sight, limit: int, spans: bool) -> list[bytes]:
         now = self._reactor.now()
         live = [each.record for each in self._reactor.roster.live.values()]
         try:
