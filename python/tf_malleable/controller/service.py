@@ -163,8 +163,8 @@ class Service:
 
     async def submit_soon(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
         """As submit(), but others are served while the kernel is slow."""
-        await self._arrivals.prepare(peer, submission)
-        return self.submit(peer, submission)
+        group = await self._arrivals.prepare(peer, submission)
+        return self._arrivals.submit(peer, submission, group)
 
     async def take(self, peer: Peer, container: str) -> tuple[JobStatus, bool]:
         """Make a container a job, or find its job.
