@@ -43,7 +43,7 @@ from tf_malleable.policies import registry
 
 _MOST_CONNECTIONS = 16384
 _METRICS_CONNECTIONS = 64
-_SWITCH_SECONDS = 0.0001
+_SWITCH_SECONDS = 0.001
 
 _log = logging.getLogger(__name__)
 
@@ -201,8 +201,7 @@ async def _serve(
         if metrics is not None:
             app = metrics_application(service)
             servers.append(await Server.start(app, metrics, _METRICS_CONNECTIONS))
-        # Other threads read files and histories. The loop waits for one of them for so long,
-        # and does so at nearly every system call.
+        # Other threads read files and histories; the loop waits for one of them for so long.
         sys.setswitchinterval(_SWITCH_SECONDS)
         # Collections would look at all modules, for 20 ms in which no grant is sent.
         gc.collect()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import msgspec
 
@@ -14,6 +15,10 @@ from tf_malleable.controller.jobs.reactor import Reactor
 from tf_malleable.controller.state.reading import encoded_history
 from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.scheduling import accounting, metrics
+
+# A thread that reads a history is always busy, so the loop waits for so long after nearly every
+# system call.
+_SWITCH_SECONDS = 0.0001
 
 
 class Histories:
@@ -72,6 +77,8 @@ class Histories:
     async def _read(self, sight: Sight, limit: int, spans: bool) -> list[bytes]:
         now = self._reactor.now()
         live = [each.record for each in self._reactor.roster.live.values()]
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
         try:
             return await asyncio.to_thread(
                 encoded_history,
@@ -84,3 +91,5 @@ class Histories:
             )
         except StoreError as error:
             raise Refusal(503, str(error)) from None
+        finally:
+            sys.setswitchinterval(usual)
