@@ -51,6 +51,16 @@ def test_it_waits_for_its_first_grant_and_is_a_job_from_then_on(fake):
     }
 
 
+def test_it_has_two_connections_from_its_submission_to_its_last_report(fake):
+    fake.grant(FIRST)
+    with Job(JOINING, None, str(fake.path)) as job:
+        assert job.hear() == str(sorted(FIRST))
+        fake.wait_for_acknowledgement(fake.serial)
+        assert job.end("\n") == (0, "", "")
+    assert fake.heard("progress")
+    assert fake.state.opened == 2
+
+
 def test_what_it_has_lent_while_it_waited_is_its_own(fake):
     fake.grant([], lent=FIRST)
     with Job(JOINING, None, str(fake.path)) as job:

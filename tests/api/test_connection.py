@@ -59,6 +59,25 @@ def test_requests_share_one_connection(fake, connection):
     assert len(fake.state.connections) == 1
 
 
+def test_a_stream_is_on_the_connection_of_the_requests_before(fake, connection):
+    connection.request("POST", "/v1/jobs", {})
+    lines = connection.stream("/v1/jobs/7/grants")
+    assert fake.state.opened == 1
+    fake.grant({0})
+    for _ in range(2):
+        connection.request("POST", "/v1/jobs/7/progress", {})
+    assert fake.state.opened == 2
+    assert next(lines)["cpus"] == [0]
+
+
+def test_a_stream_on_a_connection_that_was_closed_while_idle(fake, connection):
+    connection.request("POST", "/v1/jobs", {})
+    fake.break_off()
+    lines = connection.stream("/v1/jobs/7/grants")
+    fake.grant({0})
+    assert next(lines)["cpus"] == [0]
+
+
 def test_a_connection_that_was_closed_while_idle_is_opened_again(fake, connection):
     connection.request("POST", "/v1/jobs/7/progress", {"steps_done": 1})
     fake.break_off()
@@ -229,6 +248,34 @@ def test_a_stream_that_is_refused(fake, connection):
     fake.answer_with("grants", lambda handler: handler.answer(404, {"error": "no job 7"}))
     with pytest.raises(ControllerError, match="no job 7"):
         connection.stream("/v1/jobs/7/grants")
+
+
+def test_another_thread_can_end_streams_and_no_more(fake, connection):
+    lines = connection.stream("/v1/jobs/7/grants")
+    caught: list[BaseException] = []
+
+    def wait():
+        try:
+            next(lines)
+        except OSError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    connection.end_streams()
+    thread.join(30)
+    assert len(caught) == 1
+    assert connection.request("POST", "/v1/jobs", {})
+
+
+def test_a_limit_holds_for_the_connection_that_is_open(fake, connection):
+    connection.request("POST", "/v1/jobs/7/progress", {})
+    connection.limit(0.2)
+    fake.answer_with("progress", piecewise(hang=True))
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        connection.request("POST", "/v1/jobs/7/progress", {})
+    assert time.monotonic() - begin < 2.0
 
 
 @pytest.mark.parametrize("kind", ["jobs", "grants"])

@@ -48,6 +48,7 @@ class _State:
     heard: list[Heard] = field(default_factory=list)
     streams: list[queue.Queue[bytes | None]] = field(default_factory=list)
     connections: set[socket.socket] = field(default_factory=set)
+    opened: int = 0
     answers: dict[str, Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=dict)
     on_heard: Callable[[Heard], None] = lambda heard: None
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -121,6 +122,7 @@ class _Server(ThreadingMixIn, UnixStreamServer):
 
     def process_request(self, request, client_address):
         self.state.connections.add(request)
+        self.state.opened += 1
         super().process_request(request, client_address)
 
     def shutdown_request(self, request):

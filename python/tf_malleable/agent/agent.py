@@ -27,8 +27,9 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
 # A connection that lasted this long resets the back-off.
 _GOOD_SECONDS: Final = 1.0
-# The longest that exit waits for the thread; noticing the end takes far less.
-_EXIT_SECONDS: Final = 1.0
+# The longest that exit waits for the thread, before and after what it does is aborted; noticing
+# the end takes far less.
+_EXIT_SECONDS: Final = 0.6
 
 
 class Agent:
@@ -46,6 +47,7 @@ class Agent:
         self._connection = connection
         self._session = session
         self._path: str | None = None
+        self._reported_last = False
         self._over = threading.Event()
         # Not the global generator: the program may depend on its sequence.
         self._random = random.Random()
@@ -60,11 +62,14 @@ class Agent:
         start_without_signals(self._thread)
 
     def stop(self) -> None:
-        """End the thread, wait for it briefly, and send a last report."""
+        """Have the thread send a last report and end, waiting for it briefly."""
         self._over.set()
-        self._connection.abort()
+        self._connection.end_streams()
         self._thread.join(_EXIT_SECONDS)
-        if self._path is not None:
+        if self._thread.is_alive():
+            self._connection.abort()
+            self._thread.join(_EXIT_SECONDS)
+        if self._path is not None and not self._reported_last:
             with suppress(Exception):
                 report_at_exit(self._join, self._path)
 
@@ -92,6 +97,11 @@ class Agent:
         begin = time.monotonic()
         with suppress(Exception):
             session.serve(self._over.is_set)
+        if self._over.is_set():
+            # A second attempt would delay the program's exit for no better answer.
+            self._reported_last = True
+            with suppress(Exception):
+                session.report_at_exit()
         return time.monotonic() - begin >= _GOOD_SECONDS
 
     def _rest(self, seconds: float) -> None:

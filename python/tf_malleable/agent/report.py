@@ -10,6 +10,11 @@ from tf_malleable.agent import steps
 from tf_malleable.runtime import library, limits
 
 
+def has_steps() -> bool:
+    """Return whether the program has reported any steps."""
+    return steps.now().done is not None
+
+
 def progress() -> dict[str, Any]:
     """Return the job's steps, CPU time and pool state, as the body of a progress request."""
     done = steps.now()

@@ -43,6 +43,8 @@ def connection_to(join: Join) -> Connection:
 def report_at_exit(join: Join, path: str) -> None:
     """Send the job's final progress.
 
+    For when its last session could not do it.
+
     Args:
         join: The job.
         path: Session.path of its last session.
@@ -125,6 +127,8 @@ class Session:
             OSError, ValueError, ControllerError: The connection can no longer be used.
         """
         due = time.monotonic()
+        if not report.has_steps():
+            due += _REPORT_SECONDS  # Nobody needs to know yet.
         while not stopping():
             line = self._next(min(due - time.monotonic(), steps.look_for_keras()))
             if line is not None:
@@ -134,6 +138,15 @@ class Session:
             if time.monotonic() >= due:
                 self._post("progress", report.progress())
                 due = time.monotonic() + _REPORT_SECONDS
+
+    def report_at_exit(self) -> None:
+        """Send the final progress on the connection that there is.
+
+        Raises:
+            OSError, ControllerError: The connection can no longer be used.
+        """
+        self._connection.limit(_LAST_TIMEOUT)
+        self._post("progress", report.progress())
 
     def _next(self, seconds: float) -> dict[str, Any] | None:
         if self._pending is not None:

@@ -31,7 +31,7 @@ _BAD_REQUEST: Final = 400
 class Connection:
     """A client of one controller. Connects when used, and reconnects when necessary.
 
-    Not thread-safe, except for abort().
+    Not thread-safe, except for abort() and end_streams().
 
     Attributes:
         path: The controller's socket.
@@ -72,16 +72,8 @@ class Connection:
             OSError: It cannot be reached or does not answer in time, or what answers
                 is not a controller.
         """
-        reused = self._http.sock is not None
         try:
-            try:
-                answer = self._exchange(self._http, method, path, body)
-            except (BrokenPipeError, ConnectionResetError):
-                # The server closes connections that have been idle for long.
-                if not reused or self._aborted:
-                    raise
-                self._http.close()
-                answer = self._exchange(self._http, method, path, body)
+            answer = self._reusing(self._http, method, path, body)
             text = self._text(answer)
         except (HTTPException, OSError) as error:
             self._http.close()
@@ -109,15 +101,18 @@ class Connection:
             raise
 
     def stream(self, path: str) -> Lines:
-        """Open a stream of JSON lines, on a connection of its own.
+        """Open a stream of JSON lines, on the connection of the requests before.
+
+        Later requests open another one. So a job that waits for cores has a single connection.
 
         Raises: as request().
         """
-        client = self._client()
+        client, self._http = self._http, self._client()
         try:
-            answer = self._exchange(client, "GET", path, None)
+            answer = self._reusing(client, "GET", path, None)
             if answer.status == 200:
-                lines = Lines(client, answer, self._sockets[-1])
+                assert client.source is not None
+                lines = Lines(client, answer, client.source)
                 self._lines.append(lines)
                 return lines
             text = self._text(answer)
@@ -142,6 +137,17 @@ class Connection:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
+    def end_streams(self) -> None:
+        """Make a call that waits for a line in another thread fail at once; requests go on."""
+        for lines in tuple(self._lines):
+            lines.end()
+
+    def limit(self, timeout: float) -> None:
+        """Set the longest silence within an answer from now on, in seconds, except of streams."""
+        self._timeout = self._http.timeout = timeout
+        if self._http.sock is not None:
+            self._http.sock.settimeout(timeout)
+
     def forget(self) -> None:
         """Close only the descriptors, in a forked child.
 
@@ -158,6 +164,20 @@ class Connection:
         # The descriptor of a closed socket is -1.
         self._sockets[:] = [each for each in self._sockets if each.fileno() != -1]
         self._sockets.append(new)
+
+    def _reusing(
+        self, client: _UnixClient, method: str, path: str, body: object | None
+    ) -> HTTPResponse:
+        """Send a request, on a new connection if the server has closed the present one."""
+        reused = client.sock is not None
+        try:
+            return self._exchange(client, method, path, body)
+        except (BrokenPipeError, ConnectionResetError):
+            # The server closes connections that have been idle for long.
+            if not reused or self._aborted:
+                raise
+            client.close()
+            return self._exchange(client, method, path, body)
 
     def _exchange(
         self, client: _UnixClient, method: str, path: str, body: object | None
@@ -189,7 +209,14 @@ class Connection:
 
 
 class _UnixClient(HTTPConnection):
-    """http.client's connection, over a Unix socket."""
+    """http.client's connection, over a Unix socket.
+
+    Attributes:
+        source: The socket last connected; `sock` is None as soon as the server has said that its
+            answer is the last one.
+    """
+
+    source: socket.socket | None = None
 
     def __init__(
         self,
@@ -206,11 +233,11 @@ class _UnixClient(HTTPConnection):
     def connect(self) -> None:
         """Connect; called by http.client when needed."""
         if self._dial is not None:
-            self.sock = self._dial()
+            self.sock = self.source = self._dial()
             self._opened(self.sock)
             self.sock.settimeout(self.timeout)
             return
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock = self.source = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._opened(self.sock)
         connect(self.sock, self._path, self.timeout or _TIMEOUT)
         check_server(self.sock)

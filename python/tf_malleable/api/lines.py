@@ -12,6 +12,7 @@ import select
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any, Final
 
@@ -70,6 +71,11 @@ class Lines(Iterator[dict[str, Any]]):
             raise StopIteration from None
         assert line is not None
         return line
+
+    def end(self) -> None:
+        """Make a call of next_within() in another thread fail at once."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the stream and its connection."""

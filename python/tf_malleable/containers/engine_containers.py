@@ -148,7 +148,8 @@ class EngineContainers:
             except Exception:
                 # The stream broke; the SDK raises various errors then.
                 _log.debug("the engine's events have ended", exc_info=True)
-            self._post(loop, self._has_looked.set)
+            if not self._has_looked.is_set():  # Or the loop would be woken up for nothing.
+                self._post(loop, self._has_looked.set)
             self._hang_up()
             self._over.wait(_RETRY_SECONDS)
 

@@ -163,8 +163,8 @@ class Service:
 
     async def submit_soon(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
         """As submit(), but others are served while the kernel is slow."""
-        await self._arrivals.prepare(peer, submission)
-        return self.submit(peer, submission)
+        group = await self._arrivals.prepare(peer, submission)
+        return self._arrivals.submit(peer, submission, group)
 
     async def take(self, peer: Peer, container: str) -> tuple[JobStatus, bool]:
         """Make a container a job, or find its job.
@@ -303,6 +303,6 @@ class Service:
         """
         return self._histories.history(limit, spans)
 
-    async def encoded_history(self, peer: Peer, limit: int, spans: bool) -> bytes:
-        """Return history() as JSON, as the caller may see it; the loop goes on meanwhile."""
+    async def encoded_history(self, peer: Peer, limit: int, spans: bool) -> list[bytes]:
+        """Return history() as JSON in pieces, as the caller may see it; others are served too."""
         return await self._histories.encoded(self.sight(peer), limit, spans)

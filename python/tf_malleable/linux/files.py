@@ -28,6 +28,23 @@ def read(path: str, most: int = _MOST) -> bytes:
         os.close(descriptor)
 
 
+def read_whole(path: str) -> bytes:
+    """Return what a file of the kernel says, however long.
+
+    Raises:
+        OSError: As read().
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        whole = piece = os.read(descriptor, _MOST)
+        while piece:
+            piece = os.read(descriptor, _MOST)
+            whole += piece
+        return whole
+    finally:
+        os.close(descriptor)
+
+
 def read_text(path: str, most: int = _MOST) -> str:
     """Return the same as text; bytes that are no UTF-8 become U+FFFD.
 

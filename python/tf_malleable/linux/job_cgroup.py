@@ -52,7 +52,7 @@ class JobGroup:
     def pids(self) -> list[int]:
         """Return its processes; none if it does not exist any more."""
         try:
-            found = (self.folder / "cgroup.procs").read_text().split()
+            found = files.read_whole(f"{self.folder}/cgroup.procs").split()
         except OSError:
             return []
         return sorted({int(pid) for pid in found} - {0})  # 0 is outside our PID namespace.

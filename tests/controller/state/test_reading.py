@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,10 @@ from tf_malleable.controller.state.reading import encoded_history
 from tf_malleable.controller.state.store import Store, read_history
 
 COUNT = 1000
+
+
+def encoded(*arguments: Any) -> bytes:
+    return b"".join(encoded_history(*arguments))
 
 
 @pytest.fixture
@@ -33,16 +38,22 @@ def path(tmp_path):
 @pytest.mark.parametrize("limit", [1, 200, 201, COUNT, 5 * COUNT])
 def test_it_is_the_same(path, limit):
     expected, _ = read_history(path, limit)
-    text = encoded_history(path, limit, (), (), 1, lambda record: record)
+    text = encoded(path, limit, (), (), 1, lambda record: record)
     found = msgspec.json.decode(text, type=History)
     assert (found.jobs, found.spans) == (expected.jobs, expected.spans)
 
 
+def test_it_comes_in_pieces_that_take_no_time_to_send(path):
+    sizes = [len(piece) for piece in encoded_history(path, COUNT, (), (), 1, lambda record: record)]
+    assert len(sizes) > 3
+    assert max(sizes) < 200_000
+
+
 def test_without_spans_or_jobs(tmp_path, path):
-    text = encoded_history(path, 3, (), None, 1, lambda record: record)
+    text = encoded(path, 3, (), None, 1, lambda record: record)
     assert msgspec.json.decode(text, type=History).spans == []
     Store(tmp_path / "empty.db").close()
-    text = encoded_history(tmp_path / "empty.db", 3, (), (), 1, lambda record: record)
+    text = encoded(tmp_path / "empty.db", 3, (), (), 1, lambda record: record)
     assert msgspec.json.decode(text, type=History).jobs == []
 
 
@@ -50,7 +61,7 @@ def test_records_are_as_the_caller_may_see_them(path):
     def shown(record):
         return msgspec.structs.replace(record, command=["hidden"])
 
-    text = encoded_history(path, 7, (), None, 1, shown)
+    text = encoded(path, 7, (), None, 1, shown)
     jobs = msgspec.json.decode(text, type=History).jobs
     assert [job.command for job in jobs] == [["hidden"]] * 7
 
@@ -59,7 +70,7 @@ def test_a_bad_row_costs_only_itself(path):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE jobs SET record = 'not JSON' WHERE id = '3'")
         connection.execute("UPDATE spans SET span = 'not JSON' WHERE job = '4'")
-    text = encoded_history(path, COUNT, (), (), 1, lambda record: record)
+    text = encoded(path, COUNT, (), (), 1, lambda record: record)
     found = msgspec.json.decode(text, type=History)
     jobs = {job.id for job in found.jobs}
     assert {str(number) for number in range(COUNT)} - jobs == {"3"}

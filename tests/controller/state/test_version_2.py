@@ -84,7 +84,7 @@ def test_it_is_read_without_a_controller_and_stays_as_it_is(path, caplog):
     found, _ = read_history(path, 9)
     old(*found.jobs)
     assert found.spans == [SPAN]
-    text = encoded_history(path, 9, (), (), 1, lambda record: record)
+    text = b"".join(encoded_history(path, 9, (), (), 1, lambda record: record))
     assert json.loads(text)["jobs"][0]["idle_phases"] is None
     assert version(path) == 2
     assert os.listdir(path.parent) == [path.name]

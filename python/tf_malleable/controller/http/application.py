@@ -200,11 +200,19 @@ def _outlook(service: Service, caller: Callable[[web.Request], Peer]) -> _Handle
 def _history(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
     (route,) = (route for route in ROUTES if route.name == "history")
 
-    async def handle(request: web.Request) -> web.Response:
+    async def handle(request: web.Request) -> web.StreamResponse:
         query: Any = _query(request, route)
         await _body(request, route)
-        body = await service.encoded_history(caller(request), query.limit, query.spans)
-        return web.Response(body=body, content_type=JSON)
+        pieces = await service.encoded_history(caller(request), query.limit, query.spans)
+        # A transport copies what it cannot send at once, and nobody else is served meanwhile.
+        response = web.StreamResponse()
+        response.content_type = JSON
+        response.content_length = sum(map(len, pieces))
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        await response.write_eof()
+        return response
 
     return handle
 

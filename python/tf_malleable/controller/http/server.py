@@ -13,6 +13,7 @@ from tf_malleable.controller.http.acceptor import Acceptor
 from tf_malleable.controller.http.clients import Clients, trusted_owners
 from tf_malleable.controller.http.connection import REQUESTS, ClientConnection
 from tf_malleable.controller.http.problems import unasked
+from tf_malleable.controller.jobs.clock import until_next
 
 __all__ = ["REQUESTS", "Server"]
 
@@ -63,7 +64,7 @@ class Server:
 async def _sweep(acceptor: Acceptor, clients: Clients) -> None:
     loop = asyncio.get_running_loop()
     while True:
-        await asyncio.sleep(_SWEEP_SECONDS)
+        await asyncio.sleep(until_next(_SWEEP_SECONDS))
         acceptor.forget_calm()
         clients.sweep(loop.time())
 

@@ -17,6 +17,7 @@ from tf_malleable.controller.jobs.reactor import Reactor
 from tf_malleable.controller.jobs.views import job_status, why_not
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import job_cgroup, pidfds, procfs
+from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.peer import Peer
 
 
@@ -40,23 +41,36 @@ class Arrivals:
         self._admission = admission
         self._store = store
 
-    async def prepare(self, peer: Peer, submission: Submission) -> None:
+    async def prepare(self, peer: Peer, submission: Submission) -> JobGroup | None:
         """Move a process that is about to become a job into the cgroup of that job.
 
         The kernel takes milliseconds for this, and tens of them while other processes fork. If
         there is no job in the end, the cgroup goes with the process.
+
+        Returns:
+            The cgroup; None if it already belongs to a job, or none can be made.
         """
         if self._callers.identify(peer).job is not None:
-            return
+            return None
         self._check(peer, submission)
         process = procfs.identify(peer.pid)
+        group = None
         if process is not None:
             group = await asyncio.to_thread(job_cgroup.make, process)
             if group is not None:
                 self._roster.remove_when_empty(group)
+        return group
 
-    def submit(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
-        """Make the calling process a job, or find the job it belongs to; see Service."""
+    def submit(
+        self, peer: Peer, submission: Submission, group: JobGroup | None = None
+    ) -> tuple[JobStatus, bool]:
+        """Make the calling process a job, or find the job it belongs to; see Service.
+
+        Args:
+            peer: The calling process.
+            submission: What it asks for.
+            group: What prepare() returned.
+        """
         now = self._reactor.now()
         known = self._callers.identify(peer).job
         if known is not None:
@@ -64,7 +78,7 @@ class Arrivals:
                 self._reactor.react_soon()
             known.expect(now)
             return job_status(known, now, peer.pid), False
-        live = self._new(peer, submission, now)
+        live = self._new(peer, submission, now, group)
         self._reactor.react()
         if not submission.queue and live.record.state == "waiting":
             reason = why_not(live, self._roster.before(live))
@@ -75,7 +89,9 @@ class Arrivals:
         self._reactor.save()
         return job_status(live, self._reactor.now(), peer.pid), True
 
-    def _new(self, peer: Peer, submission: Submission, now: float) -> LiveJob:
+    def _new(
+        self, peer: Peer, submission: Submission, now: float, group: JobGroup | None
+    ) -> LiveJob:
         request = self._check(peer, submission)
         process = procfs.identify(peer.pid)
         if process is None:
@@ -93,7 +109,7 @@ class Arrivals:
         except Refusal:
             os.close(pidfd)
             raise
-        live = self._roster.add(record, pidfd)
+        live = self._roster.add(record, pidfd, group=group)
         live.expect(now)
         return live
 

@@ -118,6 +118,7 @@ class ContainerJobs:
         live = self._roster.add(record, pidfd)
         self._reactor.react()
         self._admission.store.save(live.record)
+        self._reactor.save_soon()
         return live
 
     @staticmethod

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import msgspec
 
@@ -14,6 +15,10 @@ from tf_malleable.controller.jobs.reactor import Reactor
 from tf_malleable.controller.state.reading import encoded_history
 from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.scheduling import accounting, metrics
+
+# A thread that reads a history is always busy, so the loop waits for so long after nearly every
+# system call.
+_SWITCH_SECONDS = 0.0001
 
 
 class Histories:
@@ -47,8 +52,8 @@ class Histories:
             metrics.summary(records, len(self._reactor.machine.cpus)),
         )
 
-    async def encoded(self, sight: Sight, limit: int, spans: bool) -> bytes:
-        """Return history() as JSON, as a caller may see it; the loop goes on meanwhile.
+    async def encoded(self, sight: Sight, limit: int, spans: bool) -> list[bytes]:
+        """Return history() as JSON in pieces, as a caller may see it; the loop goes on meanwhile.
 
         Raises: as history().
         """
@@ -61,18 +66,19 @@ class Histories:
             return await asyncio.shield(reading)
         # What could not be written is in memory only.
         found = self.history(limit, spans)
-        return msgspec.json.encode(
-            History([*map(sight.of_ended, found.jobs)], found.spans, found.summary)
-        )
+        shown = History([*map(sight.of_ended, found.jobs)], found.spans, found.summary)
+        return [msgspec.json.encode(shown)]
 
-    def _read_one(self, reading: asyncio.Future[bytes]) -> None:
+    def _read_one(self, reading: asyncio.Future[list[bytes]]) -> None:
         self._turn.release()
         if not reading.cancelled():
             reading.exception()  # Or asyncio would log it if the client has hung up.
 
-    async def _read(self, sight: Sight, limit: int, spans: bool) -> bytes:
+    async def _read(self, sight: Sight, limit: int, spans: bool) -> list[bytes]:
         now = self._reactor.now()
         live = [each.record for each in self._reactor.roster.live.values()]
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
         try:
             return await asyncio.to_thread(
                 encoded_history,
@@ -85,3 +91,5 @@ class Histories:
             )
         except StoreError as error:
             raise Refusal(503, str(error)) from None
+        finally:
+            sys.setswitchinterval(usual)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from tf_malleable.controller.jobs.clock import until_next
 from tf_malleable.linux import topology
 from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
 from tf_malleable.linux.priority import unpinned_cpus, unpinned_thread
@@ -40,7 +41,7 @@ class MachineWatch:
     async def follow(self, share_out: Callable[[Machine], None]) -> None:
         """Call a function with the machine whenever it may have changed, until cancelled."""
         while True:
-            await asyncio.sleep(_SECONDS)
+            await asyncio.sleep(until_next(_SECONDS))
             try:
                 if self._effective.may_have_changed():
                     share_out(self.machine())

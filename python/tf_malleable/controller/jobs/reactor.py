@@ -96,7 +96,8 @@ class Reactor:
         self._clock = Clock()
         self._reaction: asyncio.Handle | None = None
         self._review: asyncio.TimerHandle | None = None
-        self._saving: asyncio.Task[None] | None = None
+        self._saving: asyncio.TimerHandle | None = None
+        self._has_saved = asyncio.Event()
         self._tidying: asyncio.Task[None] | None = None
         self.roster = Roster(
             store,
@@ -147,7 +148,7 @@ class Reactor:
                 handle.cancel()
         self._watch.survey()
         self.roster.close()
-        self._store.flush()
+        self.save()
 
     def share_out(self, machine: Machine) -> None:
         """Share out the CPUs of this machine from now on."""
@@ -236,8 +237,9 @@ class Reactor:
         found = changes(allocation, current, still_running)
         self.provision.hand_out(found, live)
         self._enforcer.apply(found, now)
-        if self._saving is None:
-            self._saving = asyncio.create_task(self._save_later())
+        if found:
+            self._watch.hasten()
+        self.save_soon()
         if self._review is not None:
             self._review.cancel()
             self._review = None
@@ -245,15 +247,22 @@ class Reactor:
             delay = max(SAMPLE_SECONDS, allocation.review_at - now)
             self._review = asyncio.get_running_loop().call_later(delay, self.react)
 
-    async def _save_later(self) -> None:
-        await asyncio.sleep(_SAVE_SECONDS)
-        if self._saving is asyncio.current_task():
-            self.save()
+    def save_soon(self) -> None:
+        """Save what has changed, if anything, a little later."""
+        if self._saving is None and self._store.is_dirty:
+            loop = asyncio.get_running_loop()
+            self._saving = loop.call_later(_SAVE_SECONDS, self.save)
 
     def save(self) -> None:
         """Save all changes; if that fails, they stay queued."""
-        self._saving = None
-        self._store.flush()
+        if self._saving is not None:
+            self._saving.cancel()
+            self._saving = None
+        try:
+            self._store.flush()
+        finally:
+            self._has_saved.set()
+            self._has_saved = asyncio.Event()
 
     async def _tidy_for_ever(self) -> None:
         while True:
@@ -262,8 +271,9 @@ class Reactor:
 
     async def saved(self) -> None:
         """Return once all changes so far are saved, or saving them has failed."""
+        self.save_soon()
         if self._saving is not None:
-            await asyncio.shield(self._saving)
+            await self._has_saved.wait()
 
     def candidates(self, now: float) -> list[Candidate]:
         """Return all live jobs as a decision sees them, in order of arrival."""
@@ -274,7 +284,7 @@ class Reactor:
                 del self._waited_for[job]
         found = []
         for job, each in live.items():
-            if blocked := job in held_back or bool(self.roster.before(each)):
+            if blocked := job in held_back or bool(each.record.after and self.roster.before(each)):
                 self._waited_for[job] = now
             seen = each.as_job(now)
             if job in self._waited_for:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from tf_malleable.api.history import Outcome
 from tf_malleable.controller.jobs import enforcement, processes
 from tf_malleable.controller.jobs.clock import Clock
+from tf_malleable.controller.jobs.emptying import Emptying
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.ports import Containers
@@ -29,8 +30,6 @@ from tf_malleable.scheduling.record import Record
 
 # An engine reports the exit code of a container at most this much later.
 _ENGINE_SECONDS = 0.5
-# A process that was killed leaves its cgroup within this time, or the next attempt helps.
-_KILLED_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -73,9 +72,7 @@ class Roster:
         self._by_container: dict[str, LiveJob] = {}
         # Containers that ended while no controller ran; their engine may know how.
         self._missed: dict[str, Record] = {}
-        # Cgroups of ended jobs, to be removed once their processes are gone.
-        self._emptying: list[JobGroup | MemoryGroup] = []
-        self._removing: asyncio.Task[None] | None = None
+        self._emptying = Emptying()
 
     def load(self) -> None:
         """Adopt jobs of an earlier controller that still run.
@@ -130,11 +127,23 @@ class Roster:
 
     def remove_when_empty(self, group: JobGroup | MemoryGroup) -> None:
         """Remove a cgroup as soon as it has no processes, which is looked at now and then."""
-        self._emptying.append(group)
-        asyncio.get_running_loop().call_later(_KILLED_SECONDS, self._start_removing)
+        self._emptying.add(group)
 
-    def add(self, record: Record, pidfd: int | None, phases: Phases | None = None) -> LiveJob:
-        """Add a job, new unless there are `phases`, and take ownership of its pidfd."""
+    def add(
+        self,
+        record: Record,
+        pidfd: int | None,
+        phases: Phases | None = None,
+        group: JobGroup | None = None,
+    ) -> LiveJob:
+        """Add a job, new unless there are `phases`, and take ownership of its pidfd.
+
+        Args:
+            record: The job.
+            pidfd: Of its main process; None if there is none yet.
+            phases: What it has done so far.
+            group: The cgroup that was made for its main process, if any.
+        """
         lessons = self._store.knowledge.lessons(record)
         live = LiveJob(record, None, lessons, [], phases=phases or Phases())
         self.live[record.id] = live
@@ -145,14 +154,21 @@ class Roster:
                 self._containers.container(record.container, lambda: self._has_changed(live))
             )
         if record.process is not None and pidfd is not None:
-            self.attach_process(live, record.process, pidfd)
+            self.attach_process(live, record.process, pidfd, group)
         return live
 
-    def attach_process(self, live: LiveJob, process: ProcessId, pidfd: int) -> None:
-        """Set a job's main process and take ownership of its pidfd."""
+    def attach_process(
+        self, live: LiveJob, process: ProcessId, pidfd: int, group: JobGroup | None = None
+    ) -> None:
+        """Set a job's main process and take ownership of its pidfd; see add()."""
         live.attach_process(process, pidfd)
         if live.record.container is None:
-            live.attach_group(job_cgroup.make(process))
+            if group is None or process.pid not in group.pids():
+                group = job_cgroup.make(process)
+            live.attach_group(group)
+            if group is not None:
+                # It was made before there was a job for it.
+                self._emptying.keep(group)
             _limit_memory(live, process)
         self._store.save(live.record)
         self._by_pid[process.pid] = live
@@ -250,19 +266,6 @@ class Roster:
         self._teach(record)
         self._request_decision()
 
-    def _start_removing(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._removing is None or self._removing.done():
-            self._removing = loop.create_task(self._remove_groups())
-        else:
-            loop.call_later(_KILLED_SECONDS, self._start_removing)
-
-    async def _remove_groups(self) -> None:
-        # The kernel may take tens of milliseconds for one.
-        batch, self._emptying = self._emptying, []
-        left = await asyncio.to_thread(_not_removed, batch)
-        self._emptying += left
-
     def _teach(self, ended: Record) -> None:
         """Pass what was learned from an ended job on to live jobs like it."""
         known = self._store.knowledge.lessons(ended)
@@ -304,7 +307,7 @@ class Roster:
 
     def close(self) -> None:
         """Release all jobs; paused ones continue, as without a controller."""
-        _not_removed(self._emptying)
+        self._emptying.close()
         for live in tuple(self.live.values()):
             if live.suspended:
                 enforcement.resume(live)
@@ -321,10 +324,6 @@ class Roster:
         if live.container is not None:
             live.container.release()
         live.end()
-
-
-def _not_removed(groups: Iterable[JobGroup | MemoryGroup]) -> list[JobGroup | MemoryGroup]:
-    return [group for group in groups if not group.remove()]
 
 
 def _limit_memory(live: LiveJob, process: ProcessId) -> None:

@@ -9,16 +9,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tf_malleable.controller.jobs import enforcement, processes
+from tf_malleable.controller.jobs.clock import until_next
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.memory_meter import MemoryMeter
 from tf_malleable.controller.jobs.metering import Meter
 from tf_malleable.controller.ports import Look
 from tf_malleable.linux import procfs
 from tf_malleable.linux.process_table import ProcessTable
-from tf_malleable.scheduling.usage import SAMPLE_SECONDS
+from tf_malleable.scheduling.usage import FULL, SAMPLE_SECONDS
 
 _SAMPLES_PER_SURVEY = 10
 _SAMPLES_PER_MEMORY = 5
+# As long as all running jobs compute, every other sample is left out: one that falls asleep is
+# noticed a tenth of a second later, and then looked at every time.
+_STEP_IF_STEADY = 2
 # Jobs whose threads are inspected one by one in a sample; each takes 0.5 ms.
 _LOOKS_PER_SAMPLE = 4
 # The same for jobs that lend all their CPUs. If there are more, each has its turn after
@@ -40,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """Inspects the jobs every tenth of a second. Not thread-safe: one asyncio loop."""
+    """Inspects the jobs up to ten times a second. Not thread-safe: one asyncio loop."""
 
     def __init__(
         self,
@@ -66,32 +70,65 @@ class Watch:
         self._on_settled = on_settled
         self._on_overdue = on_overdue
         self._looks = 0
-        self._samples = 0
+        self._samples_since_memory = 0
         self._meter = Meter()
         self._memory = MemoryMeter()
-        self._task: asyncio.Task[None] | None = None
+        self._samples_since_survey = 0
+        self._step = 1
+        self._timer: asyncio.TimerHandle | None = None
+        self._surveying: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start watching."""
-        self._task = asyncio.create_task(self._look_for_ever())
+        self._look_later()
 
     def stop(self) -> None:
         """Stop watching."""
-        if self._task is not None:
-            self._task.cancel()
+        for each in (self._timer, self._surveying):
+            if each is not None:
+                each.cancel()
 
-    async def _look_for_ever(self) -> None:
-        count = 0
-        while True:
-            await asyncio.sleep(SAMPLE_SECONDS)
-            count += 1
-            try:
-                if count % _SAMPLES_PER_SURVEY == 0:
-                    await self._survey_in_slices()
-                    await asyncio.sleep(0)
-                self._sample()
-            except Exception:
-                _log.exception("cannot inspect the jobs' processes")
+    def _look_later(self) -> None:
+        self._step = _STEP_IF_STEADY if self._is_steady() else 1
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(until_next(self._step * SAMPLE_SECONDS), self._look)
+
+    def _is_steady(self) -> bool:
+        return all(map(_is_steady, self._jobs.values()))
+
+    def hasten(self) -> None:
+        """Leave out no sample: there are new grants."""
+        if self._step > 1 and self._timer is not None:
+            self._timer.cancel()
+            self._step = 1
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(until_next(SAMPLE_SECONDS), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._samples_since_survey += self._step
+        if self._samples_since_survey >= _SAMPLES_PER_SURVEY:
+            self._samples_since_survey = 0
+            self._surveying = asyncio.get_running_loop().create_task(self._survey_and_sample())
+            return
+        self._sample_safely()
+        self._look_later()
+
+    async def _survey_and_sample(self) -> None:
+        try:
+            await self._survey_in_slices()
+            await asyncio.sleep(0)
+        except Exception:
+            _log.exception("cannot inspect the jobs' processes")
+        else:
+            self._sample_safely()
+        self._look_later()
+
+    def _sample_safely(self) -> None:
+        try:
+            self._sample()
+        except Exception:
+            _log.exception("cannot inspect the jobs' processes")
 
     def survey(self) -> None:
         """Read all processes: which belong to a job, and which are stopped."""
@@ -206,13 +243,16 @@ class Watch:
         self._looks = 0
         running = [live for live in self._jobs.values() if live.record.state == "running"]
         self._look_at_lenders(running, now)
-        self._samples += 1
-        if self._samples % _SAMPLES_PER_MEMORY == 0:
+        self._samples_since_memory += self._step
+        if self._samples_since_memory >= _SAMPLES_PER_MEMORY:
+            self._samples_since_memory = 0
             self._memory.look(self._jobs)
         news = False
         for live in self._jobs.values():
-            seen, changed = self.look_at(live)
-            news = news or changed
+            seen = None
+            if live.container is not None:
+                seen, changed = self.look_at(live)
+                news = news or changed
             if live.record.state != "running":
                 continue
             cpu_seconds = self._cpu_seconds(live, seen)
@@ -228,6 +268,8 @@ class Watch:
     def _look_at_lenders(self, running: Iterable[LiveJob], now: float) -> None:
         """Read how the threads of some jobs that lend all their CPUs queue for them."""
         lenders = [live for live in running if live.lends_all]
+        if not lenders:
+            return
         lenders.sort(key=lambda live: live.queueing.looked_at or 0.0)
         turns = max(_LENDERS_PER_SAMPLE, -(-len(lenders) // _LENDERS_EVERY))
         for live in lenders[:turns]:
@@ -275,3 +317,13 @@ class Watch:
         self._looks += 1
         few = self._looks <= _LOOKS_PER_SAMPLE and len(live.tree) <= _FEW_PROCESSES
         return procfs.runnable(live.tree) if few else cores
+
+
+def _is_steady(live: LiveJob) -> bool:
+    """Return whether a job does not run, or computes with all that it has and has settled."""
+    if live.container is not None:
+        return False
+    if live.record.state != "running":
+        return True
+    is_known = live.usage.wanted is not None and live.published is None
+    return is_known and live.level == FULL and not live.record.grant.lent

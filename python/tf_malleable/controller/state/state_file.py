@@ -70,7 +70,8 @@ class StateFile:
             self._restore_if_deleted()
             with _transaction(self._connection):
                 for statement, rows in changes:
-                    self._connection.executemany(statement, rows)
+                    if rows:
+                        self._connection.executemany(statement, rows)
         self._copy_log()
 
     def shorten(self, pages: int) -> None:

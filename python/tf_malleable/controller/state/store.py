@@ -206,7 +206,7 @@ class Store:
         each live job, every ended job, and the last 100,000 spans. Each call writes at most
         1000 spans.
         """
-        if not self._is_dirty:
+        if not self.is_dirty:
             return
         try:
             self._write()
@@ -218,7 +218,7 @@ class Store:
     def close(self) -> None:
         """Write the queue if possible, and close the file."""
         self.flush()
-        while self._is_dirty and self.problem is None:
+        while self.is_dirty and self.problem is None:
             self.flush()
         try:
             self._file.write([("UPDATE numbers SET next = ?", [(self._next,)])])
@@ -264,7 +264,8 @@ class Store:
         return good
 
     @property
-    def _is_dirty(self) -> bool:
+    def is_dirty(self) -> bool:
+        """Whether there are changes that have not been written."""
         return bool(
             self._queued_live
             or self._queued_ended
