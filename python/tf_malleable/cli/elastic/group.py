@@ -15,7 +15,7 @@ from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.run import become, preload
 from tf_malleable.elastic.settings import SETTINGS, MeshSettings
 from tf_malleable.model import OperationError
-from tf_malleable.model.units import duration
+from tf_malleable.model.units import short
 
 _name_option = click.option(
     "--name", metavar="NAME", help="Of the training.  [default: the only one]"
@@ -162,7 +162,7 @@ def _print(found: dict[str, Any]) -> None:
                         each["reason"],
                         f"{each['workers_from']} → {each['workers_to']}",
                         f"{each['servers_from']} → {each['servers_to']}",
-                        "-" if each["pause_seconds"] is None else duration(each["pause_seconds"]),
+                        short(each["pause_seconds"]),
                     )
                     for each in found["rescales"]
                 ],
