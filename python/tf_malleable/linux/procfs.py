@@ -21,6 +21,8 @@ from tf_malleable.model import ProcessId
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # In bytes: 52 numbers of at most 20 digits, and a name.
 _LONGEST_STAT = 4096
+# For many more children than a worker has.
+_LONGEST_CHILDREN = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,20 @@ def ancestors(pid: int) -> Iterator[int]:
         yield pid
         stat = read_stat(pid)
         pid = 0 if stat is None else stat.parent
+
+
+def descendants(root: int) -> list[int]:
+    """Return a process and all its descendants, without reading all other processes.
+
+    Children of a process that ends meanwhile may be missing.
+    """
+    found = [root]
+    for pid in found:  # It grows during the loop.
+        with suppress(OSError):  # It has ended.
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                text = files.read(f"/proc/{pid}/task/{thread}/children", _LONGEST_CHILDREN)
+                found.extend(map(int, text.split()))
+    return found
 
 
 def trees(roots: Iterable[int]) -> dict[int, list[int]]:

@@ -62,22 +62,22 @@ class Placement:
     def cpu_seconds(self) -> float:
         """Return the CPU time that the workers that train have used."""
         with self._lock:
-            trees = procfs.trees(self._members)
-        found = [procfs.read_stat(pid) for tree in trees.values() for pid in tree]
+            members = self._members
+        trees = map(procfs.descendants, members)
+        found = [procfs.read_stat(pid) for tree in trees for pid in tree]
         return sum(stat.cpu_seconds for stat in found if stat is not None)
 
     def _carry_out(self) -> None:
         parts = self._split(self._members)
         later = self._split((*self._members, *self._starting))
         parts |= {pid: later[pid] for pid in self._starting}
-        me = os.getpid()
-        trees = procfs.trees([me, *parts])
+        of_workers: set[int] = set()
         for pid, cpus in parts.items():
+            tree = procfs.descendants(pid)
+            of_workers.update(tree)
             # What the user's program has confined within its part stays so.
-            is_new = self._parts.get(pid) != cpus
-            (affinity.confine if is_new else affinity.narrow)(trees[pid], cpus)
-        of_workers = {pid for each in parts for pid in trees[each]}
-        rest = [pid for pid in trees[me] if pid not in of_workers]
+            (affinity.narrow if _has(pid, cpus) else affinity.confine)(tree, cpus)
+        rest = [pid for pid in procfs.descendants(os.getpid()) if pid not in of_workers]
         affinity.confine(rest, frozenset(self._cpus))
         self._parts = parts
 
@@ -86,6 +86,14 @@ class Placement:
         had = {str(pid): cpus for pid, cpus in self._parts.items()}
         found = split(self._cpus, names, had, self._most) if names else {}
         return {int(name): cpus for name, cpus in found.items()}
+
+
+def _has(pid: int, cpus: Cpuset) -> bool:
+    """Return whether a process, but for some of its threads, may use these CPUs and no others."""
+    try:
+        return os.sched_getaffinity(pid) == cpus
+    except OSError:
+        return False
 
 
 def _in_order(cpus: Cpuset) -> list[int]:

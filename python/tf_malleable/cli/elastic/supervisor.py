@@ -126,9 +126,15 @@ class Supervisor:
         else:
             fewest = numbers.least if self._replaces else 0
             numbers.workers = max(fewest, numbers.workers - 1)
-            if self._sharing is not None:
-                self._sharing.was_resized(numbers.workers)
+            self._was_resized()
         self._dialogue.tell()
+
+    def _was_resized(self) -> None:
+        """Take note that workers have gone, as somebody wanted, or as nobody is to replace them."""
+        # Else the next look at the grant would be another way to replace them.
+        self._numbers.by_hand = self._numbers.by_hand or not self._replaces
+        if self._sharing is not None:
+            self._sharing.was_resized(self._numbers.workers)
 
     def _ended(self, child: Child) -> None:
         """See why a worker or server has ended."""
@@ -161,6 +167,7 @@ class Supervisor:
             raise OperationError("workers die as soon as they have started")
         if not self._replaces:
             self._numbers.workers = max(0, self._numbers.workers - 1)
+            self._was_resized()
             self._dialogue.tell()
 
     def _has_begun(self) -> bool:
