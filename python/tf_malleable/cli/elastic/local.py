@@ -116,7 +116,7 @@ def local(
     cpus: Collection[int] = ()
     if join is not None:
         cpus = os.sched_getaffinity(0)
-    elif _is_to_ask(no_controller, threads):
+    elif _is_to_ask(no_controller, threads, socket):
         join = Join(os.path.abspath(socket), _request(name or default_name(command)))
         cpus = ask_controller(join, required=requirement.is_controller_required())
     from tf_malleable.cli.elastic.dialogue import Numbers
@@ -141,17 +141,19 @@ def local(
     context.exit(code)
 
 
-def _is_to_ask(no_controller: bool, threads: int | None) -> bool:
+def _is_to_ask(no_controller: bool, threads: int | None, socket: Path) -> bool:
     """Return whether to ask a controller for cores.
 
     Raises:
         ValueError: It must be asked, but an option says otherwise.
     """
     by_hand = "--no-controller" if no_controller else "--threads" if threads is not None else None
+    is_required = requirement.is_controller_required()
     if by_hand is None:
         # `tfm run --threads` has decided that there is none.
-        return not os.environ.get(environment.THREADS)
-    if requirement.is_controller_required():
+        is_free = not os.environ.get(environment.THREADS)
+        return is_required or (is_free and os.path.exists(socket))
+    if is_required:
         raise ValueError(requirement.reason(f"{by_hand} runs without a controller"))
     return False
 
