@@ -44,6 +44,7 @@ def own_folder(tmp_path, monkeypatch):
         (["run", "--cpus", "0", "--", "true"], "--cpus must be a positive number"),
         (["coordinator"], "TF_MALLEABLE_ELASTIC_SECRET must have"),
         (["set"], "give WORKERS, --servers, or both"),
+        (["set", "many"], "WORKERS must be a number or auto, not 'many'"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(words, sentence):

@@ -19,6 +19,7 @@ from tests.support.commands import CPU, TFM, answer, listening, started, tfm
 from tests.support.controllers import wait_for
 from tests.support.histories import ZERO, shared
 from tf_malleable.api.address import SOCKET, standard_socket
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.messages import Speed
 from tf_malleable.controller.state.store import CPUS, Store
 
@@ -118,6 +119,22 @@ def test_csv_can_be_read_again(tmp_path):
     assert float(table[0]["core_seconds"]) == 16.0
     assert [row["speeds"] for row in table] == ["", "", "1=2.5 4=8.0"]
     assert [row["priority"] for row in table] == ["", "", "-3"]
+
+
+def test_generations_are_shown_where_a_job_was_elastic(tmp_path, state):
+    assert "generation" not in out("--state", state)
+    found = shared()
+    elastic = Elastic(workers=1, generation=9, most_workers=4, longest_pause_seconds=0.25)
+    jobs = [replace(found.jobs[0], elastic=elastic), *found.jobs[1:]]
+    path = write(tmp_path / "elastic.db", replace(found, jobs=jobs))
+    head, first, second, *_ = out("--state", path).splitlines()
+    assert head.split()[-5:] == ["most", "workers", "generation", "longest", "pause"]
+    assert first.split()[-4:] == ["4", "9", "250", "ms"]
+    assert second.split()[-3:] == ["-", "-", "-"]
+    (row, *_) = json.loads(out("--state", path, "--json"))["jobs"]
+    assert row["elastic"]["most_workers"] == 4
+    (row, *_) = csv.DictReader(io.StringIO(out("--state", path, "--csv")))
+    assert "generation=9" in row["elastic"].split()
 
 
 def test_a_limit_keeps_those_that_ended_last(state):

@@ -17,10 +17,12 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from tests.support import controllers
 from tests.support.commands import CPU, TFM, running, started, tfm
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.top_view import Scene, picture
 
@@ -106,6 +108,23 @@ def test_a_row_has_speed_progress_and_efficiency():
     words = row.split()
     assert words[:8] == ["C", "3", "train.py", "running", "2*", "2", "2", "7.2"]
     assert words[-4:] == ["75%", "75%", "12.5", "s"]
+
+
+def test_generations_are_shown_where_a_job_is_elastic():
+    jobs = [job(1, granted=[0], actual=[0]), job(2, "digits", granted=[1], actual=[1])]
+    assert not any("generation" in line for line in text_of(Scene(info(2), jobs)))
+    told = Elastic(
+        workers=3, servers=1, generation=7, changed=0.0, reason="leave", pause_seconds=0.048
+    )
+    starts = Elastic(workers=0)
+    jobs = [jobs[0], replace(jobs[1], elastic=told), replace(jobs[1], id="3", elastic=starts)]
+    head, second, third = text_of(Scene(info(2), jobs))[-3:]
+    names = "elastic workers servers generation last change paused"
+    assert " ".join(head.split()) == names
+    assert second.split()[:5] == ["B", "digits", "3", "1", "7"]
+    assert second.split()[5:7] == ["leave", "at"]
+    assert second.split()[-2:] == ["48", "ms"]
+    assert third.split() == ["C", "digits", "0", "0", "0", "-", "-"]
 
 
 def test_the_queue_comes_last():

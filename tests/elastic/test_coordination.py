@@ -262,6 +262,21 @@ def test_the_last_member_waits_a_while_for_one_that_is_starting():
     assert ("a", "dismissed") in game.told
 
 
+def test_the_last_member_waits_longer_for_one_that_somebody_starts():
+    game = Game()
+    game.hello("a")
+    game.core.is_replacement_due = True
+    game.core.everybody["a"].leaving = True
+    game.play(seconds=50.0)
+    assert ("a", "dismissed") not in game.told
+    game.hello("b")  # It has begun in time, and takes over.
+    assert game.members() == ["b"]
+    game.core.everybody["b"].leaving = True
+    game.core.is_replacement_due = False
+    game.play()
+    assert ("b", "dismissed") in game.told
+
+
 def test_nonsense_is_refused(game):
     with pytest.raises(ValueError, match="no process says 'boo'"):
         game.says("a", "boo")

@@ -223,3 +223,17 @@ def test_threads_that_compete_for_a_cpu_queue_and_those_that_sleep_do_not():
 
 def test_nobody_queues_in_a_process_that_is_gone():
     assert procfs.queued([2**22 + 1]) == {}
+
+
+def test_descendants_are_found_through_their_parents():
+    program = "import subprocess, sys; subprocess.run(['sleep', '600'])"
+    with subprocess.Popen([sys.executable, "-c", program]) as parent:
+        try:
+            deadline = time.monotonic() + 30
+            while len(found := procfs.descendants(parent.pid)) < 2:
+                assert time.monotonic() < deadline
+            assert found == procfs.trees([parent.pid])[parent.pid]
+            os.kill(found[1], signal.SIGKILL)
+        finally:
+            parent.kill()
+    assert procfs.descendants(parent.pid) == [parent.pid]

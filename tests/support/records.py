@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import JobRecord, Span
 from tf_malleable.model import Grant, ProcessId, Shape
 from tf_malleable.scheduling import metrics
@@ -28,7 +29,8 @@ WAITING = Record(
 )
 # 2 steps a second with 2 cores.
 SPEED = Speedometer().change(2, 0.0).report(80, 100, 50.0).report(100, 100, 60.0)
-MEASURED = Measurements(12.5, SPEED, course=Course(1.5, 1.0, 0.5, 3.0, 2))
+ELASTIC = Elastic(workers=2, generation=5, changed=1500.0, reason="join", pause_seconds=0.048)
+MEASURED = Measurements(12.5, SPEED, course=Course(1.5, 1.0, 0.5, 3.0, 2), elastic=ELASTIC)
 
 
 def live(number: int, **changes) -> Record:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.messages import Speed
 from tf_malleable.model import JobState
 
@@ -62,6 +63,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         idle_seconds: Time with cores in which it used less than 0.2 CPUs, as while it waited
             for input; only between its first and its last reported step if it reported any.
         idle_phases: Number of uninterrupted phases of these.
+        elastic: Its last generation; null if it was not an elastic training.
     """
 
     id: str
@@ -98,6 +100,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_step_seconds: float | None = None
     idle_seconds: float | None = None
     idle_phases: int | None = None
+    elastic: Elastic | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.model import JobState
 from tf_malleable.model.need import Lack
 
@@ -90,6 +91,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         granted_gpus: Numbers of the GPUs that it has, until it ends.
         lacks: What it waits for other than cores: memory, GPUs, or that fewer jobs run; null
             if nothing.
+        elastic: Its generations; null if it is not an elastic training.
     """
 
     id: str
@@ -135,6 +137,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     granted_gpus: list[int] = []
     lacks: Lack | None = None
+    elastic: Elastic | None = None
 
 
 class Outlook(msgspec.Struct, frozen=True):

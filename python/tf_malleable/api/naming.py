@@ -43,9 +43,12 @@ def shortened_command(command: Sequence[str]) -> tuple[str, ...]:
 def default_name(command: Sequence[str]) -> str:
     """Return ``"train.py"`` for ``python train.py``, ``"pkg.mod"`` for ``python -m pkg.mod``.
 
-    For other programs it is the program's name.
+    For other programs it is the program's name; for ``tfm elastic local … -- python train.py``
+    that of what it runs.
     """
     program = PurePath(command[0]).name
+    if program == "tfm" and "--" in command[:-1]:
+        return default_name(command[command.index("--") + 1 :])
     script = _script(iter(command[1:])) if _PYTHON.fullmatch(program) else ""
     return printable_name(script or program or "?")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.job_request import (
     LEAST_MEM,
     LONGEST_PATH,
@@ -156,6 +157,7 @@ class Progress(Request, frozen=True):
         active: Workers of TensorFlow's pools running a task at this instant.
         queued: Tasks waiting in TensorFlow's pools.
         threads: The intra-op limit in force; null without TensorFlow.
+        elastic: The generations of an elastic training; null if the job is none.
     """
 
     steps_done: Steps | None = None
@@ -164,6 +166,7 @@ class Progress(Request, frozen=True):
     active: Count | None = None
     queued: Count | None = None
     threads: Count | None = None
+    elastic: Elastic | None = None
 
 
 class ByHand(Request, frozen=True):

@@ -50,6 +50,17 @@ class HistoryQuery(requests.Request, frozen=True):
     spans: bool = False
 
 
+class GrantsQuery(requests.Request, frozen=True):
+    """How the caller applies grants, if it is a process of the job.
+
+    Attributes:
+        split: It gives each of the job's other processes a part of the granted CPUs. The controller
+            takes CPUs from these that are not granted, and gives them none.
+    """
+
+    split: bool = False
+
+
 @dataclass(frozen=True)
 class Route:
     """One method of one path.
@@ -144,6 +155,7 @@ ROUTES = (
         "Stream a job's grant and its changes, one JSON object a line, until the job ends.",
         {200: GrantLine},
         refusals=(404,),
+        query=GrantsQuery,
         media=JSON_LINES,
     ),
     Route(

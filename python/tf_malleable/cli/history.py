@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import shlex
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from click.core import ParameterSource
 
 from tf_malleable.api.address import NoAnswerError, standard_socket
 from tf_malleable.api.client import Client
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import MOST_HISTORY, History, JobRecord
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.pictures import gantt_option, require_matplotlib, write
@@ -25,7 +27,7 @@ from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.words import summed_up
 from tf_malleable.controller.state.store import StoreError, default_state, read_history
 from tf_malleable.model import OperationError
-from tf_malleable.model.units import duration, number
+from tf_malleable.model.units import duration, number, short
 
 _COLUMNS = (
     ">id",
@@ -41,6 +43,7 @@ _COLUMNS = (
     ">resizes",
     ">steps",
 )
+_ELASTIC = (">most workers", ">generation", ">longest pause")
 
 
 @click.command()
@@ -137,9 +140,15 @@ def _print_csv(jobs: list[JobRecord]) -> None:
             "command": shlex.join(job.command),
             "gpus": " ".join(map(str, job.gpus)),
             "speeds": " ".join(speeds),
+            "elastic": " ".join(_pairs(job.elastic)),
         }
         values = {**msgspec.structs.asdict(job), **lists}
         writer.writerow([values[name] for name in names])
+
+
+def _pairs(elastic: Elastic | None) -> Iterator[str]:
+    known = {} if elastic is None else msgspec.structs.asdict(elastic)
+    return (f"{name}={value}" for name, value in known.items() if value is not None)
 
 
 def _print_table(found: History) -> None:
@@ -147,7 +156,10 @@ def _print_table(found: History) -> None:
         click.echo("no job has ended yet")
         return
     output = console()
-    output.print(table(_COLUMNS, [_row(job) for job in found.jobs]))
+    is_elastic = any(job.elastic is not None for job in found.jobs)
+    columns = _COLUMNS + (_ELASTIC if is_elastic else ())
+    rows = [_row(job) + (_elastic(job.elastic) if is_elastic else ()) for job in found.jobs]
+    output.print(table(columns, rows))
     output.print(f"\n{summed_up(found.summary)}", soft_wrap=True)
 
 
@@ -167,3 +179,10 @@ def _row(job: JobRecord) -> tuple[str, ...]:
         str(job.resizes),
         number(job.steps, 0),
     )
+
+
+def _elastic(elastic: Elastic | None) -> tuple[str, ...]:
+    if elastic is None:
+        return ("-",) * len(_ELASTIC)
+    pause = short(elastic.longest_pause_seconds)
+    return str(elastic.most_workers), str(elastic.generation), pause

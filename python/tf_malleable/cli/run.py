@@ -160,7 +160,7 @@ def run(
         join = Join(address, request)
         os.environ[JOIN] = join.encode()
         if _is_program(command[0]):
-            cpus = _ask_controller(join, queue, id_file, required, attempt)
+            cpus = ask_controller(join, queue, id_file, required, attempt)
             if cpus:
                 os.environ[environment.THREADS] = str(min(len(cpus), most))
     else:
@@ -249,14 +249,18 @@ def _is_program(name: str) -> bool:
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
 
 
-def _ask_controller(
+def ask_controller(
     join: Join,
-    queue: bool,
-    id_file: Path | None,
-    required: bool,
-    attempt: Attempt | None,
+    queue: bool = True,
+    id_file: Path | None = None,
+    required: bool = False,
+    attempt: Attempt | None = None,
 ) -> Collection[int]:
-    """Return its CPUs once the program may start, confined to them; none if it runs alone."""
+    """Return its CPUs once the program may start, confined to them; none if it runs alone.
+
+    Raises:
+        ValueError, OperationError: As wait_in_queue(), or it must not run alone.
+    """
     try:
         os.stat(join.socket)  # Avoids the import below if there is no controller.
         from tf_malleable.cli.queue import wait_in_queue

@@ -9,15 +9,16 @@ from datetime import datetime
 import click
 
 from tf_malleable.api.client import Client
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import JobRecord
 from tf_malleable.api.messages import JobStatus, Outlook
 from tf_malleable.cli.ended import find_ended
 from tf_malleable.cli.job_arguments import job_argument
 from tf_malleable.cli.options import json_option, print_json, socket_option
-from tf_malleable.cli.words import desired, granted, progress, state
+from tf_malleable.cli.words import desired, granted, last_change, progress, state
 from tf_malleable.model import OperationError, format_cpuset
 from tf_malleable.model.sizes import size_text
-from tf_malleable.model.units import duration, number, percent, printable
+from tf_malleable.model.units import duration, number, percent, printable, short
 
 
 @click.command()
@@ -101,7 +102,22 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
     if job.container is not None:
         container = f"{job.container.name}, image {job.container.image or '-'}"
         lines.insert(5, ("container", container))
-    return lines
+    return lines + _elastic_lines(job.elastic)
+
+
+def _elastic_lines(elastic: Elastic | None) -> list[tuple[str, str]]:
+    if elastic is None:
+        return []
+    return [
+        ("workers", f"{elastic.workers} ({elastic.most_workers} at most)"),
+        ("servers", str(elastic.servers)),
+        ("generation", str(elastic.generation)),
+        ("last change", last_change(elastic)),
+        (
+            "pause",
+            f"{short(elastic.pause_seconds)} ({short(elastic.longest_pause_seconds)} at most)",
+        ),
+    ]
 
 
 def _why(outlook: Outlook | None) -> list[tuple[str, str]]:
@@ -137,6 +153,7 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
         ("steps done", number(job.steps, 0)),
         ("resizes", str(job.resizes)),
         ("output", job.output or "-"),
+        *_elastic_lines(job.elastic),
     ]
 
 

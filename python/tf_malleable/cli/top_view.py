@@ -18,8 +18,8 @@ from rich.text import Text
 
 from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.tables import table
-from tf_malleable.cli.words import desired, granted, progress, state
-from tf_malleable.model.units import duration, number, percent
+from tf_malleable.cli.words import desired, granted, last_change, progress, state
+from tf_malleable.model.units import duration, number, percent, short
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _COLOURS = ("green", "yellow", "blue", "magenta", "cyan", "red", "white")
@@ -54,6 +54,8 @@ def picture(scene: Scene, note: str = "") -> RenderableType:
     parts += [Text(text, style="bold red") for text in (note, scene.info.problem) if text]
     parts += ["", *_strip(scene), ""]
     parts.append(_running(running) if running else Text("no job runs", style="dim"))
+    if any(job.elastic is not None for job in running):
+        parts += ["", _elastic(running)]
     if queue:
         parts += ["", _queue(queue)]
     return Group(*parts)
@@ -125,6 +127,24 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
             duration(job.waiting_seconds + job.paused_seconds),
         )
         for job in jobs
+    ]
+    return table(columns, rows)
+
+
+def _elastic(jobs: Sequence[JobStatus]) -> Table:
+    columns = ("", "elastic", ">workers", ">servers", ">generation", "last change", ">paused")
+    rows = [
+        (
+            Text(letter(job), style=f"bold {colour(job)}"),
+            job.name,
+            str(job.elastic.workers),
+            str(job.elastic.servers),
+            str(job.elastic.generation),
+            last_change(job.elastic),
+            short(job.elastic.pause_seconds),
+        )
+        for job in jobs
+        if job.elastic is not None
     ]
     return table(columns, rows)
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import JobRecord, Summary
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.model.units import duration, printable
@@ -42,6 +45,13 @@ def progress(job: JobStatus) -> float | None:
     if job.steps_done is None or not job.steps_total:
         return None
     return min(job.steps_done / job.steps_total, 1.0)
+
+
+def last_change(elastic: Elastic) -> str:
+    """Return why and when the present generation of a training began."""
+    if elastic.changed is None:
+        return "-"
+    return f"{elastic.reason or 'change'} at {datetime.fromtimestamp(elastic.changed):%H:%M:%S}"
 
 
 def summed_up(summary: Summary) -> str:

@@ -255,24 +255,29 @@ class Service:
         live = self._find_from_inside(peer, job)
         if progress.steps_done is not None:
             live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
+        if progress.elastic is not None:
+            live.note_elastic(peer.pid, progress.elastic)
 
-    async def watch(self, peer: Peer, job: str) -> AsyncGenerator[GrantLine, None]:
+    async def watch(
+        self, peer: Peer, job: str, *, splits: bool = False
+    ) -> AsyncGenerator[GrantLine, None]:
         """Yield a job's grant now and whenever it changes, until the job ends.
 
-        A caller inside the job is expected to acknowledge each grant.
+        A caller inside the job is expected to acknowledge each grant, and to split it among the
+        job's other processes if it says so.
         """
         live = self._find(job)
         inside = self._callers.identify(peer).job is live
         if inside:
-            self._reactor.connect(live, peer.pid)
-        news = live.open_stream()
+            self._reactor.connect(live, peer.pid, splits=splits)
+        news = live.streams.open()
         try:
             while not live.over:
                 news.clear()
                 yield grant_line(live)
                 await news.wait()
         finally:
-            live.close_stream(news)
+            live.streams.close(news)
             if inside and not live.over:
                 self._reactor.disconnect(live, peer.pid)
 

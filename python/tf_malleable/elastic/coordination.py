@@ -137,6 +137,8 @@ class Coordination(Deciding):
         one.step = int(said["step"])
         one.leaving = one.leaving or bool(said["leaving"])
         one.speed = None if said["speed"] is None else float(said["speed"])
+        done, total = said.get("batches", (None, None))
+        one.batches = (done and int(done), total and int(total))
         current = self.current is not None and said["number"] == self.current.number
         one.stalled = tuple(map(str, said["stalled"])) if current else ()
 

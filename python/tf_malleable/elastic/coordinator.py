@@ -89,6 +89,7 @@ class Coordinator:
             else:
                 self._heard = dict.fromkeys(self._heard, now)
             before = now
+            self._core.is_replacement_due = self._wanted.is_short(self._core)
             for id_, message in self._core.decide(now):
                 self._tell(self._latest.get(id_), message)
             if now >= beat_at:
@@ -103,6 +104,11 @@ class Coordinator:
             elif now >= end_at:
                 break
         self._listener.close()
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether any process of the training is connected."""
+        return bool(self._core.everybody)
 
     # Connections.
 

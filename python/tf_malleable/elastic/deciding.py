@@ -47,6 +47,7 @@ _RETRY_SECONDS: Final = 5.0
 _SETTLED_SECONDS: Final = 3.0
 # For how long the last member, when it wants to go, waits for another to have started.
 _HEIR_SECONDS: Final = 20.0
+_REPLACEMENT_SECONDS: Final = 60.0
 Outgoing = tuple[str, dict[str, Any]]
 
 
@@ -60,6 +61,7 @@ class Deciding:
         notices: Sentences for people that nobody has read yet.
         phase: What it waits for.
         shards: Into how many each batch is cut.
+        is_replacement_due: Somebody is about to start a worker.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Deciding:
         self.ledger = Ledger()
         self.notices: list[str] = []
         self.phase: Phase = AwaitHolders(now + first_seconds)
-        self.shards = shards
+        self.shards, self.is_replacement_due = shards, False
         self._wall, self._new_lineage = wall, lineage
         self._lineage = ""
         self._highest, self._incarnation = 0, incarnation
@@ -239,8 +241,9 @@ class Deciding:
         """Return whether the last member may hand over to a worker that is still starting."""
         self._last_since = min(self._last_since, now)
         workers = [each for each in self.everybody.values() if each.is_worker]
-        is_any = any(not each.leaving and not each.ready for each in workers)
-        return is_any and now - self._last_since < _HEIR_SECONDS
+        is_any = self.is_replacement_due or any(not e.leaving and not e.ready for e in workers)
+        seconds = _REPLACEMENT_SECONDS if self.is_replacement_due else _HEIR_SECONDS
+        return is_any and now - self._last_since < seconds
 
     def _preparing(self, phase: Preparing, now: float) -> None:
         assert self.current is not None

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,7 +52,11 @@ _KNOCK_SECONDS: Final = 0.3
 
 
 class TrainingMember(Newcomer):
-    """A process that trains; see mesh.Mesh for what a training calls."""
+    """A process that trains; see mesh.Mesh for what a training calls.
+
+    Attributes:
+        batches: Returns how many batches are done, and will be done; None if that is not known.
+    """
 
     def __init__(self, settings: MeshSettings, holder: StateHolder) -> None:
         """Connect to the coordinator; nothing else happens before the first begin().
@@ -69,6 +73,7 @@ class TrainingMember(Newcomer):
         self._is_own_step = False
         self._handed: Exchange | None = None
         self._absence = 0.0
+        self.batches: Callable[[], tuple[int | None, int | None]] = lambda: (None, None)
         super().__init__(settings, holder)
 
     # What the training calls.
@@ -233,6 +238,7 @@ class TrainingMember(Newcomer):
             "stalled": stalled,
             "number": self._number(),
             "leaving": self._is_leaving,
+            "batches": self.batches(),
         }
 
     def _halted(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tf_malleable.elastic.tree import Node
 
@@ -81,6 +81,14 @@ class StateHolder(Protocol):
 
     def load(self, description: bytes, buffers: Sequence[memoryview]) -> None:
         """Take over a state; called inside begin(), in the thread of the training."""
+
+
+@runtime_checkable
+class CountsBatches(Protocol):
+    """Knows how far it is; may be asked from any thread."""
+
+    def batches(self) -> tuple[int | None, int | None]:
+        """Return how many batches are done, and will be done; None if that is not known."""
 
 
 class Mesh(Protocol):

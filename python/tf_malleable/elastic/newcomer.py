@@ -83,13 +83,14 @@ class Newcomer(HoldingProcess):
         end = self.ending
         if end.reason:
             self.say(f"this process must end: {end.reason}")
+        has_left = end.leaving and not end.finished and not end.reason
         return Turn(
             self._step,
             self._ordinal(),
             finished=end.finished,
             leaving=end.leaving and not end.finished,
             last=end.last,
-            exit_code=end.exit_code,
+            exit_code=self.settings.left_code if has_left else end.exit_code,
         )
 
     def _to_join(self) -> Generation | None:

@@ -44,6 +44,7 @@ class Participant:
         step: The step that follows its state, as far as is known.
         speed: Shards a second; None if not known.
         not_before: It is asked to join no earlier, as it could not be reached.
+        batches: How many batches its training has done, and will have done; None if not known.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Participant:
     step: int = 0
     speed: float | None = None
     not_before: float = 0.0
+    batches: tuple[int | None, int | None] = (None, None)
 
     @property
     def is_worker(self) -> bool:

@@ -53,6 +53,7 @@ class MeshSettings:
         seed: As in TrainingSettings; None for one that follows from the secret, if there is one.
         threads: Inside an op of a shard; 0 for as many as the process may use. None for 1, or
             without a coordinator and with one shard for 0.
+        left_code: Exit code of a worker that leaves before the training has ended.
     """
 
     coordinator: Address | None
@@ -67,6 +68,7 @@ class MeshSettings:
     shards: int = 1
     seed: int | None = None
     threads: int | None = None
+    left_code: int = 0
 
     def training(self) -> TrainingSettings:
         """Return how the training is cut up, but for what a coordinator says."""

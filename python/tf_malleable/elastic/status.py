@@ -21,6 +21,8 @@ class WantedNumbers:
         least: The fewest workers allowed.
         most: The most.
         most_servers: The most servers.
+        can_decide: Those that start workers can decide how many, from what a host grants.
+        by_hand: Somebody else has decided how many.
     """
 
     supervisors: set[int] = field(default_factory=set)
@@ -29,11 +31,16 @@ class WantedNumbers:
     least: int = 1
     most: int = 0
     most_servers: int = 0
+    can_decide: bool = False
+    by_hand: bool = False
 
     def supervise(self, serial: int, said: Mapping[str, Any]) -> None:
         """Somebody starts processes, and says how many there may be."""
         self.supervisors.add(serial)
-        self.workers, self.servers = int(said["workers"]), int(said["servers"])
+        self.can_decide = bool(said.get("can_decide"))
+        if said.get("by_hand") or not self.by_hand:  # Else it does not know yet what was decided.
+            self.workers, self.by_hand = int(said["workers"]), bool(said.get("by_hand"))
+            self.servers = int(said["servers"])
         self.least, self.most = int(said["least"]), int(said["most"])
         self.most_servers = int(said["most_servers"])
 
@@ -42,18 +49,28 @@ class WantedNumbers:
         workers, servers = said.get("workers"), said.get("servers")
         if not self.supervisors:
             return "nobody here starts workers: this training is not one of tfm elastic local"
+        if said.get("auto"):
+            if not self.can_decide:
+                return "nobody grants cores to this training, from which to decide about workers"
+            self.by_hand = False
         most = min(self.most, shards)
         if workers is not None and not self.least <= int(workers) <= most:
             return f"WORKERS must be from {self.least} to {most}, not {workers}"
         if servers is not None and not 0 <= int(servers) <= self.most_servers:
             return f"--servers must be from 0 to {self.most_servers}, not {servers}"
-        self.workers = self.workers if workers is None else int(workers)
+        if workers is not None:
+            self.workers, self.by_hand = int(workers), True
         self.servers = self.servers if servers is None else int(servers)
         return ""
 
-    def as_json(self) -> dict[str, int]:
+    def is_short(self, core: Coordination) -> bool:
+        """Return whether more workers are wanted than are here and stay."""
+        staying = [each for each in core.everybody.values() if each.is_worker and not each.leaving]
+        return bool(self.supervisors) and len(staying) < self.workers
+
+    def as_json(self) -> dict[str, int | bool]:
         """Return the numbers for a message."""
-        return {"workers": self.workers, "servers": self.servers}
+        return {"workers": self.workers, "servers": self.servers, "by_hand": self.by_hand}
 
 
 def status(core: Coordination, wanted: WantedNumbers) -> dict[str, Any]:
@@ -75,6 +92,8 @@ def status(core: Coordination, wanted: WantedNumbers) -> dict[str, Any]:
                 "shards": 0 if member is None else member.stop - member.start,
                 "shards_per_second": each.speed,
                 "step": max(each.step, each.position.step),
+                "batches_done": each.batches[0],
+                "batches_total": each.batches[1],
             }
         )
     return {

@@ -23,6 +23,8 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LONGEST_STAT = 4096
 # The same up to the state: a number, and a name of at most 64 bytes.
 _UP_TO_STATE = 128
+# For many more children than a worker has.
+_LONGEST_CHILDREN = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,20 @@ def ancestors(pid: int) -> Iterator[int]:
         yield pid
         found = read_parent(pid)
         pid = 0 if found is None else found[0]
+
+
+def descendants(root: int) -> list[int]:
+    """Return a process and all its descendants, without reading all other processes.
+
+    Children of a process that ends meanwhile may be missing.
+    """
+    found = [root]
+    for pid in found:  # It grows during the loop.
+        with suppress(OSError):  # It has ended.
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                text = files.read(f"/proc/{pid}/task/{thread}/children", _LONGEST_CHILDREN)
+                found.extend(map(int, text.split()))
+    return found
 
 
 def trees(roots: Iterable[int]) -> dict[int, list[int]]:

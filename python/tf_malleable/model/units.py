@@ -25,6 +25,13 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def short(seconds: float | None) -> str:
+    """Return seconds as text, those of less than one in milliseconds: 48 ms; a dash if unknown."""
+    if seconds is None or seconds >= 0.9995:
+        return duration(seconds)
+    return f"{1000 * seconds:.0f} ms"
+
+
 def cores(count: int) -> str:
     """Return ``"1 core"``, ``"2 cores"``."""
     return f"{count} core" if count == 1 else f"{count} cores"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
+from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import JobRecord, Outcome, Summary
 from tf_malleable.api.messages import Speed
 from tf_malleable.scheduling.accounting import up_to
@@ -30,12 +31,14 @@ class Measurements:
         speed: Its progress and speeds; None if unknown.
         peak_mem: The most memory it was seen to use, in bytes; None if unknown.
         course: What its time with cores consisted of.
+        elastic: Its generations; None if it was not an elastic training.
     """
 
     cpu_seconds: float | None = None
     speed: Speedometer | None = None
     peak_mem: int | None = None
     course: Course = NOT_FOLLOWED
+    elastic: Elastic | None = None
 
 
 NOT_MEASURED: Final = Measurements()
@@ -102,6 +105,7 @@ def ended(
         last_step_seconds=course.last_step_seconds,
         idle_seconds=course.idle_seconds,
         idle_phases=course.idle_phases,
+        elastic=measured.elastic,
     )
 
 

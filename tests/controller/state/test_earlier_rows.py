@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Rows of earlier versions, which did not know memory and GPUs, are read as before."""
+"""Rows of earlier versions, which did not know memory, GPUs and generations, are read as before."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.records import ended, live
 from tf_malleable.controller.state.store import Store
@@ -25,7 +26,7 @@ def path(tmp_path):
     with closing(sqlite3.connect(path)) as file, file:
         for table, column, fields in (
             ("live", "record", ("mem", "gpus_wanted", "gpus")),
-            ("jobs", "record", ("mem", "peak_mem", "gpus")),
+            ("jobs", "record", ("mem", "peak_mem", "gpus", "elastic")),
             ("run_times", "run_time", ("peak_mem",)),
         ):
             where = ", ".join(f"'$.{field}'" for field in fields)
@@ -37,7 +38,7 @@ def test_nothing_of_them_is_lost(path, caplog):
     store = Store(path)
     try:
         assert store.load() == [live(1)]
-        assert store.history(10)[0] == [ended(2)]
+        assert store.history(10)[0] == [replace(ended(2), elastic=None)]
         known = store.knowledge.lessons(live(3))
         assert (known.expected_seconds, known.peak_mem) == (live(3).run_seconds, None)
         assert not caplog.records

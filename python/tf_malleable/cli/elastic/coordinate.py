@@ -7,11 +7,12 @@ import os
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 
 import click
 
-from tf_malleable.cli.elastic import cutting, whereabouts
+from tf_malleable.cli.elastic import cutting, supervised, whereabouts
 from tf_malleable.elastic.coordinator import Coordinator
 from tf_malleable.elastic.plan import Address
 from tf_malleable.elastic.server import ServingMember
@@ -22,6 +23,8 @@ from tf_malleable.model import OperationError
 # has begun, and in one of which nobody knows.
 _RESUMED_SECONDS = 15.0
 _UNKNOWN_SECONDS = 3.0
+# For how long one that is ended together with all others helps them to hand over.
+_LAST_SECONDS = 8.0
 
 
 @click.command("coordinator")
@@ -30,7 +33,10 @@ _UNKNOWN_SECONDS = 3.0
 @click.option("--name", metavar="NAME", help="For tfm elastic status and set on this host.")
 @click.option("--resume", is_flag=True, help="The training has begun: wait longer for its workers.")
 @click.option("--fresh", is_flag=True, help="Nobody has begun: let the first worker start at once.")
-def coordinator(listen: str, shards: int, name: str | None, resume: bool, fresh: bool) -> None:
+@supervised.option
+def coordinator(
+    listen: str, shards: int, name: str | None, resume: bool, fresh: bool, is_supervised: bool
+) -> None:
     """Plan who takes part in an elastic training.
 
     It may end and be started again at any time; workers go on without it, and tell the next
@@ -49,10 +55,19 @@ def coordinator(listen: str, shards: int, name: str | None, resume: bool, fresh:
     sys.stdout.flush()
     file = whereabouts.write(name, whereabouts.Whereabouts(bound, secret)) if name else None
     seconds = _RESUMED_SECONDS if resume else 0.0 if fresh else _UNKNOWN_SECONDS
-    stop: list[int] = []
+    stop: list[float] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.append(1))
-    Coordinator(listener, secret, shards, first_seconds=seconds).serve(lambda: bool(stop))
+        signal.signal(number, lambda *_: stop.append(time.monotonic()))
+    if is_supervised:
+        supervised.ignore()
+    running = Coordinator(listener, secret, shards, first_seconds=seconds)
+
+    def is_over() -> bool:
+        if not stop or not is_supervised:
+            return bool(stop)
+        return not running.has_processes or time.monotonic() > stop[0] + _LAST_SECONDS
+
+    running.serve(is_over)
     if file is not None:
         with suppress(OSError):
             file.unlink()
@@ -61,11 +76,14 @@ def coordinator(listen: str, shards: int, name: str | None, resume: bool, fresh:
 @click.command()
 @click.option("--coordinator", "where", metavar="HOST:PORT", required=True, help="Of the training.")
 @click.option("--host", default="127.0.0.1", help="Name or address of this host for the others.")
-def server(where: str, host: str) -> None:
+@supervised.option
+def server(where: str, host: str, is_supervised: bool) -> None:
     """Own slices of the parameters' sums in an elastic training.
 
     TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets it hand over and go.
     """
+    if is_supervised:
+        supervised.ignore()
     settings = MeshSettings(whereabouts.address(where), whereabouts.secret(), host=host)
     process = ServingMember(settings)
     signal.signal(signal.SIGTERM, lambda *_: process.leave())

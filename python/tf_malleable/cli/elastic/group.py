@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from tf_malleable.cli.elastic import cutting, whereabouts
+from tf_malleable.cli.elastic import cutting, supervised, whereabouts
 from tf_malleable.cli.elastic.coordinate import coordinator, server
 from tf_malleable.cli.elastic.local import local
 from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.run import become, preload
 from tf_malleable.elastic.settings import SETTINGS, MeshSettings
 from tf_malleable.model import OperationError
-from tf_malleable.model.units import duration
+from tf_malleable.model.units import short
 
 _name_option = click.option(
     "--name", metavar="NAME", help="Of the training.  [default: the only one]"
@@ -48,6 +48,7 @@ elastic.add_command(server)
 @click.option("--cpus", type=float, help="With how many CPUs it computes.  [default: all it has]")
 @click.option("--shards", type=int, default=4, help="Without a coordinator: pieces of each batch.")
 @cutting.options
+@supervised.option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     where: str | None,
@@ -58,6 +59,7 @@ def run(
     shards: int,
     seed: int | None,
     shard_threads: int | None,
+    is_supervised: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run an unchanged Keras script as one worker of an elastic training.
@@ -84,21 +86,33 @@ def run(
         shards=shards,
         seed=seed,
         threads=shard_threads,
+        left_code=supervised.LEFT if is_supervised else 0,
     )
+    if is_supervised:
+        supervised.ignore()
     os.environ[SETTINGS] = settings.encode()
     preload()
     become(command)
 
 
 @elastic.command("set")
-@click.argument("workers", type=int, required=False)
+@click.argument("workers", required=False)
 @click.option("--servers", type=int, metavar="N", help="How many servers.")
 @_name_option
-def set_numbers(workers: int | None, servers: int | None, name: str | None) -> None:
-    """Change how many WORKERS a training of tfm elastic local has."""
+def set_numbers(workers: str | None, servers: int | None, name: str | None) -> None:
+    """Change how many WORKERS a training of tfm elastic local has.
+
+    WORKERS is a number, or auto to let the cores decide again that a controller grants.
+    """
     if workers is None and servers is None:
         raise ValueError("give WORKERS, --servers, or both")
-    message = {"kind": "set", "workers": workers, "servers": servers}
+    message: dict[str, Any] = {"kind": "set", "servers": servers}
+    if workers == "auto":
+        message["auto"] = True
+    elif workers is not None:
+        if not workers.isascii() or not workers.isdigit():
+            raise ValueError(f"WORKERS must be a number or auto, not {workers!r}")
+        message["workers"] = int(workers)
     problem = whereabouts.ask(whereabouts.read(name), message).get("problem")
     if problem:
         raise OperationError(str(problem))
@@ -148,7 +162,7 @@ def _print(found: dict[str, Any]) -> None:
                         each["reason"],
                         f"{each['workers_from']} → {each['workers_to']}",
                         f"{each['servers_from']} → {each['servers_to']}",
-                        "-" if each["pause_seconds"] is None else duration(each["pause_seconds"]),
+                        short(each["pause_seconds"]),
                     )
                     for each in found["rescales"]
                 ],

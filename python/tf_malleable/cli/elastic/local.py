@@ -6,10 +6,19 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Collection
+from pathlib import Path
 
 import click
 
+from tf_malleable.api import requirement
+from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.join import JOIN, Join, join_asked_for
+from tf_malleable.api.naming import default_name, shortened_command
 from tf_malleable.cli.elastic import cutting, whereabouts
+from tf_malleable.cli.options import socket_path_option
+from tf_malleable.cli.run import ask_controller
+from tf_malleable.elastic.sizing import Bounds
 from tf_malleable.runtime import environment
 
 _FEWEST_SHARDS = 4
@@ -32,7 +41,10 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option(
-    "--workers", default="1", metavar="N[:MOST]", help="How many at first, and how many at most."
+    "--workers",
+    default="1",
+    metavar="N[:MOST]",
+    help="How many at least, and how many at most; without a controller N at first.",
 )
 @click.option(
     "--servers",
@@ -45,12 +57,15 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
     "--threads",
     type=int,
     metavar="N",
-    help="Threads of each worker.  [default: the CPUs divided by MOST]",
+    help="Threads of each worker, without a controller; in a job, its most cores."
+    "  [default: the CPUs divided by MOST; in a job, all that it is granted]",
 )
-@click.option("--name", metavar="NAME", help="For tfm elastic status and set.")
+@click.option("--name", metavar="NAME", help="For tfm elastic status and set, and of the job.")
 @click.option(
     "--replace/--no-replace", default=True, help="Start another worker in place of one that died."
 )
+@click.option("--no-controller", is_flag=True, help="Be no job of the controller, if there is one.")
+@socket_path_option
 @cutting.options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
@@ -62,6 +77,8 @@ def local(
     threads: int | None,
     name: str | None,
     replace: bool,
+    no_controller: bool,
+    socket: Path,
     seed: int | None,
     shard_threads: int | None,
     command: tuple[str, ...],
@@ -70,7 +87,13 @@ def local(
 
     For example: tfm elastic local --workers 1:4 -- python train.py
 
-    tfm elastic set N changes how many there are while they train.
+    If a controller is running, the training is one job of it, as with tfm run: the cores that it
+    is granted are split among the workers, and decide how many there are. For what tfm run can
+    say of a job: tfm run --priority 3 --max 4 -- tfm elastic local … Without a controller, or
+    with --threads, it starts at once.
+
+    tfm elastic set N changes how many there are while they train. One that dies is replaced; one
+    that gets SIGTERM hands over, and is replaced if there would be less than the fewest.
     """
     least, most = _range("--workers", workers, 1)
     few_servers, most_servers = _range("--servers", servers, 0)
@@ -82,20 +105,59 @@ def local(
             f"--workers must be at most the number of shards, {pieces}, not {most}: one more has"
             " nothing to compute"
         )
-    each = max(1, len(os.sched_getaffinity(0)) // most) if threads is None else threads
-    if not 1 <= each <= environment.max_threads():
-        raise ValueError(
-            f"--threads must be an integer from 1 to {environment.max_threads()}, not {threads}"
-        )
+    highest = environment.max_threads()
+    if threads is not None and not 1 <= threads <= highest:
+        raise ValueError(f"--threads must be an integer from 1 to {highest}, not {threads}")
     called = f"local-{os.getpid()}" if name is None else name
     whereabouts.check_name(called)
-    from tf_malleable.cli.elastic.supervisor import Numbers, Supervisor
+    each = 1 if shard_threads is None else shard_threads
+    bounds = Bounds(least, most, pieces, threads or highest, each)
+    join = None if no_controller else join_asked_for()
+    cpus: Collection[int] = ()
+    if join is not None:
+        cpus = os.sched_getaffinity(0)
+    elif _is_to_ask(no_controller, threads, socket):
+        join = Join(os.path.abspath(socket), _request(name or default_name(command)))
+        cpus = ask_controller(join, required=requirement.is_controller_required())
+    from tf_malleable.cli.elastic.dialogue import Numbers
+    from tf_malleable.cli.elastic.processes import Script
+    from tf_malleable.cli.elastic.sharing import Sharing
+    from tf_malleable.cli.elastic.supervisor import Supervisor
 
-    numbers = Numbers(least, least, most, few_servers, most_servers)
     options = cutting.as_options(seed, shard_threads)
-    supervisor = Supervisor(
-        called, numbers, pieces, each, command, replaces=replace, options=options
-    )
+    numbers = Numbers(least, least, most, few_servers, most_servers)
+    sharing = None
+    if join is None or not cpus:
+        os.environ.pop(JOIN, None)
+        usual = max(1, len(os.sched_getaffinity(0)) // most)
+        script = Script(command, options, usual if threads is None else threads)
+    else:
+        sharing = Sharing(join, cpus, bounds)
+        numbers.workers, numbers.can_decide = sharing.sizing.workers, True
+        script = Script(command, options, None)
+    supervisor = Supervisor(called, numbers, pieces, script, replaces=replace, sharing=sharing)
     code = supervisor.run()
     sys.stdout.flush()
     context.exit(code)
+
+
+def _is_to_ask(no_controller: bool, threads: int | None, socket: Path) -> bool:
+    """Return whether to ask a controller for cores.
+
+    Raises:
+        ValueError: It must be asked, but an option says otherwise.
+    """
+    by_hand = "--no-controller" if no_controller else "--threads" if threads is not None else None
+    is_required = requirement.is_controller_required()
+    if by_hand is None:
+        # `tfm run --threads` has decided that there is none.
+        is_free = not os.environ.get(environment.THREADS)
+        return is_required or (is_free and os.path.exists(socket))
+    if is_required:
+        raise ValueError(requirement.reason(f"{by_hand} runs without a controller"))
+    return False
+
+
+def _request(name: str) -> JobRequest:
+    words = sys.orig_argv[sys.orig_argv.index("elastic") :] if "elastic" in sys.orig_argv else []
+    return JobRequest(name, shortened_command(["tfm", *words]))

@@ -3,62 +3,26 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import signal
-import socket
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import Final
 
 import click
 
 from tf_malleable.cli.elastic import whereabouts
-from tf_malleable.cli.elastic.whereabouts import SECRET
-from tf_malleable.elastic import wire
-from tf_malleable.elastic.errors import COME_AGAIN, MeshError
-from tf_malleable.elastic.plan import Address
+from tf_malleable.cli.elastic.dialogue import Dialogue, Numbers
+from tf_malleable.cli.elastic.processes import Child, Processes, Script, started_by
+from tf_malleable.cli.elastic.sharing import Sharing
+from tf_malleable.cli.elastic.supervised import LEFT
+from tf_malleable.elastic.errors import COME_AGAIN
 from tf_malleable.model import OperationError
-from tf_malleable.runtime import environment
 
-_LOOK_SECONDS = 0.05
-_PAUSE_SECONDS = 0.2
-# For how long processes may take to hand over, save, and end.
-_GRACE_SECONDS = 30.0
+_LOOK_SECONDS: Final = 0.05
 # So many deaths in a row, each so soon after the start, are no accident.
-_MOST_DEATHS = 5
-_SOON_SECONDS = 10.0
-
-
-@dataclass
-class Numbers:
-    """How many workers and servers there are to be, and may be.
-
-    Attributes:
-        workers: Wanted now.
-        least: The fewest workers.
-        most: The most workers.
-        servers: Wanted now.
-        most_servers: The most servers.
-    """
-
-    workers: int
-    least: int
-    most: int
-    servers: int
-    most_servers: int
-
-
-@dataclass
-class _Child:
-    process: subprocess.Popen[bytes]
-    role: str
-    since: float
-    is_leaving: bool = False
+_MOST_DEATHS: Final = 5
+_SOON_SECONDS: Final = 10.0
+_UNFINISHED: Final = 1
 
 
 class Supervisor:
@@ -69,11 +33,10 @@ class Supervisor:
         name: str,
         numbers: Numbers,
         shards: int,
-        threads: int,
-        command: tuple[str, ...],
+        script: Script,
         *,
         replaces: bool,
-        options: tuple[str, ...] = (),
+        sharing: Sharing | None = None,
     ) -> None:
         """Prepare.
 
@@ -81,27 +44,17 @@ class Supervisor:
             name: Of the training.
             numbers: How many processes.
             shards: Pieces of each batch.
-            threads: Of each worker.
-            command: The user's script.
+            script: What each worker runs.
             replaces: Start another worker in place of one that died.
-            options: More words for tfm elastic run.
+            sharing: Shares a controller's grants among the workers; None without a controller.
         """
-        self._name, self._numbers, self._shards = name, numbers, shards
-        self._command, self._replaces, self._options = command, replaces, options
-        self._secret = secrets.token_bytes(32)
-        self._env = {
-            **os.environ,
-            SECRET: self._secret.hex(),
-            environment.THREADS: str(threads),
-        }
-        self._threads = threads
-        self._address = Address("127.0.0.1", 0)
-        self._coordinator: subprocess.Popen[bytes] | None = None
-        self._children: list[_Child] = []
+        self._numbers, self._shards, self._script = numbers, shards, script
+        self._replaces, self._sharing = replaces, sharing
+        self._processes = Processes(name, shards, script)
+        self._dialogue = Dialogue(numbers, self._processes.secret)
         self._is_finished = False
         self._deaths = 0
         self._code = 0
-        self._over = threading.Event()
         self._signals: list[int] = []
 
     def run(self) -> int:
@@ -113,48 +66,96 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: self._signals.append(number))
         try:
-            self._start_coordinator()
-            threading.Thread(target=self._follow, daemon=True).start()
+            self._coordinate()
+            if self._sharing is not None:
+                self._sharing.start()
             while not self._is_over():
                 time.sleep(_LOOK_SECONDS)
         finally:
-            self._over.set()
-            self._end_all()
+            self._dialogue.stop()  # Or the last one would wait for another to hand over to.
+            known = len(self._signals)
+            self._processes.end(lambda: len(self._signals) > known)
+            if self._sharing is not None:
+                self._sharing.stop()
         return 128 + self._signals[0] if self._signals else self._code
+
+    def _coordinate(self) -> None:
+        self._processes.start_coordinator()
+        self._dialogue.start(self._processes.address)
 
     def _is_over(self) -> bool:
         if self._signals:
             return True
-        if self._coordinator is None or self._coordinator.poll() is not None:
-            self._start_coordinator()
-        for child in [each for each in self._children if each.process.poll() is not None]:
-            self._children.remove(child)
-            if child.role == "worker":
-                self._ended(child)
+        if not self._processes.is_coordinated():
+            self._say("the coordinator has died: starting another one")
+            self._coordinate()
+        self._note_leaving()
+        for child in self._processes.ended():
+            self._ended(child)
         if self._code:
             return True
         if self._is_finished:
-            return not any(each.role == "worker" for each in self._children)
+            return not any(each.role == "worker" for each in self._processes.children)
+        if self._sharing is not None:
+            self._share()
         for role, wanted in (("worker", self._numbers.workers), ("server", self._numbers.servers)):
             self._resize(role, wanted)
-        return not self._replaces and not self._count("worker")
+        if not self._replaces and not self._processes.of("worker"):
+            self._say("no worker is left, and the training has not ended")
+            self._code = _UNFINISHED
+            return True
+        return False
 
-    def _count(self, role: str) -> int:
-        return sum(each.role == role and not each.is_leaving for each in self._children)
+    # Who goes.
 
-    def _ended(self, child: _Child) -> None:
-        """See why a worker has ended."""
+    def _note_leaving(self) -> None:
+        """See which workers somebody else has told to go."""
+        for said in self._dialogue.status.get("processes", ()):
+            if said["leaving"]:
+                children = {e.process.pid: e for e in self._processes.children}
+                pid = started_by(int(said["place"].rpartition(":")[2]), children)
+                if pid is not None and not children[pid].is_leaving:
+                    self._leaves(children[pid])
+
+    def _leaves(self, child: Child) -> None:
+        """One goes as somebody else wanted: that is one less, but not less than the fewest."""
+        child.is_leaving = True
+        numbers = self._numbers
+        if child.role == "server":
+            numbers.servers = max(0, numbers.servers - 1)
+        else:
+            fewest = numbers.least if self._replaces else 0
+            numbers.workers = max(fewest, numbers.workers - 1)
+            self._was_resized()
+        self._dialogue.tell()
+
+    def _was_resized(self) -> None:
+        """Take note that workers have gone, as somebody wanted, or as nobody is to replace them."""
+        # Else the next look at the grant would be another way to replace them.
+        self._numbers.by_hand = self._numbers.by_hand or not self._replaces
+        if self._sharing is not None:
+            self._sharing.was_resized(self._numbers.workers)
+
+    def _ended(self, child: Child) -> None:
+        """See why a worker or server has ended."""
         code = child.process.returncode
-        if code == 0:
-            if not child.is_leaving and not self._is_finished and not self._has_begun():
+        if child.role == "server":
+            if code == 0 and not child.is_leaving and not self._is_finished:
+                self._leaves(child)
+        elif code in (LEFT, -signal.SIGTERM):
+            if not child.is_leaving:
+                self._leaves(child)
+        elif code == 0:
+            if not self._is_finished and not child.is_leaving and not self._has_begun():
                 raise OperationError(
-                    f"{self._command[0]!r} has ended without a fit() of Keras 3 on TensorFlow,"
-                    " which is all that can be elastic"
+                    f"{self._script.command[0]!r} has ended without a fit() of Keras 3 on"
+                    " TensorFlow, which is all that can be elastic"
                 )
-            self._is_finished = self._is_finished or not child.is_leaving
-            return
-        if child.is_leaving:
-            return
+            self._is_finished = True
+        elif not child.is_leaving:
+            self._failed(child, code)
+
+    def _failed(self, child: Child, code: int) -> None:
         if 0 < code != COME_AGAIN:
             self._code = code
             return
@@ -166,93 +167,39 @@ class Supervisor:
             raise OperationError("workers die as soon as they have started")
         if not self._replaces:
             self._numbers.workers = max(0, self._numbers.workers - 1)
+            self._was_resized()
+            self._dialogue.tell()
 
     def _has_begun(self) -> bool:
         """Return whether there ever was a generation; True if that is not known."""
-        found = whereabouts.Whereabouts(self._address, self._secret)
+        found = whereabouts.Whereabouts(self._processes.address, self._processes.secret)
         with suppress(OperationError):
             return bool(whereabouts.ask(found, {"kind": "status"})["generation"])
         return True
 
+    # Who comes.
+
+    def _share(self) -> None:
+        assert self._sharing is not None
+        workers = [e.process.pid for e in self._processes.children if e.role == "worker"]
+        wanted = self._sharing.look(self._dialogue.status, self._numbers, workers)
+        if wanted != self._numbers.workers:
+            self._numbers.workers = wanted
+            self._dialogue.tell()
+
     def _resize(self, role: str, wanted: int) -> None:
-        here = [each for each in self._children if each.role == role and not each.is_leaving]
+        here = self._processes.of(role)
         # One that is still leaving counts for the coordinator, which refuses too many.
-        room = self._shards - sum(each.role == role for each in self._children)
+        room = self._shards - sum(each.role == role for each in self._processes.children)
         for _ in range(min(wanted - len(here), room if role == "worker" else wanted)):
-            self._start(role)
+            self._processes.start(role, self._cpus(wanted))
         for child in here[wanted:] if wanted < len(here) else ():
-            child.is_leaving = True
-            with suppress(ProcessLookupError):
-                child.process.terminate()
+            self._processes.dismiss(child)
 
-    def _start(self, role: str) -> None:
-        where = f"{self._address.host}:{self._address.port}"
-        tfm = [sys.executable, "-m", "tf_malleable_cli", "elastic"]
-        if role == "worker":
-            options = ["--coordinator", where, "--cpus", str(self._threads)]
-            options += self._options
-            words = [*tfm, "run", *options, "--", *self._command]
-        else:
-            words = [*tfm, "server", "--coordinator", where]
-        process = subprocess.Popen(words, env=self._env)
-        self._children.append(_Child(process, role, time.monotonic()))
-
-    def _start_coordinator(self) -> None:
-        if self._coordinator is not None:
-            self._say("the coordinator has died: starting another one")
-        where = f"{self._address.host}:{self._address.port}"
-        options = ["--listen", where, "--shards", str(self._shards), "--name", self._name]
-        options.append("--fresh" if self._coordinator is None else "--resume")
-        words = [sys.executable, "-m", "tf_malleable_cli", "elastic", "coordinator", *options]
-        self._coordinator = subprocess.Popen(
-            words, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-        )
-        assert self._coordinator.stdout is not None
-        line = self._coordinator.stdout.readline().decode().strip()
-        if not line:
-            if self._address.port:
-                time.sleep(_PAUSE_SECONDS)  # It is tried again.
-                return
-            raise OperationError("the coordinator of the training cannot be started")
-        host, _, port = line.rpartition(":")
-        self._address = Address(host, int(port))
-
-    def _end_all(self) -> None:
-        """End all processes; workers may hand over and save what they have."""
-        with suppress(ProcessLookupError):
-            for child in self._children:
-                child.process.send_signal(signal.SIGTERM)
-        until = time.monotonic() + _GRACE_SECONDS
-        for child in self._children:
-            with suppress(subprocess.TimeoutExpired):
-                child.process.wait(max(0.0, until - time.monotonic()))
-            child.process.kill()
-            child.process.wait()
-        if self._coordinator is not None:
-            self._coordinator.terminate()
-            try:
-                self._coordinator.wait(_SOON_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._coordinator.kill()
-                self._coordinator.wait()
-
-    # What people want, as the coordinator tells.
-
-    def _follow(self) -> None:
-        while not self._over.is_set():
-            with suppress(OSError, EOFError, MeshError):
-                deadline = time.monotonic() + wire.GREETING_SECONDS
-                with wire.connect(self._address, self._secret, deadline) as connection:
-                    wire.send(connection, {"kind": "supervise", **vars(self._numbers)}, deadline)
-                    self._listen(connection, self._over.is_set)
-            self._over.wait(_PAUSE_SECONDS)
-
-    def _listen(self, connection: socket.socket, stopping: Callable[[], bool]) -> None:
-        while not stopping():
-            message = wire.receive(connection, time.monotonic() + 3600)
-            if message.get("kind") == "wanted":
-                self._numbers.workers = int(message["workers"])
-                self._numbers.servers = int(message["servers"])
+    def _cpus(self, workers: int) -> int:
+        if self._sharing is not None:
+            return max(1, len(self._sharing.cpus) // workers)
+        return self._script.threads or 1
 
     def _say(self, sentence: str) -> None:
         click.echo(f"tfm elastic: {sentence}", err=True)

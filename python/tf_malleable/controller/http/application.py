@@ -221,10 +221,11 @@ def _grants(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler
     (route,) = (route for route in ROUTES if route.name == "grants")
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        _query(request, route)
+        query: Any = _query(request, route)
         await _body(request, route)
+        watched = service.watch(caller(request), request.match_info["id"], splits=query.split)
         # This task is cancelled when the client disconnects, which closes the generator.
-        async with aclosing(service.watch(caller(request), request.match_info["id"])) as lines:
+        async with aclosing(watched) as lines:
             line = await anext(lines, None)  # May raise a Refusal, before anything is sent.
             response = web.StreamResponse(headers={"Content-Type": JSON_LINES})
             response.force_close()

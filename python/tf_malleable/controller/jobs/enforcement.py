@@ -96,7 +96,7 @@ def enforce(live: LiveJob) -> None:
         live.container.carry_out(cpus, frozen=False)
         return
     if cpus:
-        affinity.confine(processes.present(live, live.tree), cpus)
+        _confine(live, live.tree)
     live.note_enforced()
 
 
@@ -104,8 +104,13 @@ def confine_agentless(live: LiveJob, pids: Iterable[int]) -> None:
     """Confine the processes of a running job that have no agent."""
     cpus = live.record.grant.cpus
     if live.record.state == "running" and cpus and live.container is None:
-        agentless = [pid for pid in pids if pid not in live.agents]
-        affinity.confine(processes.present(live, agentless), cpus)
+        _confine(live, [pid for pid in pids if pid not in live.agents])
+
+
+def _confine(live: LiveJob, pids: Iterable[int]) -> None:
+    # A process that splits the grant gives each of the others a part of it.
+    confine = affinity.narrow if live.splitters else affinity.confine
+    confine(processes.present(live, pids), live.record.grant.cpus)
 
 
 def suspend(live: LiveJob) -> None:

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tf_malleable.api.elastic import Elastic
+from tf_malleable.controller.jobs.streams import Streams
 from tf_malleable.controller.ports import Container
 from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.memory_cgroup import MemoryGroup
@@ -40,6 +41,7 @@ class LiveJob:
         starts: Start times by pid, of these and maybe others, in clock ticks since boot.
         expected_until: A waiting program must be connected from then on.
         agents: Serial number last acknowledged, by pid of each connected process.
+        splitters: Pids of those of them that split each grant among the other processes.
         actual: CPUs it has acknowledged.
         published: When the current grant was published, on the monotonic clock;
             None once it is acknowledged.
@@ -54,7 +56,7 @@ class LiveJob:
         queueing: CPUs it waits for while it lends all it has.
         last_level: Its level at the last decision.
         known: What was known of its speed at the last decision.
-        streams: One event per open stream, set when there is a new line.
+        streams: The open streams of its grants.
         over: It has ended.
         container: Controls its container; None for processes of the host.
         diverged: The container's state differs from what it was told.
@@ -63,6 +65,7 @@ class LiveJob:
         used_mem: Memory it uses, in bytes; None if unknown.
         peak_mem: The most memory it was seen to use, in bytes; None if unknown.
         lack: What it waits for other than cores.
+        elastic: Its generations; None if it is not an elastic training.
     """
 
     record: Record
@@ -72,6 +75,7 @@ class LiveJob:
     starts: Mapping[int, int] = field(default_factory=dict)
     expected_until: float = 0.0
     agents: dict[int, int] = field(default_factory=dict)
+    splitters: set[int] = field(default_factory=set)
     actual: Cpuset = frozenset()
     published: float | None = None
     enforced: bool = False
@@ -85,7 +89,7 @@ class LiveJob:
     queueing: Queueing = field(default_factory=Queueing)
     last_level: int = FULL
     known: seen.Known = field(default_factory=seen.Known)
-    streams: set[asyncio.Event] = field(default_factory=set)
+    streams: Streams = field(default_factory=Streams)
     over: bool = False
     container: Container | None = None
     diverged: bool = False
@@ -94,6 +98,7 @@ class LiveJob:
     used_mem: int | None = None
     peak_mem: int | None = None
     lack: Lack | None = None
+    elastic: Elastic | None = None
     _idle: tuple[Record, Speedometer, Lessons, Job] | None = None
 
     # Mutators; nothing else assigns to its attributes.
@@ -102,13 +107,16 @@ class LiveJob:
         """Let it wait in the queue although no process has connected yet."""
         self.expected_until = now + _CONNECT_SECONDS
 
-    def connect(self, pid: int) -> None:
-        """Expect a process to acknowledge grants."""
+    def connect(self, pid: int, *, splits: bool = False) -> None:
+        """Expect a process to acknowledge grants, and perhaps to split them among the others."""
         self.agents.setdefault(pid, _NEVER)
+        if splits:
+            self.splitters.add(pid)
 
     def disconnect(self, pid: int) -> bool:
         """Stop expecting a process; return whether no agent is left to apply the grant."""
         acknowledged = self.agents.pop(pid, None) == self.record.serial
+        self.splitters.discard(pid)
         return not self.agents and not acknowledged
 
     def acknowledge(self, pid: int, serial: int) -> None:
@@ -165,7 +173,7 @@ class LiveJob:
         if not grant:
             self.actual = frozenset()
             self.speed = self.speed.change(0, now)
-        self.wake_streams()
+        self.streams.wake()
         return before
 
     def settle(self, now: float) -> float | None:
@@ -235,6 +243,11 @@ class LiveJob:
             self.speed = self.speed.report(steps_done, steps_total, now)
             self.phases.report(steps_done, accounting.run_seconds(self.record, now))
 
+    def note_elastic(self, pid: int, elastic: Elastic) -> None:
+        """Note its generations, as the process says whose steps count."""
+        if self.reporter in (None, pid):
+            self.elastic = elastic
+
     def note_usage(self, cpu_seconds: float, runnable: float, now: float) -> None:
         """Note its CPU time so far, and how many of its threads were runnable lately."""
         self.usage.add(cpu_seconds, runnable, now)
@@ -248,22 +261,7 @@ class LiveJob:
     def end(self) -> None:
         """Note that it has ended, and end its streams."""
         self.over = True
-        self.wake_streams()
-
-    def open_stream(self) -> asyncio.Event:
-        """Return an event that is set when there is a new line; see close_stream()."""
-        news = asyncio.Event()
-        self.streams.add(news)
-        return news
-
-    def close_stream(self, news: asyncio.Event) -> None:
-        """Stop waking a stream."""
-        self.streams.discard(news)
-
-    def wake_streams(self) -> None:
-        """Make every open stream check for a new line."""
-        for news in self.streams:
-            news.set()
+        self.streams.wake()
 
     # Queries.
 

@@ -198,10 +198,10 @@ class Reactor:
         live.acknowledge(pid, serial)
         self._enforcer.settle(live)
 
-    def connect(self, live: LiveJob, pid: int) -> None:
+    def connect(self, live: LiveJob, pid: int, *, splits: bool = False) -> None:
         """Note that an agent has connected."""
         was_absent = live.is_absent(self.now())
-        live.connect(pid)
+        live.connect(pid, splits=splits)
         if was_absent:
             self.react_soon()
 

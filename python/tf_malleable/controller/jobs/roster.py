@@ -252,7 +252,8 @@ class Roster:
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = accounting.up_to(live.record, now)
         course = live.phases.course(record.run_seconds)
-        measured = Measurements(live.usage.cpu_seconds, live.speed, live.peak_mem, course)
+        used = live.usage.cpu_seconds
+        measured = Measurements(used, live.speed, live.peak_mem, course, live.elastic)
         self._record_end(record, now, outcome, code, measured)
         if live.record.container is None:
             processes.kill_survivors(live)

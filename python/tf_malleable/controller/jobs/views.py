@@ -82,6 +82,7 @@ def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobSt
         gpus=record.gpus_wanted,
         granted_gpus=list(record.gpus or ()),
         lacks=live.lack,
+        elastic=live.elastic,
     )
 
 

@@ -86,6 +86,14 @@ class Fit:
             self.model._initial_epoch = first or None
             self._has_set_epoch = True
 
+    def counts(self) -> tuple[int, int] | None:
+        """Return how many batches are done, and will be done; None if that is not known."""
+        params = self.callbacks[0].params if self.callbacks else None
+        steps, epochs = ((params or {}).get(name) for name in ("steps", "epochs"))
+        if not steps or not epochs:
+            return None
+        return self._epoch * steps + (steps if self._is_over else self._batch), epochs * steps
+
     def end_training(self) -> None:
         """Leave nothing behind in the model that other members do not have."""
         if self._has_set_epoch:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tf_malleable.elastic.errors import COME_AGAIN, MeshError
 from tf_malleable.elastic.mesh import Alone, Mesh, Rescaled, StateHolder, Turn
 from tf_malleable.elastic.settings import TrainingSettings
-from tf_malleable.elastic.training import order, state
+from tf_malleable.elastic.training import backup, order, state
 from tf_malleable.elastic.training.graphs import say
 from tf_malleable.elastic.training.position import Description, Logs, Place, key
 from tf_malleable.elastic.training.refused import RefusedError
@@ -48,6 +48,7 @@ class Training:
         self.target: Description | None = None
         self._is_member = False
         self._has_left = False
+        self._batches_before = 0
         self._values: list[Any] = []
 
     @property
@@ -151,6 +152,15 @@ class Training:
         arrays = state.arrays(fit.variables()) + state.kept_by(fit.callbacks)
         return [state.as_bytes(array) for array in arrays]
 
+    def batches(self) -> tuple[int | None, int | None]:
+        """Return how many batches are done, and will be at the end of this fit(); if known."""
+        if self.fit is None:
+            return self._batches_before or None, None
+        here = self.fit.counts()
+        if here is None:
+            return None, None
+        return self._batches_before + here[0], self._batches_before + here[1]
+
     def release(self) -> None:
         """Do nothing: whoever holds the buffers keeps their memory."""
 
@@ -172,6 +182,7 @@ class Training:
     def end_fit(self) -> None:
         """Note the end of a call of fit()."""
         if self.fit is not None:
+            self._batches_before += (self.fit.counts() or (0, 0))[0]
             self.fit.end_training()
         self.fit = None
         self.fits += 1
@@ -184,7 +195,8 @@ class Training:
         """
         self._has_left = True
         if turn.last:
-            say("nobody is left: what goes on later goes on from the last checkpoint")
+            fit = self.fit if self._is_member else None
+            say(backup.save(fit.callbacks, fit.position) if fit else backup.save((), None))
         raise SystemExit(turn.exit_code)
 
     def finish(self) -> None:

@@ -1,0 +1,119 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What whoever starts a training's workers and its coordinator tell each other."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tf_malleable.elastic import wire
+from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.plan import Address
+
+_PAUSE_SECONDS: Final = 0.2
+_ASK_SECONDS: Final = 0.3
+_LONG_SECONDS: Final = 3600.0
+
+
+@dataclass
+class Numbers:
+    """How many workers and servers there are to be, and may be.
+
+    Attributes:
+        workers: Wanted now.
+        least: The fewest workers.
+        most: The most workers.
+        servers: Wanted now.
+        most_servers: The most servers.
+        can_decide: Grants of a controller decide about the workers, unless somebody has.
+        by_hand: Somebody has decided about the workers.
+    """
+
+    workers: int
+    least: int
+    most: int
+    servers: int
+    most_servers: int
+    can_decide: bool = False
+    by_hand: bool = False
+
+
+class Dialogue:
+    """A connection to the coordinator, in a thread of its own, which opens it again and again."""
+
+    def __init__(self, numbers: Numbers, secret: bytes) -> None:
+        """Prepare.
+
+        Args:
+            numbers: What is told, and changes as people want.
+            secret: Of the training.
+        """
+        self._numbers, self._secret = numbers, secret
+        self._address: Address | None = None
+        self._connection: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._status: Mapping[str, Any] = {}
+
+    def start(self, address: Address) -> None:
+        """Begin with the coordinator at this address."""
+        is_first, self._address = self._address is None, address
+        if is_first:
+            for target in (self._run, self._ask_often):
+                threading.Thread(target=target, daemon=True).start()
+
+    def stop(self) -> None:
+        """Want no workers any more, and hang up."""
+        self._over.set()
+        with self._lock, suppress(OSError):
+            if self._connection is not None:
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """What the coordinator said last of the training; nothing before."""
+        return self._status
+
+    def tell(self) -> None:
+        """Tell the numbers, after they have changed here."""
+        self._send({"kind": "supervise", **vars(self._numbers)})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        with self._lock, suppress(OSError):
+            if self._connection is not None:
+                wire.send_now(self._connection, message)
+
+    def _ask_often(self) -> None:
+        while not self._over.wait(_ASK_SECONDS):
+            self._send({"kind": "status"})
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            assert self._address is not None
+            with suppress(OSError, EOFError, MeshError, KeyError, TypeError, ValueError):
+                deadline = time.monotonic() + wire.GREETING_SECONDS
+                connection = wire.connect(self._address, self._secret, deadline)
+                with self._lock:
+                    self._connection = connection
+                self.tell()
+                while not self._over.is_set():
+                    self._hear(wire.receive(connection, time.monotonic() + _LONG_SECONDS))
+            with self._lock:
+                if self._connection is not None:
+                    self._connection.close()
+                self._connection, self._status = None, {}
+            self._over.wait(_PAUSE_SECONDS)
+
+    def _hear(self, message: Mapping[str, Any]) -> None:
+        if message.get("kind") == "wanted":
+            self._numbers.servers = int(message["servers"])
+            self._numbers.by_hand = bool(message["by_hand"])
+            if self._numbers.by_hand or not self._numbers.can_decide:
+                self._numbers.workers = int(message["workers"])
+        elif message.get("kind") == "status":
+            self._status = message

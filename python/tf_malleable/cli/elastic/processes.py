@@ -1,0 +1,190 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The processes of a training on this machine, as children of this one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from tf_malleable.api.join import JOIN
+from tf_malleable.cli.elastic.supervised import spared
+from tf_malleable.cli.elastic.whereabouts import SECRET
+from tf_malleable.elastic.plan import Address
+from tf_malleable.linux import procfs
+from tf_malleable.model import OperationError
+from tf_malleable.runtime import environment
+
+# For how long processes may take to hand over, save, and end.
+_GRACE_SECONDS: Final = 30.0
+_COORDINATOR_SECONDS: Final = 10.0
+_PAUSE_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 0.05
+
+
+@dataclass
+class Child:
+    """A worker or server.
+
+    Attributes:
+        process: The process.
+        role: ``"worker"`` or ``"server"``.
+        since: When it was started, in seconds of the monotonic clock.
+        is_leaving: It was told to go, or is going.
+    """
+
+    process: subprocess.Popen[bytes]
+    role: str
+    since: float
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True)
+class Script:
+    """What each worker runs.
+
+    Attributes:
+        command: The user's program.
+        options: More words for tfm elastic run.
+        threads: Threads of each worker; None if they follow the CPUs that it may use.
+    """
+
+    command: tuple[str, ...]
+    options: tuple[str, ...]
+    threads: int | None
+
+
+class Processes:
+    """Starts and ends them.
+
+    Attributes:
+        secret: Of the training.
+        address: Of the coordinator.
+        children: The workers and servers, in the order in which they began.
+    """
+
+    def __init__(self, name: str, shards: int, script: Script) -> None:
+        """Prepare.
+
+        Args:
+            name: Of the training.
+            shards: Pieces of each batch.
+            script: What each worker runs.
+        """
+        self._name, self._shards, self._script = name, shards, script
+        self.secret = secrets.token_bytes(32)
+        self.address = Address("127.0.0.1", 0)
+        self.children: list[Child] = []
+        self._coordinator: subprocess.Popen[bytes] | None = None
+        self._env = _environment(self.secret, script.threads)
+
+    def start(self, role: str, cpus: int) -> None:
+        """Start a worker, which is to have so many CPUs, or a server."""
+        where = f"{self.address.host}:{self.address.port}"
+        if role == "worker":
+            options = ["--coordinator", where, "--cpus", str(cpus), *self._script.options]
+            words = [*_TFM, "run", "--supervised", *options, "--", *self._script.command]
+        else:
+            words = [*_TFM, "server", "--supervised", "--coordinator", where]
+        with spared():
+            process = subprocess.Popen(words, env=self._env, stdin=subprocess.DEVNULL)
+        self.children.append(Child(process, role, time.monotonic()))
+
+    def of(self, role: str) -> list[Child]:
+        """Return the children of this role that are not leaving."""
+        return [each for each in self.children if each.role == role and not each.is_leaving]
+
+    def ended(self) -> list[Child]:
+        """Return the children that have ended since the last call."""
+        found = [each for each in self.children if each.process.poll() is not None]
+        self.children = [each for each in self.children if each not in found]
+        return found
+
+    def dismiss(self, child: Child) -> None:
+        """Tell a child to hand over and go."""
+        child.is_leaving = True
+        with suppress(ProcessLookupError):
+            child.process.terminate()
+
+    # The coordinator.
+
+    def is_coordinated(self) -> bool:
+        """Return whether the coordinator lives."""
+        return self._coordinator is not None and self._coordinator.poll() is None
+
+    def start_coordinator(self) -> None:
+        """Start the coordinator, or another one at the same address.
+
+        Raises:
+            OperationError: The first one cannot be started.
+        """
+        where = f"{self.address.host}:{self.address.port}"
+        options = ["--listen", where, "--shards", str(self._shards), "--name", self._name]
+        options.append("--fresh" if self._coordinator is None else "--resume")
+        with spared():
+            self._coordinator = subprocess.Popen(
+                [*_TFM, "coordinator", "--supervised", *options],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+            )
+        assert self._coordinator.stdout is not None
+        line = self._coordinator.stdout.readline().decode().strip()
+        if not line:
+            if self.address.port:
+                time.sleep(_PAUSE_SECONDS)  # It is tried again.
+                return
+            raise OperationError("the coordinator of the training cannot be started")
+        host, _, port = line.rpartition(":")
+        self.address = Address(host, int(port))
+
+    # The end.
+
+    def end(self, is_urgent: Callable[[], bool]) -> None:
+        """End all processes; workers may hand over and save what they have.
+
+        Args:
+            is_urgent: Returns whether they are to be killed.
+        """
+        for child in self.children:
+            self.dismiss(child)
+        until = time.monotonic() + _GRACE_SECONDS
+        while any(each.process.poll() is None for each in self.children):
+            if is_urgent() or time.monotonic() > until:
+                break
+            time.sleep(_LOOK_SECONDS)
+        for child in self.children:
+            child.process.kill()
+            child.process.wait()
+        if self._coordinator is not None:
+            self._coordinator.send_signal(signal.SIGTERM)
+            try:
+                self._coordinator.wait(_COORDINATOR_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._coordinator.kill()
+                self._coordinator.wait()
+
+
+def started_by(pid: int, children: Collection[int]) -> int | None:
+    """Return the pid of the child that is a process, or has started it; None if there is none."""
+    return next((each for each in procfs.ancestors(pid) if each in children), None)
+
+
+_TFM = [sys.executable, "-m", "tf_malleable_cli", "elastic"]
+
+
+def _environment(secret: bytes, threads: int | None) -> Mapping[str, str]:
+    found = {**os.environ, SECRET: secret.hex()}
+    if threads is not None:
+        return {**found, environment.THREADS: str(threads)}
+    # The training is one job, and splits what it is granted: a worker's limits follow its CPUs.
+    for name in (JOIN, environment.THREADS):
+        found.pop(name, None)
+    return {**found, environment.FOLLOW_CGROUP: "1"}

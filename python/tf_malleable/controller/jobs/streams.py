@@ -1,0 +1,28 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The open streams of a job's grants."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Streams:
+    """One event per open stream, set when there is a new line."""
+
+    def __init__(self) -> None:
+        self._events: set[asyncio.Event] = set()
+
+    def open(self) -> asyncio.Event:
+        """Return an event that is set when there is a new line; see close()."""
+        news = asyncio.Event()
+        self._events.add(news)
+        return news
+
+    def close(self, news: asyncio.Event) -> None:
+        """Stop waking a stream."""
+        self._events.discard(news)
+
+    def wake(self) -> None:
+        """Make every open stream check for a new line."""
+        for news in self._events:
+            news.set()

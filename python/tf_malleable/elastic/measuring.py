@@ -1,0 +1,60 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How quick a training is with how many workers and cores. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+# Speeds over shorter times say little: steps are uneven, and so is what else the host does.
+_WINDOW_SECONDS: Final = 8.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a training has done so far, at one instant.
+
+    Attributes:
+        at: In seconds of a steady clock.
+        workers: How many train.
+        cores: How many they have.
+        steps: Steps done.
+        cpu_seconds: CPU time that these workers have used.
+    """
+
+    at: float
+    workers: int
+    cores: int
+    steps: int
+    cpu_seconds: float
+
+
+class Measured:
+    """What was learned from all looks.
+
+    Attributes:
+        speeds: Steps a second, by numbers of workers and cores.
+        busy: Share of their cores that the workers kept busy lately; None if not known.
+    """
+
+    def __init__(self) -> None:
+        self.speeds: dict[tuple[int, int], float] = {}
+        self.busy: float | None = None
+        self._since: Look | None = None
+
+    def add(self, look: Look | None) -> None:
+        """Take a look into account; None while the workers change."""
+        since = self._since
+        if look is None or since is None or not _is_comparable(since, look):
+            self._since, self.busy = look, None
+            return
+        seconds = look.at - since.at
+        if seconds >= _WINDOW_SECONDS:
+            self.speeds[look.workers, look.cores] = (look.steps - since.steps) / seconds
+            self.busy = (look.cpu_seconds - since.cpu_seconds) / (seconds * look.cores)
+            self._since = look
+
+
+def _is_comparable(since: Look, look: Look) -> bool:
+    same = (since.workers, since.cores) == (look.workers, look.cores)
+    return same and look.steps >= since.steps and look.cpu_seconds >= since.cpu_seconds

@@ -1,0 +1,48 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What is left of a training once nobody has its state in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tf_malleable.elastic.training.position import Place
+
+
+def save(callbacks: Iterable[Any], position: Place | None) -> str:
+    """Save the state of a fit() whose last worker goes; return a sentence about what is kept.
+
+    A BackupAndRestore that saves within epochs does so now. One that saves after each epoch has
+    done it: to begin an epoch again with weights from its middle would train on its first
+    batches twice.
+
+    Args:
+        callbacks: Keras's, of this fit().
+        position: Where it is; None if this process has no state.
+    """
+    callback = _backup_of(callbacks)
+    if callback is None or position is None:
+        return (
+            "nobody is left, and no BackupAndRestore has kept the state: what this training has"
+            " learned is lost, unless the script has saved it itself"
+        )
+    if callback.save_freq != "epoch":
+        callback._save_model()
+        at = f"epoch {position.epoch + 1}, batch {position.batch}"
+        return f"nobody is left: BackupAndRestore has kept the state of {at}"
+    epochs = callback._current_epoch
+    if not epochs:
+        return (
+            "nobody is left, and BackupAndRestore keeps the state after each epoch, of which none"
+            " has ended: what this training has learned is lost"
+        )
+    return (
+        f"nobody is left: what goes on later goes on after epoch {epochs}, whose state"
+        " BackupAndRestore has kept"
+    )
+
+
+def _backup_of(callbacks: Iterable[Any]) -> Any:
+    from keras.callbacks import BackupAndRestore
+
+    return next((each for each in callbacks if isinstance(each, BackupAndRestore)), None)
