@@ -1,18 +1,19 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """A training ends with the same bits whoever takes part in it, and when.
 
-Each kind of training is led through one random schedule of joins, leaves and kills; with
-TFM_TEST_ELASTIC=1 (make test-elastic) through 20.
+Each kind of training is led through so many random schedules of joins, leaves and kills as
+TFM_TEST_SCHEDULES says: one, or 20 in make test-elastic.
 """
 
 from __future__ import annotations
 
+import os
 import random
 
 import numpy as np
 import pytest
 
-from tests.support.elastic import ASKED, alone, differences, ended_alone, plain, together
+from tests.support.elastic import alone, differences, ended_alone, plain, together
 from tests.support.fake_mesh import Plan
 from tf_malleable.elastic.settings import SETTINGS, MeshSettings
 
@@ -25,6 +26,7 @@ GROWS_AND_SHRINKS = Plan(
 # One joins, and the lead leaves.
 IS_HANDED_OVER = Plan({0: ["a"], 4: ["a", "b"], 9: ["b"]})
 SHARDS = 4
+SCHEDULES = int(os.environ.get("TFM_TEST_SCHEDULES", "1"))
 # The end of an epoch is a step of the mesh, too.
 STEPS = {"cnn": 18, "lstm": 21, "mlp": 24}
 
@@ -78,7 +80,7 @@ def random_plan(seed, steps):
 
 
 @pytest.mark.parametrize("training", STEPS)
-@pytest.mark.parametrize("seed", range(20 if ASKED else 1))
+@pytest.mark.parametrize("seed", range(SCHEDULES))
 def test_random_joins_leaves_and_kills_change_no_bit(tmp_path, training, seed):
     plan = random_plan(f"{training} {seed}", STEPS[training])
     print(plan)

@@ -22,8 +22,6 @@ from tests.support import zygote
 from tests.support.fake_mesh import Hub, Plan
 
 SCRIPT = Path(__file__).parents[1] / "elastic" / "trainings.py"
-# make test-elastic asks for what takes many minutes.
-ASKED = os.environ.get("TFM_TEST_ELASTIC") == "1"
 # The machine may be slow; what takes longer hangs.
 _SECONDS = 300
 
