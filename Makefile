@@ -108,7 +108,7 @@ python-test: .venv/installed-test
 # Whole elastic trainings, with workers that come, go and are killed; many minutes.
 .PHONY: test-elastic
 test-elastic: .venv/installed-test
-	TFM_TEST_ELASTIC=1 $(PYTEST) -n $(WORKERS) tests/elastic
+	TFM_TEST_ELASTIC=1 TFM_TEST_SCHEDULES=20 $(PYTEST) -n $(WORKERS) --dist loadgroup tests/elastic
 
 # The documentation, as a site in build/site. docs-check builds it without writing to
 # tracked files, and runs the example of docs/how-to/own-policy.md.

@@ -72,6 +72,7 @@ history = model.fit(
     validation_data=(x[:32], y[:32]),
     callbacks=[
         pace,
+        keras.callbacks.BackupAndRestore(files / "backup"),
         keras.callbacks.ReduceLROnPlateau("val_loss", patience=1),
         keras.callbacks.CSVLogger(files / "log.csv"),
         keras.callbacks.ModelCheckpoint(files / "{epoch}.keras"),

@@ -14,12 +14,17 @@ from tests.support.commands import tfm
 from tests.support.elastic import differences
 from tests.support.elastic_local import EPOCHS, SCRIPT, STEPS, LocalTraining
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("join")]
 
 
 def trained(values):
     """Return what must be the same in all processes."""
     return {name: value for name, value in values.items() if name not in ("batches", "epochs")}
+
+
+def weights(values):
+    """Return the state, without what happened on the way to it."""
+    return {name: value for name, value in trained(values).items() if not name.startswith("log ")}
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +99,15 @@ def test_only_the_lead_writes_files_and_each_row_once(undisturbed, tmp_path):
         assert [row.split(",")[0] for row in rows] == ["epoch", *map(str, range(EPOCHS))]
         names = {path.name for path in (tmp_path / "files").iterdir()}
         assert names == {"log.csv", "end.keras", *(f"{n}.keras" for n in range(1, EPOCHS + 1))}
+
+
+def test_all_that_had_the_state_are_gone_and_the_backup_brings_the_same_bits(undisturbed, tmp_path):
+    with LocalTraining(tmp_path) as training:
+        training.lead_to(1)
+        (only,) = training.train_to(STEPS + 3)
+        os.kill(only, signal.SIGKILL)
+        (values,) = training.finish().values()
+        assert "all processes that had the state of the training are gone" in training.said()
+    # It saw the second epoch begin again, and nothing of the first one.
+    assert values["batches"].tolist() == list(range(STEPS, EPOCHS * STEPS))
+    assert differences(weights(undisturbed), weights(values)) == []

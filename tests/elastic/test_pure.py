@@ -169,3 +169,11 @@ def test_what_tfm_does_not_set_is_refused(monkeypatch, value):
     monkeypatch.setenv(settings.SETTINGS, value)
     with pytest.raises(MeshError, match="is not what tfm elastic sets"):
         MeshSettings.from_environment()
+
+
+def test_no_two_epochs_draw_the_same():
+    firsts = [cutting.first_draw(fit, epoch) for fit in (0, 1, 2000) for epoch in (0, 1, 10**6)]
+    assert firsts == sorted(set(firsts))
+    assert firsts[0] == 0
+    assert min(b - a for a, b in pairwise(firsts)) >= 2**32
+    assert 0 <= cutting.first_draw(10**9, 10**9) < 2**63

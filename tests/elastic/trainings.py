@@ -112,6 +112,43 @@ def train_cnn():
     )
 
 
+def train_threads():
+    """As cnn, but its process gets more and fewer threads meanwhile."""
+    import tf_malleable
+
+    class Vary(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            tf_malleable.set_threads(1 + batch % 2)
+
+    x, y = images()
+    model = cnn()
+    return model, model.fit(
+        x, y, batch_size=32, epochs=3, verbose=0, validation_split=0.2, callbacks=[Vary()]
+    )
+
+
+def train_sparse():
+    x, y = vectors()
+    sparse = tf.sparse.from_dense(np.where(x > 0.5, x, 0))
+    data = tf.data.Dataset.from_tensor_slices((sparse, y)).batch(32)
+    inputs = layers.Input((8,), sparse=True)
+    model = keras.Model(inputs, layers.Dense(1, activation="sigmoid")(inputs))
+    model.compile("adam", "binary_crossentropy")
+    return model, model.fit(data, epochs=3, verbose=0)
+
+
+def train_ragged():
+    _, y = vectors()
+    words = tf.RaggedTensor.from_row_lengths(np.arange(600) % 50, [1, 2, 3, 4, 5] * 40)
+    data = tf.data.Dataset.from_tensor_slices((words, y)).batch(32)
+    inputs = layers.Input((None,), ragged=True, dtype="int32")
+    embedded = layers.Embedding(50, 4)(inputs)
+    mean = layers.Lambda(lambda value: tf.reduce_mean(value, 1), output_shape=(4,))(embedded)
+    model = keras.Model(inputs, layers.Dense(1, activation="sigmoid")(mean))
+    model.compile("adam", "binary_crossentropy")
+    return model, model.fit(data, epochs=3, verbose=0)
+
+
 def train_lstm():
     x, y = images()
     data = tf.data.Dataset.from_tensor_slices((x[..., 0], y)).shuffle(64).batch(32)

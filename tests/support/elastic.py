@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,12 @@ from typing import Any
 import numpy as np
 
 import tf_malleable
+from tests.support import zygote
 from tests.support.fake_mesh import Hub, Plan
 
 SCRIPT = Path(__file__).parents[1] / "elastic" / "trainings.py"
-_SECONDS = 160
+# The machine may be slow; what takes longer hangs.
+_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ def plain(
     out: Path,
     is_preloaded: bool = False,
     environment: Mapping[str, str] | None = None,
+    script: Path = SCRIPT,
 ) -> Ended:
     """Train with Keras as it is; or, if preloaded, as `tfm run` starts a script."""
     variables = dict(environment or {})
@@ -43,8 +48,9 @@ def plain(
         preload = Path(tf_malleable.__file__).parent / "preload"
         paths = [str(preload), *filter(None, [os.environ.get("PYTHONPATH")])]
         variables["PYTHONPATH"] = os.pathsep.join(paths)
-    command = [sys.executable, "-W", "ignore", str(SCRIPT), *arguments, str(out)]
-    return _wait(_popen(command, variables), out)
+    command = [sys.executable, "-W", "ignore", str(script), *arguments, str(out)]
+    start = subprocess.Popen if is_preloaded else zygote.popen("keras")
+    return _wait(_popen(start, command, variables), out)
 
 
 def alone(
@@ -56,6 +62,15 @@ def alone(
 ) -> Ended:
     """Train with one member and no mesh."""
     return _wait(_start("", "alone", arguments, out, script, settings, environment), out)
+
+
+@functools.cache
+def ended_alone(training: str, shards: int) -> Ended:
+    """Train with one member and no mesh, once for all tests; it must end in peace."""
+    with tempfile.TemporaryDirectory() as folder:
+        ended = alone([training], Path(folder) / "one.npz", shards=shards, threads=1)
+    assert ended.code == 0, ended.said
+    return ended
 
 
 def together(
@@ -99,7 +114,7 @@ def _start(
     script: Path,
     settings: Mapping[str, object],
     environment: Mapping[str, str] | None = None,
-) -> subprocess.Popen[str]:
+) -> Any:
     said = {
         "address": address,
         "name": name,
@@ -108,12 +123,12 @@ def _start(
         "settings": {"seed": 1, **settings},
     }
     module = ["-m", "tests.support.elastic_member", json.dumps(said)]
-    return _popen([sys.executable, "-W", "ignore", *module], environment or {})
+    return _popen(zygote.popen("keras"), [sys.executable, *module], environment or {})
 
 
-def _popen(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def _popen(start: Any, command: Sequence[str], environment: Mapping[str, str]) -> Any:
     threads = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    return subprocess.Popen(
+    return start(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -123,7 +138,7 @@ def _popen(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
     )
 
 
-def _wait(process: subprocess.Popen[str], out: Path) -> Ended:
+def _wait(process: Any, out: Path) -> Ended:
     try:
         said, _ = process.communicate(timeout=_SECONDS)
     except subprocess.TimeoutExpired:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support import ROOT
+from tests.support import ROOT, zygote
 from tests.support.elastic_training import STEPS, undisturbed
 from tf_malleable.cli.elastic.whereabouts import SECRET, Whereabouts, ask
 from tf_malleable.elastic.plan import Address
@@ -26,7 +26,7 @@ END_SECONDS = 40.0
 _AHEAD = 80
 WORDS = 3000
 
-Process = subprocess.Popen[str]
+Process = zygote.Forked
 _TFM = [sys.executable, "-m", "tf_malleable_cli", "elastic"]
 
 
@@ -84,7 +84,7 @@ class ElasticRun:
 
     def _start(self, words: list[str], **more: Any) -> Process:
         with self.errors.open("a") as errors:
-            process = subprocess.Popen(
+            process = zygote.popen("numpy")(
                 words, stdin=subprocess.DEVNULL, stderr=errors, text=True, **more
             )
         self._everything.append(process)

@@ -21,7 +21,8 @@ import numpy as np
 from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
 from tf_malleable.elastic.tree import combine
 
-_PATIENCE = 60.0
+# The machine may be slow: members import and trace at once.
+_PATIENCE = 150.0
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,16 @@ def set_threads(
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()
-    limits = _arguments(threads, intra, inter)
+    limits = [*_arguments(threads, intra, inter)]
     with _origins.lock:
         _origins.by_hand += 1
         for kind, limit in enumerate(limits):
             if limit != _native.KEEP and (active := _overrides_of(kind)):
-                active[-1].own[kind] = limit
+                if active[-1].is_firm:
+                    limits[kind] = _native.KEEP
+                    active[-1].before[kind] = limit
+                else:
+                    active[-1].own[kind] = limit
         _native.set_threads(*limits)
 
 
@@ -147,9 +151,17 @@ def _overrides_of(kind: int) -> list[Override]:
 
 
 def _set_up_to_capacity(threads: int) -> None:
-    """Limit TensorFlow to this number, or to the capacity if that is lower."""
+    """Limit TensorFlow to this number, or to the capacity if that is lower.
+
+    Firm Overrides, if there are any, restore it instead.
+    """
     most = _native.get_threads()
-    _native.set_threads(min(threads, most.intra_max), min(threads, most.inter_max))
+    limits = [min(threads, most.intra_max), min(threads, most.inter_max)]
+    for kind, limit in enumerate(limits):
+        if active := _overrides_of(kind):
+            active[-1].before[kind] = limit
+            limits[kind] = _native.KEEP
+    _native.set_threads(*limits)
 
 
 def set_unless_by_hand(threads: int, times: int) -> bool:
@@ -161,10 +173,11 @@ def set_unless_by_hand(threads: int, times: int) -> bool:
 
     Returns:
         False if nothing was set, because limits have been set by hand since then or an
-        Override is active.
+        Override is active that is not firm.
     """
     with _origins.lock:
-        free = _origins.by_hand == times and not _origins.overrides
+        firm = all(each.is_firm for each in _origins.overrides)
+        free = firm and _origins.by_hand == times
         if free:
             _set_up_to_capacity(threads)
         return free
@@ -182,15 +195,25 @@ class Override:
     Meanwhile the limits do not follow the cgroup. Afterwards they are as before, or as a
     controller has granted in the meantime, and follow the cgroup again if they did.
 
+    A firm one stays whatever the program or the cgroup set meanwhile, which applies when it
+    ends; the other limit, if only one is overridden, goes on to follow them.
+
     Attributes:
         own: The temporary limits, as the arguments of _native.set_threads.
         before: The limits to restore; likewise.
+        is_firm: Only a lower grant of a controller changes them.
     """
 
-    def __init__(self, intra: int, inter: int) -> None:
-        """Set the limits. The arguments are those of _native.set_threads."""
+    def __init__(self, intra: int, inter: int, *, is_firm: bool = False) -> None:
+        """Set the limits. Those two are arguments of _native.set_threads."""
+        self.is_firm = is_firm
         with _origins.lock:
             now = _native.get_threads()
+            firm = [bool(active) and active[-1].is_firm for active in map(_overrides_of, (0, 1))]
+            intra, inter = (
+                _native.KEEP if kept else limit
+                for kept, limit in zip(firm, (intra, inter), strict=True)
+            )
             self.own = [intra, inter]
             self.before = [
                 _native.KEEP if intra == _native.KEEP else now.intra_set,
@@ -202,8 +225,11 @@ class Override:
     def change(self, intra: int, inter: int) -> None:
         """Set other limits. The arguments are those of the constructor, and none is new."""
         with _origins.lock:
-            self.own = [intra, inter]
-            _native.set_threads(intra, inter)
+            self.own = [
+                _native.KEEP if own == _native.KEEP else limit
+                for own, limit in zip(self.own, (intra, inter), strict=True)
+            ]
+            _native.set_threads(*self.own)
 
     def end(self) -> None:
         """Restore the limits."""

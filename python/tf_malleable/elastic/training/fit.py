@@ -228,6 +228,8 @@ class Fit:
             return {}
         training, step = self._training, self._traced
         self._arrive()
+        if self._batch == 0:
+            step.set_seeds(self.number, self._epoch)
         is_first = self._batch == 0 and not training.is_alone
         is_new, self._generation = turn.generation != self._generation, turn.generation
         if turn.is_only and not is_first:

@@ -66,6 +66,19 @@ def _begin_epoch(
         original(owner, *args, **named)
 
 
+def _end_epoch(
+    training: Training, original: Original, owner: Any, epoch: int, *args: Any, **named: Any
+) -> None:
+    """Write an epoch's logs, also if the member that saw its beginning is gone."""
+    if training.is_lead and not vars(owner)[_IS_ON]:
+        owner.on_epoch_begin(epoch)
+    if vars(owner)[_IS_ON]:
+        original(owner, epoch, *args, **named)
+        # Whoever comes after a lead that is killed writes what follows, and nothing again.
+        for writer in owner._writers.values():
+            writer.flush()
+
+
 def _while_on(training: Training, original: Original, owner: Any, *args: Any, **named: Any) -> None:
     if vars(owner).get(_IS_ON, True):
         original(owner, *args, **named)
@@ -74,7 +87,6 @@ def _while_on(training: Training, original: Original, owner: Any, *args: Any, **
 _BEGIN_CSV: Final = CSVLogger.on_train_begin
 _BEGIN_BOARD: Final = TensorBoard.on_train_begin
 _OF_BOARD: Final = (
-    "on_epoch_end",
     "on_test_begin",
     "on_test_end",
     "on_test_batch_begin",
@@ -94,5 +106,6 @@ HOOKS: Final[tuple[tuple[type, str, Callable[..., Any]], ...]] = (
     (CSVLogger, "on_epoch_end", _append_row),
     (TensorBoard, "on_train_begin", _open),
     (TensorBoard, "on_epoch_begin", _begin_epoch),
+    (TensorBoard, "on_epoch_end", _end_epoch),
     *((TensorBoard, name, _while_on) for name in _OF_BOARD),
 )

@@ -19,7 +19,7 @@ from keras.src import tree
 from tf_malleable.elastic.training import cutting
 from tf_malleable.elastic.training.apply import Apply
 from tf_malleable.elastic.training.model import check_built
-from tf_malleable.elastic.training.shard import APART, Changes, Shard
+from tf_malleable.elastic.training.shard import APART, Changes, Shard, seed_states
 from tf_malleable.elastic.tree import Node, children, combine, cover
 
 if TYPE_CHECKING:
@@ -108,6 +108,16 @@ class Step:
         found = self._side_by_side.map(part, range(start, stop))
         shards = {Node(start + n, start + n + 1): vector for n, vector in enumerate(found)}
         return {node: _sum_below(node, shards) for node in cover(self._shards, start, stop)}
+
+    def set_seeds(self, fit: int, epoch: int) -> None:
+        """Set what is drawn in an epoch, as Keras saves no states of seed generators.
+
+        So a training that goes on from a checkpoint draws what an undisturbed one does. With
+        one shard they stay Keras's.
+        """
+        for variable in seed_states(self.changes) if self._shards > 1 else ():
+            seed, _ = variable._value.numpy()
+            variable._value.assign([seed, cutting.first_draw(fit, epoch)])
 
     def apply(self, total: Vector) -> Any:
         """Apply the sum of all shards; return the logs of the step, a dict of tensors."""

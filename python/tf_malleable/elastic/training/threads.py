@@ -31,7 +31,7 @@ def fixed(threads: int | None) -> Iterator[None]:
         )
         yield
         return
-    override = Override(min(threads, _native.get_threads().intra_max), _native.KEEP)
+    override = Override(min(threads, _native.get_threads().intra_max), _native.KEEP, is_firm=True)
     try:
         yield
     finally:
