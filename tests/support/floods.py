@@ -31,7 +31,10 @@ _AT_ONCE = 4
 def flood(kind: str, path: object, uid: int, group: int) -> Iterator[None]:
     """Have a user flood a controller for the length of a with statement."""
     process = subprocess.Popen(
-        **command("tests.support.floods", kind, path, uid, group), stdout=subprocess.PIPE, text=True
+        **command("tests.support.floods", kind, path, uid, group),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None
@@ -103,10 +106,17 @@ _FLOODS: dict[str, Callable[[str], None]] = {
 KINDS = tuple(_FLOODS)
 
 
+def _end_with_the_test() -> None:
+    """Kill all processes of the flood if whoever started it is killed."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
     """Become the user, and flood."""
     kind, path, uid, group = sys.argv[1:]
     become(int(uid), int(group))
+    threading.Thread(target=_end_with_the_test, daemon=True).start()
     print("flooding", flush=True)
     _FLOODS[kind](path)
 
