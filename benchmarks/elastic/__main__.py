@@ -35,7 +35,8 @@ MEASURES: Final = {
     **_SUMS,
     **_PAUSES,
     "accuracy": "of models whose workers came, left and were killed, against stock Keras",
-    "scaling": "two workers of a core each against one of two cores, and with servers",
+    "scaling": "two workers of a core each against one of two cores",
+    "servers": "two workers with one and two servers against two without",
 }
 SIZES: Final = (1_000_000, 25_000_000)
 _TIMES: Final = 10
@@ -115,7 +116,7 @@ def _round(kind: str) -> dict[str, Any]:
         return {str(words): vars(exchange.measure(kind, words, _TIMES)) for words in SIZES}
     if kind in _PAUSES:
         return dict(rescales.measure(rescales.PROGRAMS[kind]))
-    return {workload: scaling.measure(workload) for workload in scaling.STEPS}
+    return dict(scaling.measure(scaling.COMPARISONS[kind]))
 
 
 def run(kinds: Sequence[str], rounds: int, seeds: Sequence[int], out: Path, resume: bool) -> None:

@@ -25,14 +25,12 @@ class Program:
     """A program whose workers come and go.
 
     Attributes:
-        title: Title for people.
         arguments: Of Python.
         times: How often in a round a worker leaves, and one is killed.
         usual: The median pause allowed, in seconds.
         longest: The longest, or of many the 99th percentile.
     """
 
-    title: str
     arguments: tuple[str, ...]
     times: int
     usual: float | None
@@ -48,10 +46,10 @@ def _keras(width: int, batch: int) -> tuple[str, ...]:
 
 
 PROGRAMS: Final = {
-    "pauses-1m": Program("1 M parameters", _bare(1_000_000), 10, 0.1, 1.0),
-    "pauses-25m": Program("25 M parameters", _bare(25_000_000), 5, None, 3.0),
-    "pauses-keras-1m": Program("Keras, 1 M parameters", _keras(680, 128), 3, 0.1, 1.0),
-    "pauses-keras-25m": Program("Keras, 25 M parameters", _keras(4620, 16), 2, None, 3.0),
+    "pauses-1m": Program(_bare(1_000_000), 10, 0.1, 1.0),
+    "pauses-25m": Program(_bare(25_000_000), 5, None, 3.0),
+    "pauses-keras-1m": Program(_keras(680, 128), 3, 0.1, 1.0),
+    "pauses-keras-25m": Program(_keras(4620, 16), 2, None, 3.0),
 }
 
 

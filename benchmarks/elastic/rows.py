@@ -12,12 +12,12 @@ from benchmarks.common.estimates import Estimate, estimate, highest, median, onc
 from benchmarks.common.rows import Row, Target
 from benchmarks.elastic.exchange import LARGE
 from benchmarks.elastic.rescales import PROGRAMS, REASONS, Program
-from benchmarks.elastic.scaling import PAIRS, WAYS
+from benchmarks.elastic.scaling import COMPARISONS, WAYS
 
 Samples = Mapping[str, Sequence[Any]]
 """What each round has brought, by measure: plain data."""
 
-SUMS: Final = ("unix", "tcp", "ring")
+SUMS: Final = {"unix": "Unix socket", "tcp": "TCP", "ring": "TensorFlow's ring"}
 _SUM_SECONDS: Final = 0.8
 _THROUGHPUT: Final = 0.85
 # From so many on, the 99th percentile says more than the longest.
@@ -37,9 +37,9 @@ def rows(samples: Samples) -> list[Row]:
         elif measure == "accuracy":
             made += _accuracy(rounds)
         else:
-            made += _scaling(rounds)
+            made += _comparison(measure, rounds)
     if samples.get("ring"):
-        made += [_against_ring(kind, samples) for kind in SUMS[:2] if samples.get(kind)]
+        made += [_against_ring(kind, samples) for kind in ("unix", "tcp") if samples.get(kind)]
     return made
 
 
@@ -55,8 +55,8 @@ def _sums(kind: str, rounds: Sequence[Any]) -> list[Row]:
         is_held = int(words) == LARGE and kind != "ring"
         target = Target(_SUM_SECONDS) if is_held else None
         made += [
-            Row(kind, "one sum", "seconds", seconds, target, _title(words)),
-            Row(kind, "CPU time of both", "seconds", cpu, None, _title(words)),
+            Row(kind, f"one sum, {SUMS[kind]}", "seconds", seconds, target, _title(words)),
+            Row(kind, f"CPU time of both, {SUMS[kind]}", "seconds", cpu, None, _title(words)),
         ]
     return made
 
@@ -67,39 +67,29 @@ def _against_ring(kind: str, samples: Samples) -> Row:
 
     pairs = zip(medians(kind), medians("ring"), strict=False)
     found = estimate([[ours / theirs for ours, theirs in pairs]])
-    return Row(kind, "one sum / TensorFlow's ring", "ratio", found, None, _title(str(LARGE)))
+    label = f"one sum, {SUMS[kind]} / {SUMS['ring']}"
+    return Row(kind, label, "ratio", found, None, _title(str(LARGE)))
 
 
 def _pauses(measure: str, program: Program, rounds: Sequence[Any]) -> list[Row]:
     every = [[second for reason in REASONS for second in each[reason]] for each in rounds]
     count = sum(map(len, every))
     usual = None if program.usual is None else Target(program.usual)
-    is_many = count >= _MANY
+    longest = Target(program.longest)
+    of_many, of_few = (longest, None) if count >= _MANY else (None, longest)
     made = [
-        Row(measure, f"all {count}, median", "seconds", estimate(every), usual, program.title),
-        Row(
-            measure,
-            f"all {count}, 99th percentile",
-            "seconds",
-            estimate(every, percentile_99),
-            Target(program.longest) if is_many else None,
-            program.title,
-        ),
-        Row(
-            measure,
-            f"all {count}, the longest",
-            "seconds",
-            estimate(every, highest),
-            None if is_many else Target(program.longest),
-            program.title,
-        ),
+        Row(measure, f"all {count}, {label}", "seconds", estimate(every, statistic), target)
+        for label, statistic, target in (
+            ("median", median, usual),
+            ("99th percentile", percentile_99, of_many),
+            ("the longest", highest, of_few),
+        )
     ]
     for reason in REASONS:
         found = [each[reason] for each in rounds]
-        longest = max(max(each, default=0.0) for each in found)
-        remark = f"{sum(map(len, found))}, the longest {longest * 1e3:.0f} ms"
-        label = f"{reason}, median"
-        made.append(Row(measure, label, "seconds", estimate(found), None, program.title, remark))
+        most = max(max(each, default=0.0) for each in found)
+        remark = f"{sum(map(len, found))}, the longest {most * 1e3:.0f} ms"
+        made.append(Row(measure, f"{reason}, median", "seconds", estimate(found), remark=remark))
     return made
 
 
@@ -137,23 +127,20 @@ def _accuracy(pairs: Sequence[Any]) -> list[Row]:
     ]
 
 
-def _scaling(rounds: Sequence[Any]) -> list[Row]:
+def _comparison(measure: str, rounds: Sequence[Any]) -> list[Row]:
     made = []
-    for workload in rounds[0]:
-        for ours, base in PAIRS.items():
-            turns = [each[workload][ours] for each in rounds]
-            speed, cpu = (
-                estimate([[turn[base][what] / turn[ours][what] for turn in each] for each in turns])
-                for what in (0, 1)
-            )
-            names = f"{WAYS[ours].title} / {WAYS[base].title}"
-            walls = [median(np.asarray([t[w][0] for e in turns for t in e])) for w in (ours, base)]
-            remark = " against ".join(f"{wall * 1e3:.1f} ms" for wall in walls)
-            is_held = (ours, workload) == ("two", "cnn")
-            target = Target(_THROUGHPUT, at_least=True) if is_held else None
-            more = Estimate(1 / cpu.value, 1 / cpu.high, 1 / cpu.low, cpu.samples)
-            made += [
-                Row("scaling", f"throughput, {names}", "ratio", speed, target, workload, remark),
-                Row("scaling", f"CPU time, {names}", "ratio", more, None, workload),
-            ]
+    for ours, base in COMPARISONS[measure].pairs.items():
+        turns = [each[ours] for each in rounds]
+        speed, cpu = (
+            estimate([[turn[above][what] / turn[below][what] for turn in each] for each in turns])
+            for what, above, below in ((0, base, ours), (1, ours, base))
+        )
+        names = f"{WAYS[ours].title} / {WAYS[base].title}"
+        walls = [median(np.asarray([t[w][0] for e in turns for t in e])) for w in (ours, base)]
+        remark = " against ".join(f"{wall * 1e3:.1f} ms" for wall in walls)
+        target = Target(_THROUGHPUT, at_least=True) if ours == "two" else None
+        made += [
+            Row(measure, f"throughput, {names}", "ratio", speed, target, remark=remark),
+            Row(measure, f"CPU time, {names}", "ratio", cpu),
+        ]
     return made

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,9 +15,7 @@ import psutil
 
 from benchmarks.elastic.group import Group, Process, environment, group
 
-STEPS: Final = {"cnn": 6, "dense": 20}
-"""How many steps a turn has, by workload."""
-_TURNS: Final = 4
+_TURNS: Final = 6
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,32 @@ WAYS: Final = {
     "server": Way("two workers and a server", 2, 1),
     "servers": Way("two workers and two servers", 2, 2),
 }
-PAIRS: Final = {"two": "one", "plain": "one", "server": "two", "servers": "two"}
-"""What is compared with what."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ways that are compared.
+
+    Attributes:
+        workload: What is trained: a function of paced.py.
+        steps: How many steps a turn has.
+        pairs: What is compared with what.
+    """
+
+    workload: str
+    steps: int
+    pairs: Mapping[str, str]
+
+    @property
+    def ways(self) -> list[str]:
+        """All that have to be started."""
+        return [name for name in WAYS if name in {*self.pairs, *self.pairs.values()}]
+
+
+COMPARISONS: Final = {
+    "scaling": Comparison("cnn", 6, {"two": "one", "plain": "one"}),
+    "servers": Comparison("dense", 20, {"server": "two", "servers": "two"}),
+}
 
 Turn = dict[str, tuple[float, float]]
 """Seconds and CPU seconds of a step, of both ways of a pair."""
@@ -88,9 +110,9 @@ def _hear(lead: Process) -> float:
     return float(line)
 
 
-def _start(way: Way, workload: str, held: ExitStack) -> _Training:
-    steps = STEPS[workload]
-    program = ["-m", "benchmarks.elastic.paced", workload, str(steps)]
+def _start(way: Way, comparison: Comparison, held: ExitStack) -> _Training:
+    steps = comparison.steps
+    program = ["-m", "benchmarks.elastic.paced", comparison.workload, str(steps)]
     if not way.workers:
         said = {"TF_NUM_INTRAOP_THREADS": "2", "TF_NUM_INTEROP_THREADS": "2"}
         plain = Process([sys.executable, *program, "lines"], environment(**said))
@@ -118,18 +140,13 @@ def _join(training: Group, way: Way, program: list[str]) -> Process:
     return training.add_worker(program, prefix=["taskset", "-c", str(core)])
 
 
-@contextmanager
-def _trainings(workload: str) -> Iterator[dict[str, _Training]]:
-    with ExitStack() as held:
-        yield {name: _start(way, workload, held) for name, way in WAYS.items()}
-
-
-def measure(workload: str) -> dict[str, list[Turn]]:
+def measure(comparison: Comparison) -> dict[str, list[Turn]]:
     """Return turns of all pairs in new processes, each there and back."""
-    found: dict[str, list[Turn]] = {name: [] for name in PAIRS}
-    with _trainings(workload) as started:
+    found: dict[str, list[Turn]] = {name: [] for name in comparison.pairs}
+    with ExitStack() as held:
+        started = {name: _start(WAYS[name], comparison, held) for name in comparison.ways}
         for number in range(_TURNS):
-            for pair in PAIRS.items():
+            for pair in comparison.pairs.items():
                 there = pair if number % 2 else pair[::-1]
                 taken = [(name, started[name].take()) for name in (*there, *reversed(there))]
                 found[pair[0]].append({name: _mean(name, taken) for name in pair})

@@ -14,7 +14,7 @@ from benchmarks.elastic.__main__ import Run, earlier, main
 from benchmarks.elastic.exchange import measure
 from benchmarks.elastic.group import Process, environment
 from benchmarks.elastic.rows import rows
-from benchmarks.elastic.scaling import PAIRS
+from benchmarks.elastic.scaling import COMPARISONS
 
 
 def sums(seconds: float) -> dict[str, object]:
@@ -30,7 +30,7 @@ def test_only_our_large_sum_has_a_target():
     made = rows({"unix": [sums(0.7)], "ring": [sums(0.9)]})
     assert [row.verdict for row in made] == ["", "", "passed", "", *[""] * 5]
     assert made[2].found.value == pytest.approx(0.7)
-    assert made[-1].label == "one sum / TensorFlow's ring"
+    assert made[-1].label == "one sum, Unix socket / TensorFlow's ring"
     assert made[-1].found.value == pytest.approx(0.7 / 0.9)
 
 
@@ -64,12 +64,18 @@ def test_accuracy_may_not_be_lower_beyond_its_interval(differences, verdict):
 
 def test_throughput_is_that_of_two_workers_divided_by_that_of_one():
     turn = {"two": [0.5, 0.8], "one": [0.4, 0.7], "plain": [0.4, 0.7]}
-    turn |= {"server": [0.6, 0.9], "servers": [0.6, 0.9]}
-    samples = {"scaling": [{"cnn": {name: [turn, turn] for name in PAIRS}}]}
+    samples = {"scaling": [{"two": [turn, turn], "plain": [turn, turn]}]}
     held = [row for row in rows(samples) if row.target is not None]
     assert [row.found.value for row in held] == pytest.approx([0.8])
     cpu, *_ = found(samples, "CPU time")
     assert cpu.found.value == pytest.approx(0.8 / 0.7)
+
+
+def test_only_those_are_started_that_are_compared():
+    assert {name: each.ways for name, each in COMPARISONS.items()} == {
+        "scaling": ["plain", "one", "two"],
+        "servers": ["two", "server", "servers"],
+    }
 
 
 @pytest.mark.parametrize("seed", range(16))
