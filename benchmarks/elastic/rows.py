@@ -87,6 +87,8 @@ def _pauses(measure: str, program: Program, rounds: Sequence[Any]) -> list[Row]:
     ]
     for reason in REASONS:
         found = [each[reason] for each in rounds]
+        if not any(found):
+            continue
         most = max(max(each, default=0.0) for each in found)
         remark = f"{sum(map(len, found))}, the longest {most * 1e3:.0f} ms"
         made.append(Row(measure, f"{reason}, median", "seconds", estimate(found), remark=remark))
