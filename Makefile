@@ -59,7 +59,8 @@ bench-many: .venv/installed-test
 # real runs (40 minutes).
 bench-simulate: .venv/installed-test
 	.venv/bin/python -m benchmarks.simulate
-# Sums and pauses of elastic trainings (6 minutes); their steps against plain ones.
+# Elastic trainings: sums, pauses, accuracy and several workers (40 minutes); their steps against
+# plain ones (15 minutes).
 bench-elastic: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic
 bench-elastic-step: .venv/installed-test

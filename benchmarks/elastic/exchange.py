@@ -6,20 +6,23 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from benchmarks.elastic.group import Process, environment
 from tf_malleable.elastic.exchange import Exchange
 from tf_malleable.elastic.frames import Link
 from tf_malleable.elastic.plan import Address, Generation, Member
 from tf_malleable.elastic.tree import Node
 
+LARGE: Final = 25_000_000
+"""Parameters of the vector that is held to a target."""
 _MEMBERS: Final = ("0", "1")
 # The first sums allocate what the others use again.
 _WARM_UP: Final = 2
@@ -54,29 +57,52 @@ def measure(kind: str, words: int, times: int) -> Sums:
     """Let two new processes sum vectors.
 
     Args:
-        kind: ``"unix"`` or ``"tcp"``: what is between them.
+        kind: ``"unix"`` or ``"tcp"``: what is between them; ``"ring"`` for TensorFlow's own sum.
         words: Length of the vectors, of float32.
         times: How often to sum.
+
+    Raises:
+        BenchmarkError: They cannot.
     """
-    pair = _pair(kind)
-    module = [sys.executable, "-m", "benchmarks.elastic.exchange"]
-    children = [
-        subprocess.Popen(
-            [*module, me, str(each.fileno()), str(words), str(times)],
-            pass_fds=[each.fileno()],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for me, each in zip(_MEMBERS, pair, strict=True)
-    ]
-    for each in pair:
-        each.close()
-    said = [json.loads(child.communicate()[0]) for child in children]
-    both = list(zip(*said, strict=True))
+    children = _ring(words, times) if kind == "ring" else _exchange(kind, words, times)
+    try:
+        texts = [child.communicate()[0] for child in children]
+        for child in children:
+            if child.returncode:
+                raise child.problem()
+    finally:
+        for child in children:
+            child.end()
+    both = list(zip(*map(json.loads, texts), strict=True))
     return Sums(
         [max(wall for wall, _ in sample) for sample in both],
         [sum(cpu for _, cpu in sample) for sample in both],
     )
+
+
+def _exchange(kind: str, words: int, times: int) -> list[Process]:
+    pair = _pair(kind)
+    module = [sys.executable, "-m", "benchmarks.elastic.exchange"]
+    children = [
+        Process([*module, me, str(each.fileno()), str(words), str(times)], environment(), each)
+        for me, each in zip(_MEMBERS, pair, strict=True)
+    ]
+    for each in pair:
+        each.close()
+    return children
+
+
+def _ring(words: int, times: int) -> list[Process]:
+    with ExitStack() as held:
+        free = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in _MEMBERS]
+        addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in free]
+    module = [sys.executable, "-m", "benchmarks.elastic.ring"]
+    children = []
+    for index in range(len(addresses)):
+        said = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        environment_ = environment(TF_CONFIG=json.dumps(said))
+        children.append(Process([*module, *map(str, (words, times, _WARM_UP))], environment_))
+    return children
 
 
 def _take_part(me: str, descriptor: int, words: int, times: int) -> list[tuple[float, float]]:

@@ -3,113 +3,71 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from benchmarks.common.command_line import BenchmarkError
-from tf_malleable.cli.elastic.whereabouts import SECRET, Whereabouts, ask
-from tf_malleable.elastic.plan import Address
-from tf_malleable.model import OperationError
+from benchmarks.elastic.group import group
 
 REASONS: Final = ("join", "leave", "lost")
-_TFM: Final = [sys.executable, "-m", "tf_malleable_cli", "elastic"]
+EVENTS_A_TIME: Final = 4
+"""Two joins, a leave and a kill."""
 _SHARD_SECONDS: Final = 0.01
-_PATIENCE_SECONDS: Final = 60.0
 _REST_SECONDS: Final = 0.3
 
-
-class _Training:
-    """A coordinator and workers."""
-
-    def __init__(self, words: int) -> None:
-        secret = secrets.token_bytes(32)
-        self._words = words
-        self._env = {**os.environ, SECRET: secret.hex()}
-        self._coordinator = subprocess.Popen(
-            [*_TFM, "coordinator", "--fresh"], env=self._env, stdout=subprocess.PIPE, text=True
-        )
-        assert self._coordinator.stdout is not None
-        self._where = self._coordinator.stdout.readline().strip()
-        host, _, port = self._where.rpartition(":")
-        self._address = Whereabouts(Address(host, int(port)), secret)
-        self.workers: list[subprocess.Popen[bytes]] = []
-
-    def start(self) -> None:
-        """Start a worker and wait until it takes part."""
-        words = [*_TFM, "run", "--coordinator", self._where, "--cpus", "1", "--", sys.executable]
-        words += ["-m", "benchmarks.elastic.worker", str(self._words), str(_SHARD_SECONDS)]
-        self.workers.append(subprocess.Popen(words, env=self._env))
-        self.settle()
-
-    def settle(self) -> None:
-        """Wait until all workers take part, and nothing else goes on."""
-
-        def is_settled() -> bool:
-            status = self.status()
-            here = [each for each in status["processes"] if each["state"] == "in the training"]
-            return status["phase"] == "steady" and len(here) == len(self.workers)
-
-        wait_until(is_settled)
-        time.sleep(_REST_SECONDS)
-
-    def status(self) -> dict[str, Any]:
-        """Return what the coordinator says."""
-        try:
-            return ask(self._address, {"kind": "status"})
-        except OperationError as error:
-            raise BenchmarkError(str(error)) from None
-
-    def end(self) -> None:
-        """Kill all."""
-        for process in (*self.workers, self._coordinator):
-            process.kill()
-            process.wait()
+Pauses = Mapping[str, Sequence[float]]
+"""Seconds, by the reason."""
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition.
+@dataclass(frozen=True)
+class Program:
+    """A program whose workers come and go.
 
-    Raises:
-        BenchmarkError: It does not come true.
+    Attributes:
+        arguments: Of Python.
+        times: How often in a round a worker leaves, and one is killed.
+        usual: The median pause allowed, in seconds.
+        longest: The longest, or of many the 99th percentile.
     """
-    end = time.monotonic() + _PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > end:
-            raise BenchmarkError("workers do not come to rest")
-        time.sleep(0.02)
+
+    arguments: tuple[str, ...]
+    times: int
+    usual: float | None
+    longest: float
 
 
-@contextmanager
-def _training(words: int) -> Iterator[_Training]:
-    found = _Training(words)
-    try:
-        yield found
-    finally:
-        found.end()
+def _bare(words: int) -> tuple[str, ...]:
+    return "-m", "benchmarks.elastic.worker", str(words), str(_SHARD_SECONDS)
 
 
-def measure(words: int, times: int) -> dict[str, list[float]]:
-    """Return the pauses of so many joins, leaves and kills, in seconds.
+def _keras(width: int, batch: int) -> tuple[str, ...]:
+    return "-m", "benchmarks.elastic.dense", str(width), str(batch)
 
-    Args:
-        words: Parameters; the state is three times that.
-        times: How often each happens, to two workers that become three and two again.
+
+PROGRAMS: Final = {
+    "pauses-1m": Program(_bare(1_000_000), 10, 0.1, 1.0),
+    "pauses-25m": Program(_bare(25_000_000), 5, None, 3.0),
+    "pauses-keras-1m": Program(_keras(680, 128), 3, 0.1, 1.0),
+    "pauses-keras-25m": Program(_keras(4620, 16), 2, None, 3.0),
+}
+
+
+def measure(program: Program) -> dict[str, list[float]]:
+    """Return the pauses of a round of joins, leaves and kills, in seconds.
+
+    Two workers become three and two again, so that it is those two that pause.
     """
-    with _training(words) as training:
+    with group() as training:
         for _ in range(2):
-            training.start()
-        for _ in range(times):
-            for ends in ("terminate", "kill"):
-                training.start()
-                # The last to come goes, so the first two are those that pause.
-                getattr(training.workers.pop(), ends)()
-                training.settle()
+            training.add_worker(program.arguments)
+            training.settle(_REST_SECONDS)
+        for _ in range(program.times):
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                worker = training.add_worker(program.arguments)
+                training.settle(_REST_SECONDS)
+                training.remove(worker, number)
+                training.settle(_REST_SECONDS)
         found = training.status()["rescales"]
     pauses: dict[str, list[float]] = {reason: [] for reason in REASONS}
     for each in found:

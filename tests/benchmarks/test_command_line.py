@@ -23,6 +23,8 @@ NAMES = {
     "many": ("a", "b", "c", "d", "e", "load", "latency"),
     "containers": ("quota", "resize", "enlarge", "arrivals"),
     "many.decisions": ("equal", "weighted", "srpt", "lend+efficient"),
+    "elastic": ("unix", "tcp", "ring", "pauses-1m", "pauses-keras-25m", "accuracy", "servers"),
+    "elastic_step": ("cnn", "lstm", "mlp"),
 }
 MODULES = {name: f"benchmarks.{name}.__main__" for name in NAMES} | {
     "many.decisions": "benchmarks.many.decisions"

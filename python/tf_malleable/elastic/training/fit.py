@@ -231,12 +231,12 @@ class Fit:
         if self._batch == 0:
             step.set_seeds(self.number, self._epoch)
         is_first = self._batch == 0 and not training.is_alone
-        is_new, self._generation = turn.generation != self._generation, turn.generation
         if turn.is_only and not is_first:
+            self._generation = turn.generation
             logs = step.whole(iterator)
         else:
             data = iterator.get_next()
-            mark = fingerprint(data) if is_first or is_new else 0
+            mark = fingerprint(data) if is_first else 0
             if is_first:
                 training.check_mark(self._epoch, mark)
             logs = step.apply(self._sum(turn, data, mark))
@@ -248,6 +248,12 @@ class Fit:
         step = self._traced
 
         def parts(turn: Turn) -> Any:
+            nonlocal mark
+            # The first step of a generation has marks by all, also by those that had begun it
+            # in the generation before.
+            if turn.generation != self._generation:
+                mark = mark or fingerprint(data)
+            self._generation = turn.generation
             return step.parts(data, turn.start, turn.stop, mark)
 
         total = self._reduce(turn, parts)
