@@ -45,17 +45,18 @@ class Note(keras.callbacks.Callback):
         self.told.append([epoch, *logs.values()])
 
 
-model = keras.Sequential(
-    [
-        keras.layers.Input((8,)),
-        keras.layers.Dense(16, "relu"),
-        keras.layers.Dropout(0.2),
-        keras.layers.Dense(1, "sigmoid"),
-    ]
-)
-model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy", metrics=["accuracy"])
 first = 0
-if checkpoint != "-":
+if checkpoint == "-":
+    model = keras.Sequential(
+        [
+            keras.layers.Input((8,)),
+            keras.layers.Dense(16, "relu"),
+            keras.layers.Dropout(0.2),
+            keras.layers.Dense(1, "sigmoid"),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy", metrics=["accuracy"])
+else:
     model, first = keras.models.load_model(folder / f"{checkpoint}.keras"), int(checkpoint)
 note = Note()
 model.fit(

@@ -159,7 +159,10 @@ def train_lstm():
 def train_mlp():
     x, y = vectors()
     model = mlp()
-    stop = keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True)
+    # Not before the last epoch, so that the number of steps is known.
+    stop = keras.callbacks.EarlyStopping(
+        "val_loss", patience=1, restore_best_weights=True, start_from_epoch=2
+    )
     plateau = keras.callbacks.TerminateOnNaN()
     fit = model.fit(
         Batches(x, y),

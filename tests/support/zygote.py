@@ -45,6 +45,7 @@ _ALWAYS = (
     "tf_malleable_cli",
     "tf_malleable.cli.main",
     "tf_malleable.cli.elastic.group",
+    "tf_malleable.cli.elastic.processes",
     "tf_malleable.cli.elastic.supervisor",
 )
 
@@ -268,11 +269,11 @@ def _run(words: Sequence[str], address: str) -> None:
     program, *arguments = words[1:] if is_module else words
     sys.argv = [program, *arguments]
     if program == _CLI:
-        from tf_malleable.cli.elastic import group, supervisor
+        from tf_malleable.cli.elastic import group, processes
 
         vars(group)["become"] = _become
         if "local" in arguments:
-            vars(supervisor.subprocess)["Popen"] = functools.partial(Forked, address)
+            vars(processes.subprocess)["Popen"] = functools.partial(Forked, address)
     elif "TF_MALLEABLE_ELASTIC" in os.environ:
         _as_preloaded()
     if is_module:
