@@ -72,6 +72,7 @@ def test_a_lender_that_goes_on_sleeping_keeps_lending(state):
     asyncio.run(scenario())
 
 
+@pytest.mark.serial("it measures time")
 def test_who_does_not_carry_out_a_grant_is_soon_confined_from_outside(state):
     async def scenario():
         async with host(state, cpus=2) as here:

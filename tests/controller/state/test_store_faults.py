@@ -124,7 +124,7 @@ def test_while_somebody_else_writes_nothing_is_lost_and_nobody_waits(path):
     store.save(live(1))
     begin = time.monotonic()
     store.flush()
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 1.8  # For two seconds only the opening would wait.
     assert store.problem == f"cannot write the state file {path}: database is locked"
     assert store.load() == [live(1)]
     other.execute("ROLLBACK")
