@@ -117,6 +117,15 @@ def test_parameters_that_cannot_be(query, sentence):
     assert caught.value.sentence.removesuffix("…") == sentence
 
 
+@pytest.mark.parametrize("body", [b'{"elastic":{}}', b'{"elastic":3}'])
+def test_an_object_within_an_object_says_what_it_has(body):
+    with pytest.raises(Refusal) as caught:
+        decode_body(body, Progress)
+    said = str(caught.value)
+    assert said.startswith("elastic must be an object with workers, servers, generation,")
+    assert " or null, not " in said
+
+
 def test_parameters_that_can_be():
     assert decode_query([], HistoryQuery) == HistoryQuery(1000, False)
     assert decode_query([("spans", "true"), ("limit", "7")], HistoryQuery) == HistoryQuery(7, True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.elastic.measuring import Look, Measured
+from tf_malleable.elastic.measuring import WorkerSample, WorkerSpeeds
 from tf_malleable.elastic.parts import split
 from tf_malleable.elastic.sizing import Bounds, Patience, Seen, Sizing, wanted
 
@@ -168,16 +168,16 @@ def test_a_worker_keeps_the_cpus_that_it_had():
 
 
 def test_speeds_are_measured_while_nothing_changes():
-    measured = Measured()
+    measured = WorkerSpeeds()
     for second in range(11):
-        measured.add(Look(float(second), 1, 2, 10 * second, 1.5 * second))
+        measured.add(WorkerSample(float(second), 1, 2, 10 * second, 1.5 * second))
         assert bool(measured.speeds) == (second >= 8)
     assert measured.speeds == {(1, 2): 10.0}
     assert measured.busy == 0.75
-    measured.add(Look(11.0, 1, 1, 110, 16.0))  # It has fewer cores.
+    measured.add(WorkerSample(11.0, 1, 1, 110, 16.0))  # It has fewer cores.
     assert measured.busy is None
     for second in range(12, 30):
-        measured.add(Look(float(second), 1, 1, 110 + 5 * (second - 11), 16.0))
+        measured.add(WorkerSample(float(second), 1, 1, 110 + 5 * (second - 11), 16.0))
     assert measured.speeds == {(1, 2): 10.0, (1, 1): 5.0}
     assert measured.busy == 0.0
     measured.add(None)
@@ -185,10 +185,10 @@ def test_speeds_are_measured_while_nothing_changes():
 
 
 def test_a_training_that_began_again_is_measured_anew():
-    measured = Measured()
-    measured.add(Look(0.0, 1, 1, 1000, 10.0))
-    measured.add(Look(10.0, 1, 1, 3, 11.0))
-    measured.add(Look(11.0, 1, 1, 4, 12.0))
+    measured = WorkerSpeeds()
+    measured.add(WorkerSample(0.0, 1, 1, 1000, 10.0))
+    measured.add(WorkerSample(10.0, 1, 1, 3, 11.0))
+    measured.add(WorkerSample(11.0, 1, 1, 4, 12.0))
     assert not measured.speeds
-    measured.add(Look(20.0, 1, 1, 103, 20.0))
+    measured.add(WorkerSample(20.0, 1, 1, 103, 20.0))
     assert measured.speeds == {(1, 1): 10.0}

@@ -23,5 +23,4 @@ def quick_imports() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()
         gc.enable()

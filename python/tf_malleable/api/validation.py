@@ -129,6 +129,8 @@ def _allowed(kind: inspect.Type) -> str:
         return f"a string{_length(kind, characters)}"
     if isinstance(kind, inspect.ListType):
         return f"a list{_length(kind, 'entries')}"
+    if isinstance(kind, inspect.StructType):
+        return f"an object with {_listing(_fields(kind.cls))}"
     return {inspect.BoolType: "true or false", inspect.NoneType: "null"}[type(kind)]
 
 

@@ -11,7 +11,7 @@ _WINDOW_SECONDS: Final = 8.0
 
 
 @dataclass(frozen=True)
-class Look:
+class WorkerSample:
     """What a training has done so far, at one instant.
 
     Attributes:
@@ -29,7 +29,7 @@ class Look:
     cpu_seconds: float
 
 
-class Measured:
+class WorkerSpeeds:
     """What was learned from all looks.
 
     Attributes:
@@ -40,9 +40,9 @@ class Measured:
     def __init__(self) -> None:
         self.speeds: dict[tuple[int, int], float] = {}
         self.busy: float | None = None
-        self._since: Look | None = None
+        self._since: WorkerSample | None = None
 
-    def add(self, look: Look | None) -> None:
+    def add(self, look: WorkerSample | None) -> None:
         """Take a look into account; None while the workers change."""
         since = self._since
         if look is None or since is None or not _is_comparable(since, look):
@@ -55,6 +55,6 @@ class Measured:
             self._since = look
 
 
-def _is_comparable(since: Look, look: Look) -> bool:
+def _is_comparable(since: WorkerSample, look: WorkerSample) -> bool:
     same = (since.workers, since.cores) == (look.workers, look.cores)
     return same and look.steps >= since.steps and look.cpu_seconds >= since.cpu_seconds

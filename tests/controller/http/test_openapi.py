@@ -76,8 +76,8 @@ class Callers:
 class Briefly(Service):
     """A service whose streams end after their first line, so that a fuzzer goes on."""
 
-    async def watch(self, peer, job):
-        async for line in super().watch(peer, job):
+    async def watch(self, peer, job, *, splits=False):
+        async for line in super().watch(peer, job, splits=splits):
             yield line
             break
 

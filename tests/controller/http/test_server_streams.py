@@ -48,7 +48,7 @@ class Scripted:
     def status(self, job: str) -> None:
         raise RuntimeError(f"secret of {job}")
 
-    async def watch(self, peer, job):
+    async def watch(self, peer, job, *, splits):
         self.open.append(job)
         self.peers.append(peer.pid)
         try:

@@ -121,7 +121,7 @@ def local(
         cpus = ask_controller(join, required=requirement.is_controller_required())
     from tf_malleable.cli.elastic.dialogue import Numbers
     from tf_malleable.cli.elastic.processes import Script
-    from tf_malleable.cli.elastic.sharing import Sharing
+    from tf_malleable.cli.elastic.sharing import GrantSharing
     from tf_malleable.cli.elastic.supervisor import Supervisor
 
     options = cutting.as_options(seed, shard_threads)
@@ -132,7 +132,7 @@ def local(
         usual = max(1, len(os.sched_getaffinity(0)) // most)
         script = Script(command, options, usual if threads is None else threads)
     else:
-        sharing = Sharing(join, cpus, bounds)
+        sharing = GrantSharing(join, cpus, bounds)
         numbers.workers, numbers.can_decide = sharing.sizing.workers, True
         script = Script(command, options, None)
     supervisor = Supervisor(called, numbers, pieces, script, replaces=replace, sharing=sharing)

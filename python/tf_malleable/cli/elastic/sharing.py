@@ -12,7 +12,7 @@ from tf_malleable.cli.elastic.dialogue import Numbers
 from tf_malleable.cli.elastic.job import HostJob
 from tf_malleable.cli.elastic.placement import Placement
 from tf_malleable.cli.elastic.processes import started_by
-from tf_malleable.elastic.measuring import Look, Measured
+from tf_malleable.elastic.measuring import WorkerSample, WorkerSpeeds
 from tf_malleable.elastic.sizing import Bounds, Patience, Seen, Sizing, wanted
 
 _LOOK_SECONDS: Final = 0.5
@@ -21,7 +21,7 @@ _IN = "in the training"
 Status = Mapping[str, Any]
 
 
-class Sharing:
+class GrantSharing:
     """Decides how many workers there are, and which CPUs each of them has."""
 
     def __init__(self, join: Join, cpus: Collection[int], bounds: Bounds) -> None:
@@ -37,7 +37,7 @@ class Sharing:
         self._placement.take(cpus)
         self._job = HostJob(join, self._placement.take, lambda: report(self._status))
         self._status: Status = {}
-        self._measured = Measured()
+        self._measured = WorkerSpeeds()
         self._workers: Sequence[int] = ()
         self._look_at = 0.0
         self.sizing = Sizing(wanted(bounds, Seen(0, len(cpus))))
@@ -93,7 +93,7 @@ class Sharing:
             self._measured.add(None)
             return
         used = self._placement.cpu_seconds()
-        self._measured.add(Look(now, len(members), cores, int(self._status["step"]), used))
+        self._measured.add(WorkerSample(now, len(members), cores, int(self._status["step"]), used))
 
 
 def _members(status: Status) -> set[int]:

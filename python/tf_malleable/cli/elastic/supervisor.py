@@ -13,7 +13,7 @@ import click
 from tf_malleable.cli.elastic import whereabouts
 from tf_malleable.cli.elastic.dialogue import Dialogue, Numbers
 from tf_malleable.cli.elastic.processes import Child, Processes, Script, started_by
-from tf_malleable.cli.elastic.sharing import Sharing
+from tf_malleable.cli.elastic.sharing import GrantSharing
 from tf_malleable.cli.elastic.supervised import LEFT
 from tf_malleable.elastic.errors import COME_AGAIN
 from tf_malleable.model import OperationError
@@ -36,7 +36,7 @@ class Supervisor:
         script: Script,
         *,
         replaces: bool,
-        sharing: Sharing | None = None,
+        sharing: GrantSharing | None = None,
     ) -> None:
         """Prepare.
 
