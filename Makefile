@@ -97,9 +97,9 @@ cc-test-%: cc-build-%
 	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure \
 	  -j$(shell nproc)
 
-# In parallel, but for what measures time; two tests for each CPU, as many wait most of their
-# time. The tests of containers need a Docker engine, and controllers say so if there is none.
-WORKERS ?= $(shell expr 2 \* $$(nproc))
+# In parallel, but for what measures time. The tests of containers need a Docker engine, and
+# controllers say so if there is none.
+WORKERS ?= $(shell nproc)
 PYTEST = .venv/bin/python -m pytest --ignore=tests/bazel --ignore=tests/coexistence \
   --ignore=tests/compat
 python-test: .venv/installed-test
