@@ -114,6 +114,24 @@ def test_after_a_loss_the_others_restart_where_the_first_of_them_is(game):
     assert game.positions["c"]["giver"] == "b"
 
 
+def test_after_a_loss_nobody_waits_for_one_that_wants_to_go(game):
+    game.core.everybody["b"].leaving = True
+    game.core.left("a", game.now)
+    game.play()
+    assert game.members() == ["c"]
+    assert ("b", "expelled") in game.told
+    assert game.core.notices == []
+
+
+def test_after_a_loss_one_that_wants_to_go_gives_the_sum_first(game):
+    game.core.everybody["b"].leaving = True
+    game.holds("b", 6)
+    game.core.left("a", game.now)
+    game.play()
+    assert game.positions["c"]["giver"] == "b"
+    assert game.members() == ["c"]
+
+
 def test_one_that_does_not_answer_a_halt_is_sent_away(game):
     game.silent = {"b"}
     game.core.left("a", game.now)

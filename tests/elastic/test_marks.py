@@ -22,7 +22,7 @@ class Step:
         self.marks.append(mark)
         return {}
 
-    def has_mark(self, total, mark):
+    def agrees(self, total, mark):
         return True
 
 
@@ -39,15 +39,52 @@ class Mesh:
         return "sum"
 
 
-def test_a_step_that_had_begun_in_the_generation_before_is_marked_too():
+@pytest.fixture
+def fit():
+    from tf_malleable.elastic.training.fit import Fit
+
+    made = Fit.__new__(Fit)
+    made._step, made._epoch = Step(), 0
+    return made
+
+
+def in_mesh(turn):
+    return SimpleNamespace(mesh=Mesh(turn), step=5, is_lead=False)
+
+
+def test_a_step_that_had_begun_in_the_generation_before_is_marked_too(fit):
     import tensorflow as tf
 
-    from tf_malleable.elastic.training.fit import Fit
     from tf_malleable.elastic.training.step import fingerprint
 
-    fit, step, data = Fit.__new__(Fit), Step(), tf.constant([1.0, 2.0])
-    fit._step, fit._generation, fit._epoch = step, 1, 0
-    fit._training = SimpleNamespace(mesh=Mesh(Turn(5, 2, 0, 2)), step=5, is_lead=False)
+    data = tf.constant([1.0, 2.0])
+    fit._training = in_mesh(Turn(5, 2, 0, 2, is_first=True))
     assert fit._sum(Turn(5, 1, 0, 1), data, 0) == "sum"
     assert fit._sum(Turn(6, 2, 0, 2), data, 0) == "sum"
-    assert step.marks == [0, fingerprint(data), 0]
+    assert fit._step.marks == [0, fingerprint(data), 0]
+
+
+def test_one_that_came_late_to_a_generation_marks_the_step_that_the_others_mark(fit):
+    """Its first turn brought it the sum of the step that the others had done already."""
+    import tensorflow as tf
+
+    from tf_malleable.elastic.training.step import fingerprint
+
+    data = tf.constant([1.0, 2.0])
+    fit._training = in_mesh(None)
+    assert fit._sum(Turn(5, 2, 0, 2, is_first=True), data, 0) == "sum"
+    assert fit._sum(Turn(6, 2, 0, 2, is_first=True), data, 0) == "sum"
+    assert fit._step.marks == [fingerprint(data)] * 2
+
+
+@pytest.mark.parametrize(
+    ("tail", "agrees"), [((4 * 7, 4 * 3), True), ((0, 0), True), ((2 * 7, 2 * 3), False)]
+)
+def test_a_sum_is_compared_only_if_its_members_marked_it(tail, agrees):
+    import numpy as np
+
+    from tf_malleable.elastic.training.step import Step
+
+    step = Step.__new__(Step)
+    step._shards = 4
+    assert step.agrees(np.asarray([0.5, *tail], np.float32), 3 << 16 | 7) is agrees

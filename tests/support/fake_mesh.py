@@ -68,6 +68,7 @@ class Hub:
         self._gone: set[str] = set()
         # How many were dead when a member was told its run.
         self._told: dict[str, int] = {}
+        self._first: dict[int, int] = {}
         self.steps = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -150,7 +151,8 @@ class Hub:
             return Turn(step, generation, leaving=True)
         place, count = names.index(name), len(names)
         start, stop = (self.shards * n // count for n in (place, place + 1))
-        return Turn(step, generation, start, stop, is_lead=not place, is_only=count == 1)
+        first = self._first.setdefault(generation, step) == step
+        return Turn(step, generation, start, stop, not place, first, count == 1)
 
     def _reduce(self, name: str, pid: int, step: int, parts: Any) -> Any:
         with self._changed:

@@ -124,7 +124,7 @@ class Deciding:
         one = self.everybody.pop(id_, None)
         if one is not None:
             self._say(id_, "expelled", reason=reason, exit_code=exit_code)
-            self.notices.append(f"{one.place} is sent away: {reason}")
+            self.notices += [f"{one.place} is sent away: {reason}"] if reason else []
 
     def _are_here(self, ids: Iterable[str]) -> bool:
         return set(ids) <= self.everybody.keys() | self._departed
@@ -315,10 +315,10 @@ class Deciding:
             return
         for id_ in verdict.expelled:
             self._expel(id_, "the others have gone on without it")
-        order = () if self.current is None else self.current.ids
+        order, cuts = () if self.current is None else self.current.ids, self._cuts.take(now)
         left = [each for each in here if each.id in verdict.members or not each.is_worker]
-        for goes, stays in roster.kept_apart(left, self._cuts.take(now), order):
-            self._expel(goes.id, f"it cannot reach {stays.place}, which goes on")
+        for goes, reason in roster.sent_away(left, cuts, order, verdict.giver):
+            self._expel(goes.id, reason)
             left.remove(goes)
         self._highest = next_number(self._highest, self._incarnation)
         made = roster.survivors(

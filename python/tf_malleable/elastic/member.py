@@ -176,7 +176,8 @@ class TrainingMember(Newcomer):
         self._handed = exchange
         start, stop = generation.run(self.id, is_first_step=exchange.is_first)
         lead = generation.members[0].id == self.id
-        return Turn(self._step, generation.ordinal, start, stop, lead, self._is_only())
+        first, only = exchange.is_first, self._is_only()
+        return Turn(self._step, generation.ordinal, start, stop, lead, first, only)
 
     def _is_only(self) -> bool:
         return self.generation is not None and len(self.generation.processes) == 1

@@ -26,6 +26,7 @@ class Turn:
         start: The first shard to compute.
         stop: The one after the last; equal to `start` if there is nothing to compute.
         is_lead: This member saves files.
+        is_first: It is the first step of its generation, for all members of it.
         is_only: No other process takes part. The step is as good as done: reduce() is not
             called, and the sum at the root is this process's.
         finished: The training has ended without this process, which has no state and must end.
@@ -39,6 +40,7 @@ class Turn:
     start: int = 0
     stop: int = 0
     is_lead: bool = False
+    is_first: bool = False
     is_only: bool = False
     finished: bool = False
     leaving: bool = False

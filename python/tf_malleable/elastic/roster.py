@@ -207,13 +207,32 @@ def survivors(
     return Generation(number, shards, made, owners)
 
 
-def kept_apart(
+def sent_away(
+    left: Sequence[Participant],
+    cuts: Iterable[frozenset[str]],
+    order: Sequence[str],
+    giver: str | None,
+) -> list[tuple[Participant, str]]:
+    """Return which of those left after a loss go, and why; no reason is needed for who wants to.
+
+    Of two that cannot reach each other members stay rather than servers, and those that were
+    there before rather than others. Who wants to go may still be saving files, for which nobody
+    has to wait, unless nobody else would be left or could give the last sum.
+    """
+    found = {
+        goes.id: (goes, f"it cannot reach {stays.place}, which goes on")
+        for goes, stays in _kept_apart(left, cuts, order)
+    }
+    workers = [each for each in left if each.is_worker and each.id not in found]
+    if not all(each.leaving for each in workers):
+        free = [each for each in workers if each.leaving and each.id != giver]
+        found |= {each.id: (each, "") for each in free}
+    return list(found.values())
+
+
+def _kept_apart(
     left: Sequence[Participant], cuts: Iterable[frozenset[str]], order: Sequence[str]
 ) -> list[tuple[Participant, Participant]]:
-    """Return who must go as it cannot reach somebody else, who stays.
-
-    Members stay rather than servers, and those that were there before rather than others.
-    """
 
     def place(one: Participant) -> tuple[bool, int, float, str]:
         number = order.index(one.id) if one.id in order else len(order)

@@ -53,7 +53,6 @@ class Fit:
         self._training = training
         self._epoch, self._batch, self._is_over = 0, 0, False
         self._step: Step | None = None
-        self._generation: int | None = None
         self._passes = self._pass = 0
         self._has_set_epoch = False
         training.look_ahead()
@@ -232,7 +231,6 @@ class Fit:
             step.set_seeds(self.number, self._epoch)
         is_first = self._batch == 0 and not training.is_alone
         if turn.is_only and not is_first:
-            self._generation = turn.generation
             logs = step.whole(iterator)
         else:
             data = iterator.get_next()
@@ -249,15 +247,13 @@ class Fit:
 
         def parts(turn: Turn) -> Any:
             nonlocal mark
-            # The first step of a generation has marks by all, also by those that had begun it
-            # in the generation before.
-            if turn.generation != self._generation:
+            # Also if it was begun in the generation before.
+            if turn.is_first:
                 mark = mark or fingerprint(data)
-            self._generation = turn.generation
             return step.parts(data, turn.start, turn.stop, mark)
 
         total = self._reduce(turn, parts)
-        if mark and not step.has_mark(total, mark):
+        if mark and not step.agrees(total, mark):
             raise RefusedError(different_data(self._epoch))
         return total
 

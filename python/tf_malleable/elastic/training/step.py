@@ -123,10 +123,14 @@ class Step:
         """Apply the sum of all shards; return the logs of the step, a dict of tensors."""
         return self._finish(tf.convert_to_tensor(total[:-_TAIL]))
 
-    def has_mark(self, total: Vector, mark: int) -> bool:
-        """Return whether each shard was computed from a batch with this fingerprint."""
+    def agrees(self, total: Vector, mark: int) -> bool:
+        """Return whether each shard was computed from a batch with this fingerprint, if known.
+
+        It is not known of a sum that members of an earlier generation had completed.
+        """
         low, high = (int(word) for word in total[-_TAIL:])
-        return (low, high) == (self._shards * (mark & _MASK), self._shards * (mark >> _BITS))
+        marked = self._shards * (mark & _MASK), self._shards * (mark >> _BITS)
+        return (low, high) in ((0, 0), marked)
 
     def warm_up(self, data: Any) -> None:
         """Run once with a batch all that a member may have to run, which changes variables."""
