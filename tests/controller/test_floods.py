@@ -1,10 +1,18 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""While one user floods the controller, grants of the others stay fast, and it stays small."""
+"""While one user floods the controller, grants of the others stay fast, and it stays small.
+
+Two times are measured. The controller's own, from a grant to its acknowledgement, is held against
+the project's bar. But that is a small part of a change of cores as its user sees it, from his
+request until the job has acknowledged: a loop that is blocked by the flood makes him wait before
+the grant, too. There is no bar for all of that, so it is compared with changes without a flood.
+"""
 
 from __future__ import annotations
 
 import grp
 import os
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -35,9 +43,22 @@ MOST_SLOW = CHANGES // 100
 # Without limits, unfinished bodies alone took 400 MB.
 MOST_MEMORY = 256 << 20
 HISTORY = 20_000
-# On a machine that others use, some grants are slow with nobody else connected. So if a round has
-# too many, there are more, each with one without the flood just after it, and all count.
+# On a machine that others use, some grants are slow with nobody else connected. So there is a round
+# without the flood just after each one with it, and if they differ too much, more; all count.
 ROUNDS = 3
+# With a flood, changes may take so many times as long as without. The flood needs CPU, too.
+MOST_TIMES = 2.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """Changes of a job's cores: grants acknowledged too late, and how long all of it took."""
+
+    slow: int
+    seconds: float
+
+    def __add__(self, other: Round) -> Round:
+        return Round(self.slow + other.slow, self.seconds + other.seconds)
 
 
 @pytest.fixture
@@ -79,7 +100,7 @@ def test_grants_are_acknowledged_within_20_ms(kind, group):
     with TemporaryDirectory() as name:
         directory = Path(name)
         directory.chmod(0o755)
-        if kind == "histories":
+        if kind.endswith("histories"):
             fill(directory / "controller.db")
         options = ("--group", group.gr_name, "--policy", "equal", "--cpus", f"{cpus[0]},{cpus[1]}")
         with (
@@ -96,30 +117,34 @@ def test_grants_are_acknowledged_within_20_ms(kind, group):
                 connection.request("PUT", f"{path}/cores", {"cores": cores})
                 wait_for(lambda: len(connection.request("GET", path)["actual"]) == cores)
 
-            def acknowledgements() -> Histogram:
-                """Return what has been counted while a job's cores changed."""
-                before = acknowledged(one)
+            def changes() -> Round:
+                """Change a job's cores many times."""
+                before, begin = acknowledged(one), time.monotonic()
                 for each in range(CHANGES):
                     change(1 + each % 2)
                     if each % 20 == 0:
                         # Others can still connect.
                         assert user.ask("GET", "/v1")[0] == 200
+                seconds = time.monotonic() - begin
                 found = acknowledged(one).since(before)
                 # Those of the flood's own jobs are counted, too: they must not hide the slow ones.
                 assert found.count >= CHANGES
-                return found
+                return Round(slow(found), seconds)
 
             change(2)
             size = memory(one)
-            flooded = calm = 0
+            flooded = calm = Round(0, 0.0)
             for rounds in range(1, ROUNDS + 1):
                 with floods.flood(kind, one.socket, HOSTILE, group.gr_gid):
-                    flooded += slow(acknowledgements())
+                    flooded += changes()
                     growth = memory(one) - size
                 assert growth <= MOST_MEMORY
-                if flooded <= rounds * MOST_SLOW:
+                calm += changes()
+                grants_are_fast = flooded.slow - calm.slow <= rounds * MOST_SLOW
+                changes_are_fast = flooded.seconds <= MOST_TIMES * calm.seconds
+                if grants_are_fast and changes_are_fast:
                     break
-                calm += slow(acknowledgements())
             connection.close()
             assert one.process.poll() is None
-            assert flooded - calm <= rounds * MOST_SLOW, f"{flooded} with the flood, {calm} without"
+            assert grants_are_fast, f"with the flood {flooded}, without {calm}"
+            assert changes_are_fast, f"with the flood {flooded}, without {calm}"

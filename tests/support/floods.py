@@ -70,12 +70,12 @@ def _in_threads(task: Callable[[], None]) -> None:
         thread.join()
 
 
-def _read_histories(path: str) -> None:
+def _read_histories(path: str, limit: int) -> None:
     def read() -> None:
         while True:
             client = Client(path)
             with suppress(OSError, http.client.HTTPException):
-                client.request("GET", f"/v1/history?limit={MOST_HISTORY}&spans=true")
+                client.request("GET", f"/v1/history?limit={limit}&spans=true")
                 client.getresponse().read()
             client.close()
 
@@ -100,7 +100,9 @@ _FLOODS: dict[str, Callable[[str], None]] = {
     "idle connections": lambda path: _connect_for_ever(path, b""),
     "unfinished headers": lambda path: _connect_for_ever(path, _HEAD + _PADDING),
     "unfinished bodies": lambda path: _connect_for_ever(path, _HEAD + _BODY),
-    "histories": _read_histories,
+    "histories": lambda path: _read_histories(path, MOST_HISTORY),
+    # Many more of them, so that what the loop itself does for each one counts.
+    "short histories": lambda path: _read_histories(path, 1),
     "submissions": _submit_for_ever,
 }
 KINDS = tuple(_FLOODS)

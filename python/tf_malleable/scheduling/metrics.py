@@ -8,9 +8,9 @@ Feitelson, "Workload Modeling for Computer Systems Performance Evaluation", 2015
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import fmean
+from math import inf
 from typing import Final
 
 from tf_malleable.api.elastic import Elastic
@@ -109,42 +109,72 @@ def ended(
     )
 
 
-def summary(records: Sequence[JobRecord], cpus: int) -> Summary:
-    """Return the metrics of all these jobs together.
-
-    - makespan: from the first arrival to the last end.
-    - mean turnaround, mean waiting: arithmetic means over all jobs.
-    - mean slowdown: the mean of turnaround divided by time in service. A job that never
-      waited has 1. For a job that is resized, service is the time it had any cores,
-      however many; a job that never had any has no slowdown.
-    - throughput: jobs that ended, with any outcome, divided by the makespan.
-    - utilization: CPU time used divided by CPUs times makespan. Jobs whose CPU time is
-      unknown count as 0, which makes it a lower bound.
-
-    Metrics that are undefined (no jobs, no time, no CPUs) are None.
+def summary(records: Iterable[JobRecord], cpus: int) -> Summary:
+    """Return the metrics of all these jobs together, see Totals.
 
     Args:
         records: In any order.
         cpus: Number of CPUs shared out; 0 if unknown.
     """
-    makespan = (
-        max(0.0, max(r.ended for r in records) - min(r.submitted for r in records))
-        if records
-        else None
-    )
-    slowdowns = [r.total_seconds / r.service_seconds for r in records if r.service_seconds > 0]
-    cpu_times = [r.cpu_seconds for r in records if r.cpu_seconds is not None]
-    return Summary(
-        jobs=len(records),
-        failures=sum(r.outcome == "failed" for r in records),
-        makespan=makespan,
-        mean_turnaround=_mean([r.total_seconds for r in records]),
-        mean_waiting=_mean([r.waiting_seconds for r in records]),
-        mean_slowdown=_mean(slowdowns),
-        throughput=len(records) / makespan if makespan else None,
-        utilization=sum(cpu_times) / (cpus * makespan) if makespan and cpus and cpu_times else None,
-    )
+    totals = Totals()
+    for record in records:
+        totals.add(record)
+    return totals.summary(cpus)
 
 
-def _mean(numbers: Sequence[float]) -> float | None:
-    return fmean(numbers) if numbers else None
+class Totals:
+    """Adds up the metrics of jobs one by one, so that none of them has to be kept."""
+
+    def __init__(self) -> None:
+        self._jobs = self._failures = self._served = 0
+        self._first, self._last = inf, -inf
+        self._turnaround = self._waiting = self._slowdown = 0.0
+        self._cpu_seconds: float | None = None
+
+    def add(self, record: JobRecord) -> None:
+        """Add a job."""
+        self._jobs += 1
+        self._failures += record.outcome == "failed"
+        self._first = min(self._first, record.submitted)
+        self._last = max(self._last, record.ended)
+        self._turnaround += record.total_seconds
+        self._waiting += record.waiting_seconds
+        if record.service_seconds > 0:
+            self._served += 1
+            self._slowdown += record.total_seconds / record.service_seconds
+        if record.cpu_seconds is not None:
+            self._cpu_seconds = (self._cpu_seconds or 0.0) + record.cpu_seconds
+
+    def summary(self, cpus: int) -> Summary:
+        """Return the metrics of all added jobs together.
+
+        - makespan: from the first arrival to the last end.
+        - mean turnaround, mean waiting: arithmetic means over all jobs.
+        - mean slowdown: the mean of turnaround divided by time in service. A job that never
+          waited has 1. For a job that is resized, service is the time it had any cores,
+          however many; a job that never had any has no slowdown.
+        - throughput: jobs that ended, with any outcome, divided by the makespan.
+        - utilization: CPU time used divided by CPUs times makespan. Jobs whose CPU time is
+          unknown count as 0, which makes it a lower bound.
+
+        Metrics that are undefined (no jobs, no time, no CPUs) are None.
+
+        Args:
+            cpus: Number of CPUs shared out; 0 if unknown.
+        """
+        makespan = max(0.0, self._last - self._first) if self._jobs else None
+        used, available = self._cpu_seconds, cpus * (makespan or 0.0)
+        return Summary(
+            jobs=self._jobs,
+            failures=self._failures,
+            makespan=makespan,
+            mean_turnaround=_mean(self._turnaround, self._jobs),
+            mean_waiting=_mean(self._waiting, self._jobs),
+            mean_slowdown=_mean(self._slowdown, self._served),
+            throughput=self._jobs / makespan if makespan else None,
+            utilization=used / available if available and used is not None else None,
+        )
+
+
+def _mean(total: float, number: int) -> float | None:
+    return total / number if number else None

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.support.records import ended
-from tf_malleable.api.history import History, Span
+from tf_malleable.api.history import History, JobRecord, Span
 from tf_malleable.controller.state.reading import encoded_history
 from tf_malleable.controller.state.store import Store, read_history
 
@@ -75,3 +76,17 @@ def test_a_bad_row_costs_only_itself(path):
     jobs = {job.id for job in found.jobs}
     assert {str(number) for number in range(COUNT)} - jobs == {"3"}
     assert jobs - {span.job for span in found.spans} == {"4"}
+
+
+def test_few_rows_are_kept_at_a_time(path):
+    """A collection of garbage stops everybody for as long as it takes to look at all of them."""
+    kept = []
+
+    def shown(record):
+        kept.append(sum(isinstance(each, JobRecord) for each in gc.get_objects()))
+        return record
+
+    before = sum(isinstance(each, JobRecord) for each in gc.get_objects())
+    encoded(path, COUNT, (), (), 1, shown)
+    assert len(kept) == COUNT
+    assert max(kept) - before < COUNT / 2

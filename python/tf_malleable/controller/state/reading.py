@@ -2,7 +2,8 @@
 """Reads a long history in a thread, without stopping the controller's loop.
 
 Python runs one thread at a time, and does not interrupt a call of a C library. So rows are
-decoded and encoded a few at a time. Bad rows are left out, with a warning.
+decoded, encoded and freed a few at a time: a garbage collection would look at all that are kept,
+and freeing them at the end is one call, too. Bad rows are left out, with a warning.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from tf_malleable.api.history import JobRecord, Span
 from tf_malleable.controller.state.history_file import SPANS_OF
 from tf_malleable.controller.state.rows import ENDED, SPANS, Table, decode, warn
 from tf_malleable.controller.state.state_file import Value, errors, open_to_read
-from tf_malleable.scheduling.metrics import summary
+from tf_malleable.scheduling.metrics import Totals
 
 # In order of arrival, as Store.history() returns them; SQLite sorts without holding Python up.
 _NEWEST_JOBS = """
@@ -60,22 +61,28 @@ def encoded_history(
         StoreError: The file cannot be read.
     """
     with errors("read", path), closing(open_to_read(path)) as connection:
-        jobs = list(_good(connection, ENDED, _NEWEST_JOBS, (limit,), _ENDED, path))
-        spans: Iterable[Span] = ()
-        if current is not None:
-            wanted = msgspec.json.encode([*(job.id for job in jobs), *live]).decode()
-            # Not as a list: a garbage collection would look at all of them, and nobody else
-            # would run meanwhile.
-            stored = _good(connection, SPANS, SPANS_OF, (wanted,), _SPANS, path)
-            spans = chain(stored, current)
-        parts = chain(
-            [b'{"jobs":'],
-            _encoded(map(shown, jobs)),
-            [b',"spans":'],
-            _encoded(spans),
-            [b',"summary":', msgspec.json.encode(summary(jobs, cpus)), b"}"],
-        )
-        return list(_joined(parts))
+        totals, ids = Totals(), list(live)
+
+        def jobs() -> Iterator[JobRecord]:
+            for job in _good(connection, ENDED, _NEWEST_JOBS, (limit,), _ENDED, path):
+                totals.add(job)
+                ids.append(job.id)
+                yield shown(job)
+
+        def spans() -> Iterator[Span]:
+            if current is not None:
+                wanted = msgspec.json.encode(ids).decode()
+                yield from _good(connection, SPANS, SPANS_OF, (wanted,), _SPANS, path)
+                yield from current
+
+        def parts() -> Iterator[bytes]:
+            yield b'{"jobs":'
+            yield from _encoded(jobs())
+            yield b',"spans":'
+            yield from _encoded(spans())
+            yield b',"summary":' + msgspec.json.encode(totals.summary(cpus)) + b"}"
+
+        return list(_joined(parts()))
 
 
 def _good(
