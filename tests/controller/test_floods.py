@@ -36,7 +36,7 @@ pytestmark = [
 ]
 
 VICTIM, HOSTILE = 4001, 4004
-CHANGES = 200
+CHANGES = 100
 # The bar of the project for grants, also without a flood; a bucket of the histogram ends there.
 MOST_SECONDS = 0.02
 MOST_SLOW = CHANGES // 100

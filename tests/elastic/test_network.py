@@ -125,6 +125,25 @@ def test_what_is_no_coordinator_is_said_to_be_none(run, tmp_path):
         wire.connect(address, run.secret, time.monotonic() + 5)
 
 
+def test_a_connection_to_itself_is_none_and_keeps_no_port(monkeypatch):
+    """The kernel may choose the very port that it connects to, if nobody listens there."""
+
+    def to_itself(address, timeout):
+        found = socket.socket()
+        found.bind(address)
+        found.settimeout(timeout)
+        found.connect(address)
+        return found
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    monkeypatch.setattr(socket, "create_connection", to_itself)
+    with pytest.raises(ConnectionRefusedError):
+        wire.connect(Address("127.0.0.1", port), b"secret", time.monotonic() + 5)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", port))
+
+
 def test_a_slow_worker_gets_fewer_shards(run):
     run.start_worker()
     run.wait_for_members(1)

@@ -95,6 +95,8 @@ class ElasticRun:
         where = f"{self.address.host}:{self.address.port}"
         words = [*_TFM, "coordinator", "--listen", where, "--shards", str(self.shards)]
         words += options
+        if self.address.port:
+            self.coordinator.wait(60)  # Until it has ended, it has the port.
         self.coordinator = self._start(words, env=self._env, stdout=subprocess.PIPE)
         assert self.coordinator.stdout is not None
         host, _, port = self.coordinator.stdout.readline().strip().rpartition(":")

@@ -11,6 +11,7 @@ says nothing, or half of something, costs a few seconds of one thread and nothin
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
@@ -78,6 +79,12 @@ def _dial(address: Address, deadline: float) -> socket.socket:
             connection.close()
     # Also where the path leads nowhere, as TCP tells more about why.
     connection = socket.create_connection((address.host, address.port), _left(deadline))
+    if connection.getsockname() == connection.getpeername():
+        # Where nobody listens, the kernel may choose the same port for this end. Closed at once,
+        # without the minute's wait after which somebody could listen there again.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
