@@ -178,6 +178,8 @@ class Coordinator:
             event = self._events.get(timeout=_TICK_SECONDS)
             while True:
                 self._take(*event)
+                if event[0] == "closed":
+                    return  # Who asks for the status next is to see what is done about it.
                 event = self._events.get_nowait()
 
     def _take(self, kind: str, serial: int, message: dict[str, Any]) -> None:
