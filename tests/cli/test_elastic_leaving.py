@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -49,7 +50,7 @@ class Local:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
+        with suppress(ProcessLookupError):  # Also if it has left others behind.
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(60)
         print(self.said())
@@ -154,6 +155,25 @@ def test_what_reaches_all_at_once_ends_all_in_order(tmp_path, number):
         assert local.process.wait(60) == 128 + number
         with pytest.raises(ProcessLookupError):
             os.killpg(local.process.pid, 0)
+        assert [each["how"] for each in local.results()] == ["left", "left"]
+        assert "Traceback" not in local.said()
+
+
+def test_when_it_is_killed_its_processes_leave_in_order(tmp_path):
+    with Local(tmp_path, "--workers", "2", "--servers", "1") as local:
+        local.wait_for(2)
+        local.wait_for(1, "server")
+        local.process.kill()
+        local.process.wait(60)
+
+        def are_gone():
+            try:
+                os.killpg(local.process.pid, 0)
+            except ProcessLookupError:
+                return True
+            return False
+
+        wait_until(are_gone, local.said)
         assert [each["how"] for each in local.results()] == ["left", "left"]
         assert "Traceback" not in local.said()
 

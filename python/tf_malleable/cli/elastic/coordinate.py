@@ -59,7 +59,7 @@ def coordinator(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.append(time.monotonic()))
     if is_supervised:
-        supervised.ignore()
+        supervised.begin()
     running = Coordinator(listener, secret, shards, first_seconds=seconds)
 
     def is_over() -> bool:
@@ -83,7 +83,7 @@ def server(where: str, host: str, is_supervised: bool) -> None:
     TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets it hand over and go.
     """
     if is_supervised:
-        supervised.ignore()
+        supervised.begin()
     settings = MeshSettings(whereabouts.address(where), whereabouts.secret(), host=host)
     process = ServingMember(settings)
     signal.signal(signal.SIGTERM, lambda *_: process.leave())

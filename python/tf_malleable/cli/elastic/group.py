@@ -89,7 +89,7 @@ def run(
         left_code=supervised.LEFT if is_supervised else 0,
     )
     if is_supervised:
-        supervised.ignore()
+        supervised.begin()
     os.environ[SETTINGS] = settings.encode()
     preload()
     become(command)

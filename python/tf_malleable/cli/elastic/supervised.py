@@ -2,7 +2,7 @@
 """What processes that tfm elastic local starts do differently.
 
 Ctrl-C and the end of a terminal reach all processes at once. Whoever has started them is to hear
-of it alone, and ends them in order.
+of it alone, and ends them in order. If it is killed, they go by themselves.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import click
+
+from tf_malleable.linux.parent_death import signal_at_end_of_parent
 
 LEFT: Final = 83
 """Exit code of a worker that has left before the training has ended."""
@@ -28,7 +30,7 @@ def option(function: _Function) -> _Function:
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """Keep these signals from processes that are started meanwhile, until they call ignore()."""
+    """Keep these signals from processes that are started meanwhile, until they call begin()."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_TERMINAL)
     try:
         yield
@@ -36,8 +38,12 @@ def spared() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def ignore() -> None:
-    """Ignore these signals in this process, and in what it becomes and starts."""
+def begin() -> None:
+    """Ignore these signals in this process, and in what it becomes and starts.
+
+    It gets SIGTERM if whoever has started it is gone.
+    """
+    signal_at_end_of_parent(signal.SIGTERM)
     for number in _OF_THE_TERMINAL:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_TERMINAL)
