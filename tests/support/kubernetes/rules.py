@@ -135,13 +135,13 @@ class Rule:
     tree: Node
     transition: bool
 
-    def evaluate(self, **names: Any) -> Any:
-        """Return what it says of these values.
+    def evaluate(self, new: Any, old: Any = None) -> Any:
+        """Return what it says of a value, and of what this was.
 
         Raises:
             RuleError: It cannot be evaluated, as when a field is not there.
         """
-        return _evaluate(self.tree, names)
+        return _evaluate(self.tree, {"self": new, "oldSelf": old})
 
 
 def parse(text: str) -> Rule:

@@ -245,11 +245,11 @@ def _rule_causes(value: Any, schema: Schema, old: Any, path: str) -> Iterator[Ca
         if rule.transition and old is None:
             continue
         try:
-            if rule.evaluate(self=value, oldSelf=old):
+            if rule.evaluate(value, old):
                 continue
             said = one.get("message") or f"failed rule: {one['rule']}"
             if "messageExpression" in one:
-                said = _RULE(one["messageExpression"]).evaluate(self=value, oldSelf=old)
+                said = _RULE(one["messageExpression"]).evaluate(value, old)
         except RuleError as error:
             said = f"rule evaluation error: {one['rule']}: {error}"
         at = path + one.get("fieldPath", "")
