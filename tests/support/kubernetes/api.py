@@ -193,7 +193,7 @@ class Api:
             new, unknown = kinds.update(resource, part, body, old)
         warnings = _warn(request, unknown)
         written = self.write(request, request.key, new, old)
-        if resource.id == kinds.CRDS and part == "" and not _is_dry(request):
+        if resource.id == kinds.CRDS and not part and self.store.get(request.key) == written:
             self.catalogue.define(written)
         if request.subresource == "scale":
             return Answer(200, custom.scale_of(resource, written))

@@ -70,14 +70,15 @@ class Cluster:
         Raises:
             RuntimeError: A part of it broke, which is a fault of this fake.
         """
-        for loop in self._loops:
+        loops, self._loops = self._loops, []
+        kubelets, self._kubelets = self._kubelets, {}
+        for loop in loops:
             loop.stop()
-        for kubelet in self._kubelets.values():
+        for kubelet in kubelets.values():
             if kubelet.died is None:
                 kubelet.die()
         self.server.close()
-        said = [loop.broken for loop in self._loops]
-        said += [kubelet.broken for kubelet in self._kubelets.values()]
+        said = [loop.broken for loop in loops] + [kubelet.broken for kubelet in kubelets.values()]
         broken = [text for text in said if text]
         if broken:
             raise RuntimeError("\n".join(broken))
@@ -205,6 +206,15 @@ class Cluster:
         """Return the calls that a user made."""
         with self.api.store.lock:
             return [call for call in self.api.calls if call.user == user.name]
+
+    def log(self, name: str, namespace: str = "default") -> str:
+        """Return what a pod's first container has printed; "" if it has not started."""
+        pod = self.client.get("pods", name, namespace)
+        try:
+            file = self._log(pod["metadata"]["uid"], pod["spec"]["containers"][0]["name"], False)
+        except KeyError:
+            return ""
+        return file.read_text()
 
     def pids(self, pod: Object) -> list[int]:
         """Return the first processes of a pod's containers that run."""

@@ -32,7 +32,6 @@ from tests.support.kubernetes.runs import ContainerRun, PodRun, terminated
 from tests.support.kubernetes.store import Change
 
 Object = dict[str, Any]
-_READY = ("Ready", "KubeletReady", "kubelet is posting ready status")
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -67,13 +66,14 @@ class Kubelet:
         self.resize_seconds = 0.0
         self.died: float | None = None
         self._client = Client(api, system(f"node:{self.name}"))
-        self._allocatable = node["status"]["allocatable"]
+        self._node, self._allocatable = node, node["status"]["allocatable"]
         self._folder, self._images, self._timings = folder, images, timings
         self._address, self._host = address, address()
         self._runs: dict[str, PodRun] = {}
         self._known: list[Object] = []
         self._outputs: dict[tuple[str, str], list[Path]] = {}
-        self._register(node)
+        with suppress(RefusedError, UnavailableError):  # Tried again in the loop.
+            self._register()
         self._loop = Loop(api, f"kubelet-{self.name}", self._step, self._concerns)
 
     @property
@@ -110,24 +110,27 @@ class Kubelet:
         run = self._runs.get(uid)
         return run.containers[0].process if run else None
 
-    def _register(self, node: Object) -> None:
-        found = self._client.find("nodes", self.name)
-        status = {**node["status"], "addresses": [{"type": "InternalIP", "address": self._host}]}
-        if found is None:
-            found = self._client.create(node)
-        status = conditions.with_condition(
-            status, conditions.condition(_READY[0], "True", *_READY[1:])
-        )
+    def _register(self) -> None:
+        """Have the node known, and known as ready."""
+        found = self._client.find("nodes", self.name) or self._client.create(self._node)
+        if conditions.is_true(found.get("status", {}), "Ready"):
+            return
+        addresses = [{"type": "InternalIP", "address": self._host}]
+        status = {**found.get("status", {}), **self._node["status"], "addresses": addresses}
+        ready = conditions.condition("Ready", "True", "KubeletReady")
+        status = conditions.with_condition(status, ready)
         for kind in _PRESSURES:
             status = conditions.with_condition(status, conditions.condition(kind, "False"))
         self._client.set_status("nodes", found, status)
 
     def _concerns(self, change: Change) -> bool:
         pod = change.key[0] == kinds.PODS and change.object["spec"].get("nodeName") == self.name
-        return pod or change.key[0] in (kinds.SECRETS, kinds.CONFIGMAPS)
+        node = change.key == (kinds.NODES, "", self.name)
+        return pod or node or change.key[0] in (kinds.SECRETS, kinds.CONFIGMAPS)
 
     def _step(self) -> float | None:
         with suppress(UnavailableError):  # The pods go on, as they are known.
+            self._register()
             self._known = self._client.list("pods", fieldSelector=f"spec.nodeName={self.name}")
         present = {pod["metadata"]["uid"] for pod in self._known}
         for uid in self._runs.keys() - present:
@@ -151,7 +154,8 @@ class Kubelet:
         for run in self._runs.values():
             if run.stop_at is None:
                 times += [c.due for c in run.containers if not c.runs and c.ended is None]
-        return max(0.001, min(times) - time.monotonic()) if times else None
+        soonest = min(times, default=float("inf"))
+        return None if soonest == float("inf") else max(0.001, soonest - time.monotonic())
 
     def _look_after(self, pod: Object) -> None:
         uid, leaving = pod["metadata"]["uid"], "deletionTimestamp" in pod["metadata"]

@@ -66,6 +66,8 @@ class Server:
 
     def close(self) -> None:
         """End for good."""
+        if self._loop.is_closed():
+            return
         if self._runner is not None:
             self.kill()
         self._loop.call_soon_threadsafe(self._loop.stop)
