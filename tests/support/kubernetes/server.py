@@ -100,6 +100,11 @@ class Server:
                 if connection.transport is not None:
                     connection.transport.abort()
         await runner.cleanup()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=5)
 
     async def _cut(self) -> None:
         for task in self._watches:
