@@ -200,6 +200,10 @@ def test_pods_that_are_refused(client, change, field):
         ({"image": ""}, "image"),
         ({"env": [{"name": "A", "value": 1}]}, "env[0].value"),
         ({"livenessProbe": {}}, "livenessProbe"),
+        (
+            {"resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]},
+            "resizePolicy",
+        ),
         ({"resources": {"limits": {"cpu": "much"}}}, "resources.limits.cpu"),
         ({"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}, "resources.requests"),
     ],

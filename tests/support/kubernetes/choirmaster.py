@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import kopf
 import kubernetes
 
@@ -11,7 +13,7 @@ FINALIZER = "example.com/operator"
 
 
 @kopf.on.startup()
-def configure(settings, **_):
+def configure(settings: Any, **_: Any) -> None:
     settings.persistence.finalizer = FINALIZER
     settings.posting.enabled = True
     settings.networking.error_backoffs = [0.05] * 40
@@ -22,7 +24,7 @@ def configure(settings, **_):
 @kopf.on.create(*GROUP, backoff=0.1)
 @kopf.on.update(*GROUP, backoff=0.1)
 @kopf.on.resume(*GROUP, backoff=0.1)
-def sing(body, spec, name, namespace, patch, **_):
+def sing(body: Any, spec: Any, name: str, namespace: str, patch: Any, **_: Any) -> None:
     pods = kubernetes.client.CoreV1Api()
     wanted = {f"{name}-{number}" for number in range(spec["singers"]["max"])}
     found = pods.list_namespaced_pod(namespace, label_selector=f"choir={name}").items
@@ -49,10 +51,10 @@ def sing(body, spec, name, namespace, patch, **_):
 
 
 @kopf.timer(*GROUP, interval=0.1, idle=0.05)
-def listen(patch, status, **_):
+def listen(patch: Any, status: Any, **_: Any) -> None:
     patch.status["heard"] = str(int(status.get("heard", 0)) + 1)
 
 
 @kopf.on.delete(*GROUP)
-def part(**_):
+def part(**_: Any) -> None:
     pass

@@ -198,6 +198,9 @@ def validate(pod: Object) -> Iterator[Cause]:
             yield duplicate(f"{at}.name", container["name"])
         names.append(container.get("name"))
         yield from _container(container, at)
+        policies = [one["restartPolicy"] for one in container.get("resizePolicy", ())]
+        if spec["restartPolicy"] == "Never" and "RestartContainer" in policies:
+            yield unsupported(f"{at}.resizePolicy", "RestartContainer", ["NotRequired"])
     yield from _affinity(spec.get("affinity", {}))
 
 
