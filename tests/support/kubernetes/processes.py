@@ -1,0 +1,96 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Containers' processes: real ones, each in a cgroup of its own where we may make any."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support import cgroups
+
+# Joins the cgroups whose folders are its first arguments, and becomes the command.
+_JOIN = 'n=$1; shift; while [ $n -gt 0 ]; do echo $$ >"$1/cgroup.procs" || exit 126; '
+_JOIN += 'shift; n=$((n-1)); done; exec "$@"'
+
+
+class Process:
+    """A container that runs, or has.
+
+    Attributes:
+        code: Its exit code as engines say it, so 128 and more for signals; None while it runs.
+        group: Its cgroup; None where we may make none.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        output: Path,
+        on_exit: Callable[[], None],
+    ) -> None:
+        self.code: int | None = None
+        self.group = _make_group()
+        folders = sorted({str(self.group.cpu), str(self.group.cpuset)}) if self.group else []
+        joining = ["sh", "-c", _JOIN, "sh", str(len(folders)), *folders, *command]
+        # Tests that are killed leave nothing behind.
+        guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        with output.open("wb") as file:
+            self._process = subprocess.Popen(
+                [*guard, *joining],
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._on_exit = on_exit
+        self._waiter = threading.Thread(target=self._wait, daemon=True)
+        self._waiter.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def limit(self, cpus: float | None) -> None:
+        """Set its CPU quota, in CPUs; None for none."""
+        if self.group is not None and self.code is None:
+            self.group.set_quota(cpus)
+
+    def terminate(self) -> None:
+        """Ask its first process to end."""
+        if self.code is None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """Kill all of it, and wait for its end."""
+        self._kill_session()
+        self._waiter.join()
+
+    def _wait(self) -> None:
+        code = self._process.wait()
+        # With its first process goes the rest of a container.
+        self._kill_session()
+        if self.group is not None:
+            self.group.remove()
+        self.code = 128 - code if code < 0 else code
+        self._on_exit()
+
+    def _kill_session(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _make_group() -> cgroups.Group | None:
+    try:
+        return cgroups.make(f"tfm-test-pod-{os.getpid()}-{secrets.token_hex(4)}")
+    except OSError:
+        return None

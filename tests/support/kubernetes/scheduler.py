@@ -1,0 +1,142 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Which node a pod goes to: by required affinity, taints, and what is not requested yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+from tests.support.kubernetes import conditions, pods, quantities
+from tests.support.kubernetes.client import Client
+from tests.support.kubernetes.refusals import RefusedError
+from tests.support.kubernetes.selectors import expression
+
+Object = dict[str, Any]
+
+
+def tolerates(pod: Object, taint: Object) -> Object | None:
+    """Return the toleration of a pod for a taint; None if it has none."""
+    for one in pod["spec"].get("tolerations", ()):
+        if one.get("effect") not in (None, "", taint["effect"]):
+            continue
+        if one.get("operator", "Equal") == "Exists" and one.get("key") in (None, "", taint["key"]):
+            return dict(one)
+        same = one.get("key") == taint["key"]
+        if same and one.get("value", "") == taint.get("value", ""):
+            return dict(one)
+    return None
+
+
+def accepts(node: Object, pod: Object) -> bool:
+    """Say whether a pod's selector and required affinity allow a node."""
+    labels, name = node["metadata"].get("labels", {}), node["metadata"]["name"]
+    if any(labels.get(k) != v for k, v in pod["spec"].get("nodeSelector", {}).items()):
+        return False
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return True
+    return any(_meets(term, labels, name) for term in required["nodeSelectorTerms"])
+
+
+def _meets(term: Object, labels: dict[str, str], name: str) -> bool:
+    asked = [*term.get("matchExpressions", ()), *term.get("matchFields", ())]
+    return bool(asked) and all(
+        expression(one, {**labels, "metadata.name": name}) for one in asked
+    )  # fmt: skip
+
+
+def lacking(node: Object, pod: Object, on_it: Iterable[Object]) -> list[str]:
+    """Return the resources that a node has too little of for one more pod."""
+    used: dict[str, Fraction] = {}
+    for other in on_it:
+        for name, value in pods.requests(other, cautious=True).items():
+            used[name] = used.get(name, Fraction(0)) + value
+    allocatable = node["status"]["allocatable"]
+    return [
+        name
+        for name, value in pods.requests(pod).items()
+        if used.get(name, 0) + value > quantities.parse(allocatable.get(name, 0))
+    ]
+
+
+def obstacle(node: Object, pod: Object, on_it: Iterable[Object]) -> str:
+    """Return why a pod cannot go to a node; "" if it can."""
+    for taint in node["spec"].get("taints", ()):
+        if taint["effect"] != "PreferNoSchedule" and tolerates(pod, taint) is None:
+            if taint["key"] == "node.kubernetes.io/unschedulable":
+                return "node(s) were unschedulable"
+            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+    if node["spec"].get("unschedulable"):
+        return "node(s) were unschedulable"
+    if not conditions.is_true(node["status"], "Ready"):
+        return "node(s) were not ready"
+    if not accepts(node, pod):
+        return "node(s) didn't match Pod's node affinity/selector"
+    missing = lacking(node, pod, on_it)
+    if "pods" in missing:
+        return "Too many pods"
+    return f"Insufficient {missing[0]}" if missing else ""
+
+
+class Scheduler:
+    """Binds pods that wait to nodes, those of the highest priority first."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def step(self) -> None:
+        """Bind what can be bound now."""
+        everything = self._client.list("pods")
+        nodes = self._client.list("nodes")
+        placed: dict[str, list[Object]] = {node["metadata"]["name"]: [] for node in nodes}
+        for pod in everything:
+            if pods.is_live(pod) and pod["spec"].get("nodeName") in placed:
+                placed[pod["spec"]["nodeName"]].append(pod)
+        for pod in sorted(filter(_waits, everything), key=_rank):
+            with suppress(RefusedError):  # It changed meanwhile, for which this is called again.
+                self._place(pod, nodes, placed)
+
+    def _place(self, pod: Object, nodes: list[Object], placed: dict[str, list[Object]]) -> None:
+        if pod["spec"].get("schedulingGates"):
+            self._say(pod, "SchedulingGated", "Scheduling is blocked due to non-empty gates")
+            return
+        found = {
+            node["metadata"]["name"]: obstacle(node, pod, placed[node["metadata"]["name"]])
+            for node in nodes
+        }
+        free = [name for name, why in found.items() if not why]
+        if not free:
+            reasons = sorted(f"{n} {why}" for why, n in Counter(found.values()).items())
+            said = f"0/{len(nodes)} nodes are available: {', '.join(reasons)}."
+            self._say(pod, "Unschedulable", said)
+            return
+        name = min(free, key=lambda name: (_load(placed[name]), name))
+        metadata = pod["metadata"]
+        body = {"kind": "Binding", "target": {"kind": "Node", "name": name}}
+        self._client.post("pods", metadata["name"], "binding", body, metadata["namespace"])
+        placed[name].append(pod)
+
+    def _say(self, pod: Object, reason: str, message: str) -> None:
+        new = conditions.condition("PodScheduled", "False", reason, message)
+        status = conditions.with_condition(pod["status"], new)
+        if status != pod["status"]:
+            self._client.set_status("pods", pod, status)
+
+
+def _waits(pod: Object) -> bool:
+    unbound = not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+    return unbound and pod["spec"]["schedulerName"] == "default-scheduler" and pods.is_live(pod)
+
+
+def _rank(pod: Object) -> tuple[int, str, int]:
+    metadata = pod["metadata"]
+    version = int(metadata["resourceVersion"])
+    return -pod["spec"].get("priority", 0), metadata["creationTimestamp"], version
+
+
+def _load(found: list[Object]) -> Fraction:
+    return sum((pods.requests(pod).get("cpu", Fraction(0)) for pod in found), Fraction(0))
