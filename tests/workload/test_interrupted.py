@@ -21,6 +21,10 @@ from tf_malleable.workload.runner import Event, Start, run_jobs
 PLAN = [PlannedJob(0.0, JobRequest(name, ("sleep", "600"))) for name in ("first", "second")]
 
 
+def _children() -> list[int]:
+    return procfs.trees([os.getpid()])[os.getpid()][1:]
+
+
 class FakeController:
     """Knows some of our child processes as jobs, none of which has written its id."""
 
@@ -28,11 +32,13 @@ class FakeController:
 
     def __init__(self, known: int) -> None:
         self.known = known
+        # Those of other tests, which end with this process.
+        self._others = frozenset(_children())
         self.cancelled: list[str] = []
         self.strangers_alive: list[int] = []
 
     def children(self) -> list[int]:
-        return procfs.trees([os.getpid()])[os.getpid()][1:]
+        return [pid for pid in _children() if pid not in self._others]
 
     def jobs(self) -> list[Any]:
         mine = self.children()[: self.known]
