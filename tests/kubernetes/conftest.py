@@ -6,6 +6,7 @@ import pytest
 from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.client import Client
 from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.server import Server
 
 
 @pytest.fixture
@@ -16,6 +17,13 @@ def api() -> Api:
 @pytest.fixture
 def client(api) -> Client:
     return Client(api)
+
+
+@pytest.fixture
+def server(api):
+    server = Server(api)
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -9,18 +9,16 @@ import sys
 import time
 from contextlib import contextmanager
 
+import kubernetes.client as kubernetes
 import pytest
 import yaml
+from kubernetes import config, watch
 
 from tests.support import ROOT
 from tests.support.controllers import wait_for
 from tests.support.kubernetes.authorization import account, unused
 from tests.support.kubernetes.examples import CRD, choir, pod
 from tests.support.kubernetes.refusals import RefusedError
-
-pytest.importorskip("kubernetes", reason="the Kubernetes client for Python is not installed")
-import kubernetes.client as kubernetes
-from kubernetes import config, watch
 
 ROLES = """
 apiVersion: rbac.authorization.k8s.io/v1
@@ -158,9 +156,9 @@ def scale(cluster, number):
     cluster.client.patch("choirs", "one", {"spec": {"replicas": number}}, part="scale")
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="kopf needs Python 3.11")
 def test_a_kopf_operator_through_all_that_goes_wrong(cluster, tmp_path):
     """It creates, scales and deletes pods, past conflicts, gaps in watches and dead servers."""
-    pytest.importorskip("kopf", reason="kopf is not installed")
     cluster.apply(CRD)
     cluster.apply(ROLES)
     cluster.add_node("n", 8)

@@ -12,7 +12,6 @@ from tests.support.kubernetes.api import UnavailableError
 from tests.support.kubernetes.authorization import ADMIN, Right, account, unused
 from tests.support.kubernetes.client import Client
 from tests.support.kubernetes.examples import CRD, ask, choir, config
-from tests.support.kubernetes.server import Server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 ROLES = """
@@ -31,13 +30,6 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: worker}]
 """
 WORKER = account("default", "worker")
-
-
-@pytest.fixture
-def server(api):
-    server = Server(api)
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -12,16 +12,8 @@ import pytest
 from tests.support.kubernetes.authorization import ADMIN
 from tests.support.kubernetes.client import Client
 from tests.support.kubernetes.examples import ask, config, pod
-from tests.support.kubernetes.server import Server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-
-
-@pytest.fixture
-def server(api):
-    server = Server(api)
-    yield server
-    server.close()
 
 
 @pytest.fixture
