@@ -126,7 +126,7 @@ def descendants(pid):
 
 def are_within(training, cpus):
     for pid in descendants(training.process.pid):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, ProcessLookupError):
             assert all(each <= cpus for each in affinities(pid)), pid
     return True
 

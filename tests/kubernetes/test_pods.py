@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.jobs import has_ended
 from tests.support.kubernetes.examples import ask, pod
 
 # Says that it listens to signals, and ends as told when it is asked to.
@@ -38,13 +38,6 @@ def state(cluster, name="one"):
     )
 
 
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_a_pod_runs(cluster):
     cluster.client.create(pod())
     found = phase(cluster, "Running")
@@ -58,9 +51,9 @@ def test_a_pod_runs(cluster):
         "True",
     )
     (pid,) = cluster.pids(cluster.client.get("pods", "one"))
-    assert is_alive(pid)
+    assert not has_ended(pid)
     cluster.close()
-    assert not is_alive(pid)
+    assert has_ended(pid)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +74,7 @@ def test_a_pod_ends(cluster, script, ended, code, reason):
 def test_what_a_container_leaves_behind_goes_with_it(cluster):
     cluster.client.create(pod(script="sleep 300 & echo $!; exit 0"))
     phase(cluster, "Succeeded")
-    wait_for(lambda: not is_alive(int(cluster.log("one"))))
+    wait_for(lambda: has_ended(int(cluster.log("one"))))
 
 
 def test_the_environment(cluster):
@@ -204,9 +197,9 @@ def test_after_its_grace_a_pod_is_killed(cluster):
     wait_for(lambda: cluster.log("one") == "on\n")
     (pid,) = cluster.pids(cluster.client.get("pods", "one"))
     cluster.client.delete("pods", "one")
-    assert is_alive(pid)
+    assert not has_ended(pid)
     wait_for(lambda: cluster.client.find("pods", "one") is None)
-    assert not is_alive(pid)
+    assert has_ended(pid)
 
 
 def test_a_pod_deleted_without_grace_is_gone_at_once_and_its_process_soon(cluster):
@@ -215,7 +208,7 @@ def test_a_pod_deleted_without_grace_is_gone_at_once_and_its_process_soon(cluste
     (pid,) = cluster.pids(cluster.client.get("pods", "one"))
     cluster.client.delete("pods", "one", gracePeriodSeconds=0)
     assert cluster.client.find("pods", "one") is None
-    wait_for(lambda: not is_alive(pid))
+    wait_for(lambda: has_ended(pid))
 
 
 def test_a_finalizer_keeps_a_pod_that_has_ended(cluster):
@@ -284,8 +277,8 @@ def test_pods_go_on_while_the_server_is_down_and_are_told_of_after(cluster):
     (other,) = cluster.pids(cluster.client.get("pods", "stays"))
     cluster.server.kill()
     os.kill(pid, 15)
-    wait_for(lambda: not is_alive(pid))
-    assert is_alive(other)
+    wait_for(lambda: has_ended(pid))
+    assert not has_ended(other)
     cluster.server.start()
     phase(cluster, "Failed", "ends")
     assert status(cluster, "stays")["phase"] == "Running"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.jobs import has_ended
 from tf_malleable.linux import job_cgroup, procfs, signals
 from tf_malleable.linux.process_table import ProcessTable
 from tf_malleable.model import ProcessId
@@ -68,11 +69,6 @@ def wait_until(condition) -> None:
         time.sleep(0.01)
 
 
-def gone(pid: int) -> bool:
-    stat = procfs.read_stat(pid)
-    return stat is None or stat.state in "ZX"
-
-
 def test_what_leaves_the_tree_is_still_in_the_group(escape):
     process, _, group, child = escape
     wait_until(lambda: child not in ProcessTable.now().tree(process.pid))
@@ -109,15 +105,15 @@ def test_nothing_runs_while_it_is_frozen(escape):
         signals.send([procfs.identify(child)], signal.SIGTERM)
         time.sleep(0.1)
         if not group._unified:  # A frozen process of v2 ends when it is told to.
-            assert not gone(child)
-    wait_until(lambda: gone(child))
+            assert not has_ended(child)
+    wait_until(lambda: has_ended(child))
 
 
 def test_killing_it_leaves_nothing(escape):
     process, _, group, child = escape
     if not group.kill():
         pytest.skip("the kernel has no cgroup.kill")
-    wait_until(lambda: gone(child) and gone(process.pid))
+    wait_until(lambda: has_ended(child) and has_ended(process.pid))
 
 
 def test_no_group_where_nothing_is_mounted(monkeypatch):

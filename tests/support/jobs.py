@@ -15,6 +15,7 @@ from pathlib import Path
 import tf_malleable
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join
+from tf_malleable.linux.procfs import read_stat
 
 PRELOAD = Path(tf_malleable.__file__).parent / "preload"
 
@@ -24,6 +25,12 @@ FIRST, LAST = {CPUS[0]}, {CPUS[-1]}
 ALL = set(CPUS)
 
 DEADLINE = 60
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether a process is no more, or only waits to be reaped."""
+    stat = read_stat(pid)
+    return stat is None or stat.state in "ZX"
 
 
 class Job:

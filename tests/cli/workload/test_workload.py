@@ -15,6 +15,7 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import CPU, started, tfm
 from tests.support.controllers import wait_for
+from tests.support.jobs import has_ended
 
 
 @pytest.fixture(autouse=True)
@@ -29,13 +30,6 @@ def folder(tmp_path, monkeypatch):
 def write(text: str) -> str:
     Path("mix.txt").write_text(text)
     return "mix.txt"
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize(
@@ -230,7 +224,7 @@ def test_interrupted_it_leaves_no_job_behind(controller, number, code):
         assert (process.returncode, output) == (code, "")
         assert "Traceback" not in errors
     assert len(found) == 2
-    assert not any(map(is_alive, found))
+    assert all(map(has_ended, found))
     records = wait_for(lambda: len(ended := controller.get("/v1/history")["jobs"]) == 2 and ended)
     assert {record["outcome"] for record in records} == {"cancelled"}
 
@@ -242,7 +236,7 @@ def test_interrupted_it_ends_paused_jobs_too(controller):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
         assert process.returncode == 130
-    assert not any(map(is_alive, found))
+    assert all(map(has_ended, found))
 
 
 def test_interrupted_alone_it_leaves_no_job_behind():
@@ -251,7 +245,7 @@ def test_interrupted_alone_it_leaves_no_job_behind():
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
         assert process.returncode == 130
-    assert not any(map(is_alive, found))
+    assert all(map(has_ended, found))
 
 
 def test_under_nohup_it_outlives_the_terminal():
@@ -266,7 +260,7 @@ def test_under_nohup_it_outlives_the_terminal():
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
         assert process.returncode == 143
-    assert not any(map(is_alive, found))
+    assert all(map(has_ended, found))
 
 
 def test_a_child_that_does_not_obey_is_killed_after_a_while():
@@ -278,7 +272,7 @@ def test_a_child_that_does_not_obey_is_killed_after_a_while():
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
         assert process.returncode == 130
-    assert not is_alive(pid)
+    assert has_ended(pid)
 
 
 def test_a_job_that_does_not_obey_is_killed_at_once_if_told_twice():
@@ -295,7 +289,7 @@ def test_a_job_that_does_not_obey_is_killed_at_once_if_told_twice():
         assert process.returncode == 130
         # What it would be given otherwise.
         assert time.monotonic() - begin < 5
-    assert not is_alive(pid)
+    assert has_ended(pid)
 
 
 def test_jobs_run_where_the_controller_puts_them(controller):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.jobs import has_ended
 from tests.support.service import ME, host, refused
 from tf_malleable.api.requests import Submission
 from tf_malleable.linux import job_cgroup
@@ -62,11 +63,6 @@ def way(request, monkeypatch):
     return request.param
 
 
-def gone(pid: int) -> bool:
-    stat = read_stat(pid)
-    return stat is None or stat.state in "ZX"
-
-
 def needs(way: str, live) -> None:
     if way == "cgroup" and live.group is None:
         pytest.skip("no cgroup can be made here")
@@ -83,7 +79,7 @@ async def escaped(here, way: str, path: Path, *, seen: bool) -> tuple[str, int]:
     if seen:
         parent = read_stat(child).parent
         await here.until(lambda: child in live.tree)
-        await here.until(lambda: gone(parent))
+        await here.until(lambda: has_ended(parent))
         await asyncio.sleep(1.5)  # Another survey.
         assert child in live.tree
     return job, child
@@ -98,7 +94,7 @@ def test_a_child_that_has_left_is_paused_and_resumed(state, tmp_path, way):
             here.service.resume(ME, job)
             await here.until(lambda: read_stat(child).state == "S")
             here.service.cancel(ME, job)
-            await here.until(lambda: gone(child))
+            await here.until(lambda: has_ended(child))
 
     asyncio.run(scenario())
 
@@ -121,7 +117,7 @@ def test_when_a_job_ends_nothing_of_it_is_left(state, tmp_path, way):
             group = here.service._reactor.roster.live[job].group
             here.programs[0].send(signal.SIGKILL)
             await here.until(lambda: not here.service.jobs())
-            await here.until(lambda: gone(child))
+            await here.until(lambda: has_ended(child))
             if group is not None:
                 await here.until(lambda: not group.folder.exists())
 
@@ -137,10 +133,10 @@ def test_a_cancelled_job_that_ended_without_a_controller_leaves_nothing(state, t
             asyncio.get_running_loop().remove_reader(live.pidfd)
             before.service.cancel(ME, job)  # The child ignores SIGTERM.
             before.programs[0].wait()
-            assert not gone(child)
+            assert not has_ended(child)
             before.service._store.close()  # It has been written before, by cancel().
             async with host(state) as after:
-                await after.until(lambda: gone(child))
+                await after.until(lambda: has_ended(child))
                 assert after.service.history(1, False).jobs[0].outcome == "cancelled"
 
     asyncio.run(scenario())
@@ -208,7 +204,7 @@ def test_of_300_forking_processes_none_runs_after_a_pause(state, way):
             assert not [state for state in states if state in "RSD"]
             here.service.cancel(ME, job)
             await here.until(lambda: not here.service.jobs(), seconds=30)
-            await here.until(lambda: all(map(gone, live.tree)), seconds=10)
+            await here.until(lambda: all(map(has_ended, live.tree)), seconds=10)
 
     asyncio.run(scenario())
 
