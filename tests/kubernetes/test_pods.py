@@ -274,6 +274,7 @@ def test_pods_go_on_while_the_server_is_down_and_are_told_of_after(cluster):
     cluster.client.create(pod("stays"))
     wait_for(lambda: cluster.log("ends") == "on\n")
     (pid,) = cluster.pids(cluster.client.get("pods", "ends"))
+    phase(cluster, "Running", "stays")
     (other,) = cluster.pids(cluster.client.get("pods", "stays"))
     cluster.server.kill()
     os.kill(pid, 15)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -72,6 +73,8 @@ class Kubelet:
         self._runs: dict[str, PodRun] = {}
         self._known: list[Object] = []
         self._outputs: dict[tuple[str, str], list[Path]] = {}
+        # Guards the processes and their outputs: whoever reads what one has printed finds it.
+        self._started_lock = threading.Lock()
         with suppress(RefusedError, UnavailableError):  # Tried again in the loop.
             self._register()
         self._loop = Loop(api, f"kubelet-{self.name}", self._step, self._concerns)
@@ -95,7 +98,8 @@ class Kubelet:
         Raises:
             KeyError: There is none.
         """
-        files = self._outputs[uid, container]
+        with self._started_lock:
+            files = list(self._outputs[uid, container])
         if previous and len(files) < 2:
             raise KeyError(container)
         return files[-2 if previous else -1]
@@ -103,7 +107,8 @@ class Kubelet:
     def pids(self, uid: str) -> list[int]:
         """Return the first processes of a pod's containers that run."""
         run = self._runs.get(uid)
-        return [c.process.pid for c in run.containers if c.process and c.runs] if run else []
+        with self._started_lock:
+            return [c.process.pid for c in run.containers if c.process and c.runs] if run else []
 
     def process(self, uid: str) -> Process | None:
         """Return the process of a pod's first container."""
@@ -260,10 +265,12 @@ class Kubelet:
         except ConfigError as error:
             self._put_off(container, "CreateContainerConfigError", str(error))
             return
-        files = self._outputs.setdefault((run.uid, container.name), [])
-        files.append(container.output.with_suffix(f".{len(files)}.log"))
         folder = Path(container.spec.get("workingDir", container.output.parent))
-        container.process = Process(command, variables, folder, files[-1], self._wake)
+        with self._started_lock:
+            files = self._outputs.setdefault((run.uid, container.name), [])
+            output = container.output.with_suffix(f".{len(files)}.log")
+            container.process = Process(command, variables, folder, output, self._wake)
+            files.append(output)
         container.started = now()
         container.limit()
 

@@ -25,7 +25,7 @@ class Process:
 
     Attributes:
         code: Its exit code as engines say it, so 128 and more for signals; None while it runs.
-        group: Its cgroup; None where we may make none.
+        group: Its cgroup; None where we may make none, and once it has ended.
     """
 
     def __init__(
@@ -38,6 +38,8 @@ class Process:
     ) -> None:
         self.code: int | None = None
         self.group = _make_group()
+        # Guards its cgroup against being written to while it goes.
+        self._group_lock = threading.Lock()
         folders = sorted({str(self.group.cpu), str(self.group.cpuset)}) if self.group else []
         joining = ["sh", "-c", _JOIN, "sh", str(len(folders)), *folders, *command]
         # Tests that are killed leave nothing behind.
@@ -62,8 +64,9 @@ class Process:
 
     def limit(self, cpus: float | None) -> None:
         """Set its CPU quota, in CPUs; None for none."""
-        if self.group is not None and self.code is None:
-            self.group.set_quota(cpus)
+        with self._group_lock:
+            if self.group is not None:
+                self.group.set_quota(cpus)
 
     def terminate(self) -> None:
         """Ask its first process to end."""
@@ -79,8 +82,10 @@ class Process:
         code = self._process.wait()
         # With its first process goes the rest of a container.
         self._kill_session()
-        if self.group is not None:
-            self.group.remove()
+        with self._group_lock:
+            group, self.group = self.group, None
+        if group is not None:
+            group.remove()
         self.code = 128 - code if code < 0 else code
         self._on_exit()
 
