@@ -35,7 +35,7 @@ _LAST_SECONDS = 8.0
 @click.option("--fresh", is_flag=True, help="Nobody has begun: let the first worker start at once.")
 @supervised.option
 def coordinator(
-    listen: str, shards: int, name: str | None, resume: bool, fresh: bool, is_supervised: bool
+    listen: str, shards: int, name: str | None, resume: bool, fresh: bool, supervisor: int | None
 ) -> None:
     """Plan who takes part in an elastic training.
 
@@ -58,12 +58,12 @@ def coordinator(
     stop: list[float] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.append(time.monotonic()))
-    if is_supervised:
-        supervised.begin()
+    if supervisor is not None:
+        supervised.begin(supervisor)
     running = Coordinator(listener, secret, shards, first_seconds=seconds)
 
     def is_over() -> bool:
-        if not stop or not is_supervised:
+        if not stop or supervisor is None:
             return bool(stop)
         return not running.has_processes or time.monotonic() > stop[0] + _LAST_SECONDS
 
@@ -77,13 +77,13 @@ def coordinator(
 @click.option("--coordinator", "where", metavar="HOST:PORT", required=True, help="Of the training.")
 @click.option("--host", default="127.0.0.1", help="Name or address of this host for the others.")
 @supervised.option
-def server(where: str, host: str, is_supervised: bool) -> None:
+def server(where: str, host: str, supervisor: int | None) -> None:
     """Own slices of the parameters' sums in an elastic training.
 
     TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets it hand over and go.
     """
-    if is_supervised:
-        supervised.begin()
+    if supervisor is not None:
+        supervised.begin(supervisor)
     settings = MeshSettings(whereabouts.address(where), whereabouts.secret(), host=host)
     process = ServingMember(settings)
     signal.signal(signal.SIGTERM, lambda *_: process.leave())

@@ -59,7 +59,7 @@ def run(
     shards: int,
     seed: int | None,
     shard_threads: int | None,
-    is_supervised: bool,
+    supervisor: int | None,
     command: tuple[str, ...],
 ) -> None:
     """Run an unchanged Keras script as one worker of an elastic training.
@@ -86,10 +86,10 @@ def run(
         shards=shards,
         seed=seed,
         threads=shard_threads,
-        left_code=supervised.LEFT if is_supervised else 0,
+        left_code=supervised.LEFT if supervisor is not None else 0,
     )
-    if is_supervised:
-        supervised.begin()
+    if supervisor is not None:
+        supervised.begin(supervisor)
     os.environ[SETTINGS] = settings.encode()
     preload()
     become(command)

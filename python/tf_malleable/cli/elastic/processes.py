@@ -83,6 +83,7 @@ class Processes:
         self.address = Address("127.0.0.1", 0)
         self.children: list[Child] = []
         self._coordinator: subprocess.Popen[bytes] | None = None
+        self._supervised = ["--supervised", str(os.getpid())]
         self._env = _environment(self.secret, script.threads)
 
     def start(self, role: str, cpus: int) -> None:
@@ -90,9 +91,9 @@ class Processes:
         where = f"{self.address.host}:{self.address.port}"
         if role == "worker":
             options = ["--coordinator", where, "--cpus", str(cpus), *self._script.options]
-            words = [*_TFM, "run", "--supervised", *options, "--", *self._script.command]
+            words = [*_TFM, "run", *self._supervised, *options, "--", *self._script.command]
         else:
-            words = [*_TFM, "server", "--supervised", "--coordinator", where]
+            words = [*_TFM, "server", *self._supervised, "--coordinator", where]
         with spared():
             process = subprocess.Popen(words, env=self._env, stdin=subprocess.DEVNULL)
         self.children.append(Child(process, role, time.monotonic()))
@@ -130,7 +131,7 @@ class Processes:
         options.append("--fresh" if self._coordinator is None else "--resume")
         with spared():
             self._coordinator = subprocess.Popen(
-                [*_TFM, "coordinator", "--supervised", *options],
+                [*_TFM, "coordinator", *self._supervised, *options],
                 env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -24,8 +24,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def option(function: _Function) -> _Function:
-    """Add the hidden option --supervised to a command."""
-    return click.option("--supervised", "is_supervised", is_flag=True, hidden=True)(function)
+    """Add the hidden option --supervised PID to a command, with the pid of who starts it."""
+    return click.option("--supervised", "supervisor", type=int, hidden=True)(function)
 
 
 @contextmanager
@@ -38,12 +38,12 @@ def spared() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def begin() -> None:
+def begin(supervisor: int) -> None:
     """Ignore these signals in this process, and in what it becomes and starts.
 
-    It gets SIGTERM if whoever has started it is gone.
+    It gets SIGTERM once its supervisor, whose process id this is, is gone.
     """
-    signal_at_end_of_parent(signal.SIGTERM)
+    signal_at_end_of_parent(signal.SIGTERM, supervisor)
     for number in _OF_THE_TERMINAL:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_TERMINAL)
