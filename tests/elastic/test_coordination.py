@@ -217,6 +217,16 @@ def test_a_new_coordinator_adopts_what_it_is_told(game):
     assert ("a", "halt") not in new.told
 
 
+def test_a_new_coordinator_knows_the_pause_that_only_one_member_knows(game):
+    game.says("a", "paused", number=game.core.current.ordinal, seconds=0.25)
+    known = [each.as_json() for each in game.core.ledger]
+    assert known[-1]["pause_seconds"] == 0.25
+    new = Game(first_seconds=15.0)
+    new.hello("b", rescales=[*known[:-1], {**known[-1], "pause_seconds": 0.0}])
+    new.hello("a", rescales=known)
+    assert [each.as_json() for each in new.core.ledger] == known
+
+
 def test_a_new_coordinator_restarts_those_that_are_left(game):
     new = Game(first_seconds=15.0)
     told = game.core.current

@@ -272,6 +272,8 @@ def _run(words: Sequence[str], address: str) -> None:
         from tf_malleable.cli.elastic import group, processes
 
         vars(group)["become"] = _become
+        if "--supervised" in arguments:  # Forked from here, it is no child of its supervisor.
+            sys.argv[sys.argv.index("--supervised") + 1] = str(os.getppid())
         if "local" in arguments:
             vars(processes.subprocess)["Popen"] = functools.partial(Forked, address)
     elif "TF_MALLEABLE_ELASTIC" in os.environ:

@@ -91,6 +91,7 @@ class HoldingProcess(MeshProcess):
         """Tell how long a change took, if this was its first step; the caller holds `changed`."""
         seconds = self._pace.summed(self._ordinal())
         if seconds is not None:
+            self.ledger.paused(self._ordinal(), seconds)  # If the coordinator dies with it.
             self._control.send("paused", number=self._ordinal(), seconds=seconds)
 
     def _fetch(self, generation: Generation, giver: str, step: int) -> Vector | None:

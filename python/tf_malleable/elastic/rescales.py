@@ -77,10 +77,11 @@ class Ledger:
         return found
 
     def learn(self, told: Rescale) -> None:
-        """Remember what somebody else does."""
+        """Remember what somebody else does, and the longest pause that either knows of."""
         known = self._found.setdefault(told.number, told)
-        if known.pause_seconds is None:
-            self._found[told.number] = told
+        pauses = told.pause_seconds, known.pause_seconds, self._early.pop(told.number, None)
+        longest = max((each for each in pauses if each is not None), default=None)
+        self._found[told.number] = replace(known, pause_seconds=longest)
 
     def paused(self, number: int, seconds: float) -> Rescale | None:
         """Note how long a member paused for a generation; return what is known of it now."""
