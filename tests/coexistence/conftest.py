@@ -29,6 +29,7 @@ def call():
     """
     return functools.partial(
         harness.call,
+        fresh=True,
         PYTHONPATH=Path(__file__).parent,
         TF_MALLEABLE_MAX_THREADS=harness.CAPACITY,
         JAX_PLATFORMS="cpu",

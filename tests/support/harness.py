@@ -1,22 +1,36 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs a function in a fresh Python, under a watchdog.
+"""Runs a function in a process of its own, under a watchdog.
 
-tf_malleable has to come before tensorflow and capacities are fixed at start, so
-tests that need either call a function of one of tests/tensorflow/cases_*.py.
+tf_malleable has to come before tensorflow and capacities are fixed at the first use, so
+tests that need either call a function of one of tests/tensorflow/cases_*.py. By default the
+process is forked from one that has imported both and used neither.
 """
 
+import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support import zygote
+
 CASES = Path(__file__).parents[1] / "tensorflow"
 CAPACITY = 16
+
+# What neither library reads before its first use; whatever else is set is read at import.
+_READ_AT_USE = {
+    "ONEDNN_VERBOSE",
+    "TF_MALLEABLE_MAX_THREADS",
+    "TF_MALLEABLE_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+}
 
 # Time for the watchdog inside to print all stacks before we kill from outside.
 _GRACE_SECONDS = 20
@@ -64,14 +78,24 @@ def start(
     function: str,
     *args: Any,
     stock: bool = False,
+    fresh: bool = False,
     timeout: float = 120,
     preexec: Callable[[], None] | None = None,
     **env: Any,
 ) -> Finished:
     """Run module.function(*args) in a child and return what became of it.
 
-    A function that yields gives several rows; those from before a hang count. `preexec` is
-    called in the child before Python starts.
+    A function that yields gives several rows; those from before a hang count.
+
+    Args:
+        module: Beside child.py, or in PYTHONPATH.
+        function: Returns or yields what JSON can express.
+        args: Those of the function.
+        stock: The child is without tf_malleable.
+        fresh: The child is a new Python, which imports what it needs, instead of a fork.
+        timeout: Seconds until it is ended.
+        preexec: Called in the child before Python starts, which is then a new one.
+        env: Changes of its environment; None removes a variable.
     """
     request = {
         "module": module,
@@ -81,21 +105,33 @@ def start(
         "timeout": timeout,
     }
     command = [sys.executable, str(CASES / "child.py"), json.dumps(request)]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(stock=stock, **env),
-        preexec_fn=preexec,
-    )
-    try:
-        out, err = process.communicate(timeout=timeout + _GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        where = _kernel_stacks(process.pid)
-        process.kill()
-        out, err = process.communicate()
-        err += f"\nkilled: no end after {timeout + _GRACE_SECONDS} s\n{where}"
+    if fresh or preexec is not None:
+        popen = functools.partial(subprocess.Popen, preexec_fn=preexec)
+    else:
+        at_import = {
+            name: str(value)
+            for name, value in env.items()
+            if name not in _READ_AT_USE and value is not None
+        }
+        popen = zygote.popen("stock tensorflow" if stock else "tensorflow", **at_import)
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        process = popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env=environment(stock=stock, **env),
+        )
+        killed = ""
+        try:
+            out, _ = process.communicate(timeout=timeout + _GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            where = _kernel_stacks(process.pid)
+            process.kill()
+            out, _ = process.communicate()
+            killed = f"\nkilled: no end after {timeout + _GRACE_SECONDS} s\n{where}"
+        said.seek(0)
+        err = said.read() + killed
     rows = [json.loads(line) for line in out.splitlines() if line.startswith(("{", "[", '"'))]
     return Finished(rows, process.returncode, err)
 

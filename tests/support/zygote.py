@@ -3,8 +3,9 @@
 
 TensorFlow takes seconds of a core to import, and a whole elastic training is done in one. It is
 imported before it has threads or devices, so that forks are as good as new processes; their
-results have the same bits. `python -m tests.support.zygote DESCRIPTOR MODULE…` listens at a Unix
-socket for programs to run, and ends with whoever started it.
+results have the same bits. So what is read at import must be in the environment of the zygote,
+and tests of import, start and end need new processes. `python -m tests.support.zygote
+DESCRIPTOR MODULE…` listens at a Unix socket for programs to run, and ends with whoever started it.
 """
 
 from __future__ import annotations
@@ -30,16 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import ROOT
+from tests.tensorflow.quick_import import quick_imports
 
 _LENGTH = struct.Struct("!I")
 _CLI = "tf_malleable_cli"
-# tf_malleable comes before tensorflow; the command's modules come after it, as it looks for them.
-_MODULES = {
-    "numpy": ("numpy",),
-    "keras": ("tensorflow", "keras", "keras.src.models.model"),
-}
-_ALWAYS = (
-    "tf_malleable",
+# The command's modules come after tf_malleable, as it looks for them.
+_ELASTIC = (
     "tf_malleable.elastic.member",
     "tf_malleable.elastic.worker",
     "tf_malleable_cli",
@@ -48,6 +45,13 @@ _ALWAYS = (
     "tf_malleable.cli.elastic.processes",
     "tf_malleable.cli.elastic.supervisor",
 )
+# tf_malleable comes before tensorflow.
+_MODULES = {
+    "numpy": ("tf_malleable", "numpy", *_ELASTIC),
+    "keras": ("tf_malleable", "tensorflow", "keras", "keras.src.models.model", *_ELASTIC),
+    "tensorflow": ("tf_malleable", "tensorflow", "keras"),
+    "stock tensorflow": ("tensorflow", "keras"),
+}
 
 
 class Forked:
@@ -168,11 +172,12 @@ class Forked:
 
 
 @functools.cache
-def popen(kind: str) -> Any:
+def popen(kind: str, **environment: str) -> Any:
     """Return what stands in for subprocess.Popen; its processes have imported all of a kind.
 
     Args:
-        kind: "numpy" or "keras".
+        kind: A key of _MODULES.
+        environment: Variables that are read at import, beside those of this process.
     """
     address = f"\0tf_malleable-tests-{secrets.token_hex(8)}"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -181,10 +186,10 @@ def popen(kind: str) -> Any:
         words = [sys.executable, "-W", "ignore", "-m", "tests.support.zygote"]
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         process = subprocess.Popen(
-            [*words, str(listener.fileno()), *_ALWAYS[:1], *_MODULES[kind], *_ALWAYS[1:]],
+            [*words, str(listener.fileno()), *_MODULES[kind]],
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
-            env={**os.environ, **threads, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env={**os.environ, **threads, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
             cwd=ROOT,
         )
     assert process.stdin is not None
@@ -276,23 +281,26 @@ def _run(words: Sequence[str], address: str) -> None:
             sys.argv[sys.argv.index("--supervised") + 1] = str(os.getppid())
         if "local" in arguments:
             vars(processes.subprocess)["Popen"] = functools.partial(Forked, address)
-    elif "TF_MALLEABLE_ELASTIC" in os.environ:
-        _as_preloaded()
+    elif "tf_malleable" in sys.modules:
+        _as_imported()
     if is_module:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
     else:
+        sys.path.insert(0, str(Path(program).parent))
         runpy.run_path(program, run_name="__main__")
 
 
-def _as_preloaded() -> None:
-    """Do what tf_malleable would do when it is imported."""
-    from tf_malleable.elastic import worker
+def _as_imported() -> None:
+    """Do what tf_malleable does for these variables when it is imported."""
     from tf_malleable.runtime import _native, environment
 
     threads = environment.first_threads()
     if threads is not None:
         _native.set_threads(threads, threads)
-    worker.start()
+    if "TF_MALLEABLE_ELASTIC" in os.environ:
+        from tf_malleable.elastic import worker
+
+        worker.start()
 
 
 def main() -> None:
@@ -300,8 +308,11 @@ def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     address = listener.getsockname().decode()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for name in sys.argv[2:]:
-        importlib.import_module(name)
+    with quick_imports():
+        for name in sys.argv[2:]:
+            importlib.import_module(name)
+    threads = os.listdir("/proc/self/task")
+    assert len(threads) == 1, f"{len(threads)} threads: a fork would have one"
     gc.freeze()
     said = _serve(listener)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,3 +24,6 @@ def quick_imports() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+        for name in _UNNEEDED:
+            if name in sys.modules and sys.modules[name] is None:
+                del sys.modules[name]

@@ -10,7 +10,7 @@ from tests.support import harness
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_of_multiprocessing_have_limits_of_their_own(method: str) -> None:
-    found = harness.call("cases_processes", "child_of_multiprocessing", method)
+    found = harness.call("cases_processes", "child_of_multiprocessing", method, fresh=True)
     assert found["exitcode"] == 0
     assert found["before"] == ([5, 5] if method == "fork" else [None, None])
     assert found["limits"] == [[4, 4], [1, 1], [3, 3]]
@@ -19,7 +19,9 @@ def test_children_of_multiprocessing_have_limits_of_their_own(method: str) -> No
 
 
 def test_forked_children_may_call_tf_malleable_while_limits_change() -> None:
-    found = harness.call("cases_processes", "forked_while_limits_change", harness.CAPACITY, 60)
+    found = harness.call(
+        "cases_processes", "forked_while_limits_change", harness.CAPACITY, 60, fresh=True
+    )
     assert found["codes"] == [0] * 60
     assert found["pools_here"] >= 2
     assert found["work_here"] > 0
@@ -34,8 +36,8 @@ def _noise(stderr: str) -> list[str]:
     "how", ["parked", "parked_from_the_start", "tasks_running", "ops_running", "daemon_waiting"]
 )
 def test_the_interpreter_ends_as_on_stock(how: str) -> None:
-    stock = harness.start("cases_processes", "end", how, stock=True)
-    ours = harness.start("cases_processes", "end", how)
+    stock = harness.start("cases_processes", "end", how, stock=True, fresh=True)
+    ours = harness.start("cases_processes", "end", how, fresh=True)
     assert stock.returncode == 0, stock.stderr
     assert ours.returncode == 0, ours.stderr
     limits = ours.value()["limits"]
