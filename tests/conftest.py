@@ -26,8 +26,6 @@ with suppress(ModuleNotFoundError):
     settings.register_profile("parallel", deadline=None)
     settings.load_profile("parallel")
 
-# Folders whose tests all run alone; single modules and tests have the marker themselves.
-SERIAL = {"system": "waits for trainings to be faster with more cores"}
 # Folders whose tests run on one worker: there is one Docker engine, and one stand-in for a
 # patched TensorFlow, which takes long to build.
 TOGETHER = {"containers", "patched"}
@@ -40,7 +38,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.path.is_relative_to(tests):
             continue
         folder = item.path.relative_to(tests).parts[0]
-        if folder in SERIAL:
-            item.add_marker(pytest.mark.serial(SERIAL[folder]))
         if folder in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(folder))

@@ -17,8 +17,6 @@ from tests.support.controllers import TFM
 from tests.support.jobs import ALL, CPUS, DEADLINE, FIRST, Job
 from tf_malleable.agent.following import threads_for
 
-pytestmark = pytest.mark.serial("measures how soon a change of a cgroup takes effect")
-
 FOLLOW = {"TF_MALLEABLE_FOLLOW_CGROUP": "1"}
 EVERY = len(CPUS)
 

@@ -35,7 +35,6 @@ STOPS = [
 ]
 
 
-@pytest.mark.serial("a whole training, of which each report must come in time")
 def test_an_unmodified_keras_script(fake):
     fake.grant(ALL)
     with Job(SCRIPT, fake.path) as job:

@@ -234,7 +234,6 @@ def test_it_must_be_a_job_where_a_controller_is_required(monkeypatch):
     assert (result.returncode, result.stderr.count("\n")) == (1, 1)
 
 
-@pytest.mark.serial("a whole training that follows its grants")
 def test_it_grows_and_shrinks_with_its_grant(tmp_path):
     shared = ",".join(map(str, CPUS))
     with (

@@ -167,6 +167,7 @@ def test_a_training_is_resized_paused_and_resumed_by_hand(system):
     assert system.status("one")["paused_seconds"] > 1
 
 
+@pytest.mark.serial("measures for how long a core is free")
 def test_a_killed_training_gives_its_cores_to_another_within_a_second(system):
     victim = system.train("victim")
     system.training("victim")
