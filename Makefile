@@ -11,7 +11,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: demo demo-containers demo-elastic check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step tournament validate bench-containers compat \
-  coexistence lint cc-test python-test bazel-test conformance tensorflow-wheel dist clean
+  coexistence lint cc-test python-test python-test-parallel python-test-serial \
+  bazel-test bazel-build conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
 	@.venv/bin/python examples/demo.py
@@ -25,13 +26,17 @@ demo-containers: .venv/installed-demo
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python examples/demo_containers.py
 
-# Environments first, as two pips would get in each other's way; then side by side what needs
-# one CPU at a time.
+# Environments first, as two pips would get in each other's way. Tests in Python wait for most of
+# their time: what computes all the time runs beside them, where they leave a CPU idle.
 test: test-packages .venv/installed-docs
-	$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
-	  lint docs-check cc-build-plain cc-build-thread cc-build-address
-	$(MAKE) --no-print-directory cc-test python-test bazel-test \
+	$(MAKE) --no-print-directory --jobs=2 python-test-parallel beside-tests
+	$(MAKE) --no-print-directory cc-test python-test-serial bazel-test \
 	  $(if $(filter true,$(CI)),compat coexistence)
+
+.PHONY: beside-tests
+beside-tests:
+	chrt --idle 0 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
+	  lint docs-check cc-build-plain cc-build-thread cc-build-address bazel-build
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
 CHECKED = api figures linux model packaging policies scheduling simulate workload
@@ -84,27 +89,39 @@ PYTHONPATH=python .venv/bin/lint-imports
 .venv/bin/clang-format --dry-run -Werror $(CLANG_FORMAT_FILES)
 endef
 
-# The C++ core, plain and under the sanitizers.
-cc-test: cc-test-plain cc-test-thread cc-test-address
+# The C++ core, plain and under the sanitizers. As they wait for most of their time, more run at
+# a time than there are CPUs, of all three builds.
+CC_BUILDS = plain thread address
+cc-test: $(CC_BUILDS:%=cc-build-%)
+	$(call CTEST,$(CC_BUILDS))
+cc-test-%: cc-build-%
+	$(call CTEST,$*)
+# ThreadSanitizer cannot place its shadow memory under a fully random layout.
+define CTEST
+@mkdir -p build/cc-tests
+@echo 'subdirs($(1:%=../cc-%))' >build/cc-tests/CTestTestfile.cmake
+setarch -R .venv/bin/ctest --test-dir build/cc-tests --output-on-failure \
+  -j$(shell expr 2 '*' $$(nproc))
+endef
 cc-build-%: test-packages .venv/installed-test
 	.venv/bin/cmake -S . -B build/cc-$* -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python \
 	  -DTF_MALLEABLE_BUILD_OVERLAY=OFF -DTF_MALLEABLE_BUILD_TESTS=ON \
 	  -DTF_MALLEABLE_SANITIZER=$(filter-out plain,$*) >build/cc-$*.log 2>&1 \
 	  || { cat build/cc-$*.log; exit 1; }
 	.venv/bin/cmake --build build/cc-$*
-cc-test-%: cc-build-%
-	# ThreadSanitizer cannot place its shadow memory under a fully random layout.
-	setarch -R .venv/bin/ctest --test-dir build/cc-$* --output-on-failure \
-	  -j$(shell nproc)
 
-# In parallel, but for what measures time. The tests of containers need a Docker engine, and
-# controllers say so if there is none.
-WORKERS ?= $(shell nproc)
+# In parallel, but for what measures time; one more than there are CPUs, as tests wait a lot. The
+# tests of containers need a Docker engine, and controllers say so if there is none.
+WORKERS ?= $(shell expr 1 + $$(nproc))
 PYTEST = .venv/bin/python -m pytest --ignore=tests/bazel --ignore=tests/coexistence \
   --ignore=tests/compat
-python-test: .venv/installed-test
-	.venv/bin/python tools/docker_engine.py --install -- sh -c '\
-	  $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial" && $(PYTEST) -m serial'
+WITH_DOCKER = .venv/bin/python tools/docker_engine.py --install --
+python-test: python-test-parallel
+	$(MAKE) --no-print-directory python-test-serial
+python-test-parallel: .venv/installed-test
+	$(WITH_DOCKER) $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial"
+python-test-serial: .venv/installed-test
+	$(WITH_DOCKER) $(PYTEST) -m serial
 
 # Elastic trainings under 20 random schedules instead of one.
 .PHONY: test-elastic
@@ -125,8 +142,10 @@ docs-check: .venv/installed-docs
 
 # Our own targets, built by Bazel against the installed TensorFlow.
 bazel-test: test-packages .venv/installed-test
-	tools/bazel_test.sh .venv/bin/python
+	tools/bazel.sh test .venv/bin/python
 	.venv/bin/python -m pytest tests/bazel
+bazel-build: test-packages .venv/installed-test
+	tools/bazel.sh build .venv/bin/python
 
 # LIB=… is held to cc/capi/tfm.h, in TF_PYTHON=…, a Python with its TensorFlow and pytest.
 TF_PYTHON ?= .venv/bin/python
