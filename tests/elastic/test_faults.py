@@ -143,6 +143,8 @@ def test_coordinator_and_worker_killed_at_once(run):
 
 def test_a_frozen_coordinator(run):
     several(run, 3)
+    # Once thawed, it does not know at once how far the workers have come meanwhile.
+    run.end_at(run.status()["step"] + 1000)
     freeze(run.coordinator.pid)
     time.sleep(3)
     thaw(run.coordinator.pid)
@@ -157,6 +159,17 @@ def test_a_worker_without_a_coordinator_trains_on(run):
     workers[0].kill()
     run.finish()
     assert "trains on alone" in run.said()
+
+
+def test_who_is_told_to_go_goes_without_a_coordinator(run):
+    [worker] = several(run, 1, servers=1)
+    run.coordinator.kill()
+    run.coordinator.wait()
+    worker.terminate()
+    [server] = run.servers
+    server.terminate()
+    assert worker.wait(30) == server.wait(30) == 0
+    assert [each["how"] for each in run.results()] == ["left"]
 
 
 def test_the_only_one_with_the_state_leaves_while_another_joins(run):

@@ -269,11 +269,10 @@ class TrainingMember(Newcomer):
                 self._halted()
 
     def _absent(self, seconds: float) -> None:
+        super()._absent(seconds)
         self._absence = seconds
         with self.changed:
             patient = seconds < self.settings.alone_seconds
-            if self._is_leaving and not patient:
-                self.ending.leaving = True
             if not (self.halted and self._lineage) or self.generation is None:
                 return
             generation = self.generation

@@ -139,13 +139,8 @@ class MeshProcess:
 
     def _beat(self) -> Message:
         number = 0 if self.generation is None else self.generation.number
-        return {
-            "step": 0,
-            "speed": None,
-            "stalled": (),
-            "number": number,
-            "leaving": self._is_leaving,
-        }
+        leaving = self._is_leaving
+        return {"step": 0, "speed": None, "stalled": (), "number": number, "leaving": leaving}
 
     def _restarted(self, restart: Restart) -> None:
         """Begin a generation after a loss; the caller holds `changed`."""
@@ -158,7 +153,11 @@ class MeshProcess:
         connection.close()
 
     def _absent(self, seconds: float) -> None:
-        """There is no coordinator for so long."""
+        """There is no coordinator for so long: whoever was told to go waits no longer for it."""
+        if self._is_leaving and seconds >= self.settings.leave_seconds:
+            with self.changed:
+                self.ending.leaving = True
+                self.changed.notify_all()
 
     # Messages of the coordinator, in the thread of control.
 

@@ -48,6 +48,8 @@ class MeshSettings:
         id: Names it; empty for a random name.
         patience_seconds: For how long to look for a coordinator at the start.
         alone_seconds: After how long without a coordinator, having lost others, to train on alone.
+        leave_seconds: After how long without a coordinator to go, if told to; well before the 10 s
+            after which a controller kills.
         shards: Into how many each batch is cut, if this process trains alone; with a coordinator,
             that says it.
         seed: As in TrainingSettings; None for one that follows from the secret, if there is one.
@@ -65,6 +67,7 @@ class MeshSettings:
     id: str = ""
     patience_seconds: float = 30.0
     alone_seconds: float = 10.0
+    leave_seconds: float = 4.0
     shards: int = 1
     seed: int | None = None
     threads: int | None = None
