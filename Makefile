@@ -35,7 +35,7 @@ test: test-packages .venv/installed-docs
 
 .PHONY: beside-tests
 beside-tests:
-	chrt --idle 0 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
+	nice -n 19 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
 	  lint docs-check cc-build-plain cc-build-thread cc-build-address bazel-build
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
