@@ -11,7 +11,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochItera
 from keras.src.callbacks.callback_list import CallbackList
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-from tf_malleable.elastic.training import savers
+from tf_malleable.elastic.training import pipeline, savers
 from tf_malleable.elastic.training.fit import Fit
 from tf_malleable.elastic.training.refused import RefusedError
 from tf_malleable.elastic.training.threads import fixed
@@ -100,6 +100,9 @@ class Hooks:
                 original(epochs, *args, **named)
         else:
             original(epochs, *args, **named)
+        if fit is not None:
+            # Also that of validation, which one member draws while the others wait.
+            epochs._distributed_dataset = pipeline.prompt(epochs._distributed_dataset)
 
     def _batches(self, original: Callable[..., Any], epochs: Any) -> Iterator[Any]:
         fit = self._training.fit
