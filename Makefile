@@ -11,8 +11,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: demo demo-containers demo-elastic check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step tournament validate bench-containers compat \
-  coexistence lint cc-test python-test python-test-parallel python-test-serial \
-  bazel-test bazel-build conformance tensorflow-wheel dist clean
+  coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
+  python-test-serial bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
 	@.venv/bin/python examples/demo.py
@@ -27,16 +27,17 @@ demo-containers: .venv/installed-demo
 	  .venv/bin/python examples/demo_containers.py
 
 # Environments first, as two pips would get in each other's way. Tests in Python wait for most of
-# their time: what computes all the time runs beside them, where they leave a CPU idle.
+# their time: what computes all the time runs beside them, where they leave a CPU idle. What
+# measures time or counts active workers comes last, alone.
 test: test-packages .venv/installed-docs
 	$(MAKE) --no-print-directory --jobs=2 python-test-parallel beside-tests
-	$(MAKE) --no-print-directory cc-test python-test-serial bazel-test \
+	$(MAKE) --no-print-directory python-test-serial cc-test-serial \
 	  $(if $(filter true,$(CI)),compat coexistence)
 
 .PHONY: beside-tests
 beside-tests:
-	nice -n 19 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
-	  lint docs-check cc-build-plain cc-build-thread cc-build-address bazel-build
+	nice -n 10 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
+	  lint docs-check cc-test-parallel bazel-test
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
 CHECKED = api figures linux model packaging policies scheduling simulate workload
@@ -90,10 +91,14 @@ PYTHONPATH=python .venv/bin/lint-imports
 endef
 
 # The C++ core, plain and under the sanitizers. As they wait for most of their time, more run at
-# a time than there are CPUs, of all three builds.
+# a time than there are CPUs, of all three builds; but those that count active workers, alone.
 CC_BUILDS = plain thread address
-cc-test: $(CC_BUILDS:%=cc-build-%)
-	$(call CTEST,$(CC_BUILDS))
+cc-test: cc-test-parallel
+	$(MAKE) --no-print-directory cc-test-serial
+cc-test-parallel: $(CC_BUILDS:%=cc-build-%)
+	$(call CTEST,$(CC_BUILDS),--label-exclude serial)
+cc-test-serial: $(CC_BUILDS:%=cc-build-%)
+	$(call CTEST,$(CC_BUILDS),--label-regex serial)
 cc-test-%: cc-build-%
 	$(call CTEST,$*)
 # ThreadSanitizer cannot place its shadow memory under a fully random layout.
@@ -101,7 +106,7 @@ define CTEST
 @mkdir -p build/cc-tests
 @echo 'subdirs($(1:%=../cc-%))' >build/cc-tests/CTestTestfile.cmake
 setarch -R .venv/bin/ctest --test-dir build/cc-tests --output-on-failure \
-  -j$(shell expr 2 '*' $$(nproc))
+  -j$(shell expr 2 '*' $$(nproc)) $2
 endef
 cc-build-%: test-packages .venv/installed-test
 	.venv/bin/cmake -S . -B build/cc-$* -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python \
@@ -142,10 +147,8 @@ docs-check: .venv/installed-docs
 
 # Our own targets, built by Bazel against the installed TensorFlow.
 bazel-test: test-packages .venv/installed-test
-	tools/bazel.sh test .venv/bin/python
+	tools/bazel.sh .venv/bin/python
 	.venv/bin/python -m pytest tests/bazel
-bazel-build: test-packages .venv/installed-test
-	tools/bazel.sh build .venv/bin/python
 
 # LIB=… is held to cc/capi/tfm.h, in TF_PYTHON=…, a Python with its TensorFlow and pytest.
 TF_PYTHON ?= .venv/bin/python
@@ -173,7 +176,9 @@ coexistence: build/coexistence/installed
 test-packages:
 	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests
 
-# Environments. A stamp is newer than all it was made from.
+# Environments. A stamp is newer than all it was made from. Most modules of what is installed are
+# never imported, and the others are compiled then.
+INSTALL = .venv/bin/pip install -q --no-compile
 .venv/bin/python:
 	@tools/system_packages.sh $(PYTHON)
 	@tools/step.sh venv "Creating a Python environment in .venv" sh -c \
@@ -181,12 +186,12 @@ test-packages:
 
 .venv/installed-demo: .venv/bin/python $(SOURCES)
 	@tools/step.sh demo "Installing TensorFlow and the demo's other packages" \
-	  .venv/bin/pip install -q --group demo
+	  $(INSTALL) --group demo
 	@tools/step.sh build "Building tf_malleable" .venv/bin/pip install -q .
 	@touch $@
 
 .venv/installed-test: .venv/installed-demo
-	@tools/step.sh test "Installing what the tests need" .venv/bin/pip install -q --group test
+	@tools/step.sh test "Installing what the tests need" $(INSTALL) --group test
 	@touch $@
 
 build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py
@@ -209,7 +214,7 @@ build/coexistence/installed: build/dist-made
 
 .venv/installed-docs: .venv/installed-test
 	@tools/step.sh docs "Installing what builds the documentation" \
-	  .venv/bin/pip install -q --group docs
+	  $(INSTALL) --group docs
 	@touch $@
 
 # Not out/: the measurements there took hours. Bazel 4 makes bazel-out whatever .bazelrc says.

@@ -1,9 +1,8 @@
 #!/bin/sh
-# Builds our own targets with Bazel, or tests them, too; root installs Bazel if it is missing.
-# Usage: bazel.sh build|test PYTHON, a Python with TensorFlow, pybind11 and pytest.
+# Builds and tests our own targets with Bazel; root installs Bazel if it is missing.
+# Usage: bazel.sh PYTHON, a Python with TensorFlow, pybind11 and pytest.
 set -eu
-command=$1
-PYTHON_BIN_PATH=$(realpath -s "$2")
+PYTHON_BIN_PATH=$(realpath -s "$1")
 export PYTHON_BIN_PATH
 
 # Debian's `bazel` refuses to run with our .bazelversion. Its `bazel-4` does run, but does
@@ -37,4 +36,4 @@ esac
 
 # --batch leaves no server running.
 # shellcheck disable=SC2086 # If there is no flag, there must be no argument.
-exec "$bazel" --batch "$command" $flags //cc/... //python/... //tests/...
+exec "$bazel" --batch test $flags //cc/... //python/... //tests/...

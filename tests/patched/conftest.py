@@ -77,7 +77,12 @@ def installed(patched_tensorflow: Path, tmp_path: Path) -> Path:
     pybind11 = subprocess.run(
         [sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    options = (f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11}")
+    options = (
+        f"-DPython_EXECUTABLE={sys.executable}",
+        f"-Dpybind11_DIR={pybind11}",
+        # It is the Python module only, whose speed is not looked at here.
+        "-DCMAKE_BUILD_TYPE=Debug",
+    )
     path = {"PYTHONPATH": str(patched_tensorflow)}
     said = cmake("-S", ROOT, "-B", tmp_path / "build", *options, **path)
     assert "It was built with the patches: no overlay is needed" in said

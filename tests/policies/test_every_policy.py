@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 
 from tests.support.policy_situations import NOW, PLAIN, SPECS, Situation, carried_out, situations
 from tf_malleable.model import Job, Machine, Shape
@@ -65,9 +65,8 @@ def test_allocations_can_be_carried_out(spec: str, situation: Situation):
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", [s for s in SPECS if not any(p in s for p in PREEMPTIVE)])
 @MANY
-@given(situation=situations())
+@given(situation=situations(settled=True))
 def test_running_jobs_keep_min(spec: str, situation: Situation):
-    assume(situation.settled)
     allocation = create(spec).allocate(situation.jobs, situation.machine, NOW)
     for job in situation.jobs:
         if job.state == "running":

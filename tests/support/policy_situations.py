@@ -55,9 +55,10 @@ def machines(draw: st.DrawFn) -> Machine:
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> Situation:
+def situations(draw: st.DrawFn, settled: bool = False) -> Situation:
+    """Draw a situation, or one of those that are settled."""
     machine = draw(machines())
-    lending = draw(st.booleans())
+    lending = not settled and draw(st.booleans())
     free = list(machine.cpuset)
     jobs: list[Job] = []
     lent: set[int] = set()
@@ -86,7 +87,8 @@ def situations(draw: st.DrawFn) -> Situation:
         if job.state != "waiting":
             job = draw(_started(job))
         jobs.append(job)
-    lost = draw(st.sets(st.sampled_from(sorted(machine.cpuset)))) if draw(_rarely) else set()
+    loses = not settled and draw(_rarely)
+    lost = draw(st.sets(st.sampled_from(sorted(machine.cpuset)))) if loses else set()
     return Situation(tuple(jobs), machine.without(frozenset(lost)), not lent and not lost)
 
 
