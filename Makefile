@@ -12,7 +12,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 .PHONY: demo demo-containers demo-elastic check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
-  python-test-serial bazel-test conformance tensorflow-wheel dist clean
+  python-test-serial bazel-build bazel-test conformance tensorflow-wheel dist clean
 
 demo: .venv/installed-demo
 	@.venv/bin/python examples/demo.py
@@ -31,13 +31,14 @@ demo-containers: .venv/installed-demo
 # measures time or counts active workers comes last, alone.
 test: test-packages .venv/installed-docs
 	$(MAKE) --no-print-directory --jobs=2 python-test-parallel beside-tests
-	$(MAKE) --no-print-directory python-test-serial cc-test-serial \
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target cc-test-parallel bazel-test
+	$(MAKE) --no-print-directory cc-test-serial python-test-serial \
 	  $(if $(filter true,$(CI)),compat coexistence)
 
 .PHONY: beside-tests
 beside-tests:
-	nice -n 10 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
-	  lint docs-check cc-test-parallel bazel-test
+	nice -n 19 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
+	  lint docs-check $(CC_BUILDS:%=cc-build-%) bazel-build
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
 CHECKED = api figures linux model packaging policies scheduling simulate workload
@@ -147,8 +148,10 @@ docs-check: .venv/installed-docs
 
 # Our own targets, built by Bazel against the installed TensorFlow.
 bazel-test: test-packages .venv/installed-test
-	tools/bazel.sh .venv/bin/python
+	tools/bazel.sh test .venv/bin/python
 	.venv/bin/python -m pytest tests/bazel
+bazel-build: test-packages .venv/installed-test
+	tools/bazel.sh build .venv/bin/python
 
 # LIB=… is held to cc/capi/tfm.h, in TF_PYTHON=…, a Python with its TensorFlow and pytest.
 TF_PYTHON ?= .venv/bin/python

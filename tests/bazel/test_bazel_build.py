@@ -115,7 +115,7 @@ def fake_bazel(folder: Path, says: str) -> str:
 def test_a_wrong_bazel_is_refused(tmp_path, version):
     path = fake_bazel(tmp_path / "bin", f"bazel {version}")
     done = subprocess.run(
-        [str(ROOT / "tools/bazel.sh"), sys.executable],
+        [str(ROOT / "tools/bazel.sh"), "test", sys.executable],
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
@@ -171,7 +171,7 @@ def test_without_bazel_an_ordinary_user_is_told_what_to_install():
         tool = folder / "bazel.sh"
         shutil.copy2(ROOT / "tools/bazel.sh", tool)
         done = subprocess.run(
-            [str(tool), "/usr/bin/python3"],
+            [str(tool), "test", "/usr/bin/python3"],
             env={"PATH": str(folder)},
             user=65534,
             capture_output=True,
