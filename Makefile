@@ -7,6 +7,8 @@ SOURCES = $(shell git ls-files CMakeLists.txt pyproject.toml cc patches python)
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Hundreds of processes import TensorFlow, which only the first is to compile.
+unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
