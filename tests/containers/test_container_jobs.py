@@ -128,7 +128,7 @@ def test_the_kernel_has_what_is_granted(containers):
         said = containers.tfm("container", "set", one, "2")
         assert "set to 2 cores by hand; it runs on CPUs" in said.stdout, said
         containers.actual(one=2)
-        assert containers.kernel(two).frozen
+        wait_for(lambda: containers.kernel(two).frozen)
         assert containers.kernel(one).cpus == frozenset(CPUS[:2])
         containers.tfm("container", "set", one, "auto")
         containers.actual(one=1, two=1)
