@@ -35,7 +35,7 @@ case $version in
     ;;
 esac
 
-# --batch leaves no server running. Without optimisation this takes 60 % of the CPU time, and
+# --batch leaves no server running. Without optimisation this takes two thirds of the CPU time, and
 # tests take no longer: those of CMake's build are for optimised code, and those that must be
 # alone are left to them.
 # shellcheck disable=SC2086 # If there is no flag, there must be no argument.
