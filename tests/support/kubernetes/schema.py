@@ -222,7 +222,7 @@ def _object_causes(value: Object, schema: Schema, old: Any, path: str) -> Iterat
         yield invalid(path, len(value), f"must have at most {schema['maxProperties']} properties")
     for name, one in value.items():
         below = properties.get(name, others if isinstance(others, dict) else None)
-        if below is not None and not (path == "" and name == "metadata"):
+        if below is not None:
             inner = f"{path}.{name}" if path else name
             yield from validate(one, below, before.get(name), inner)
 
@@ -270,19 +270,40 @@ def structural(schema: Schema, path: str, *, root: bool = True) -> Iterator[Caus
     if "properties" in schema and "additionalProperties" in schema:
         yield forbidden(f"{path}.additionalProperties", "mutually exclusive with properties")
     for one in schema.get("x-kubernetes-validations", ()):
+        at = f"{path}.x-kubernetes-validations[0]"
         try:
             rules.check(_RULE(one["rule"]), schema)
         except RuleError as error:
-            at = f"{path}.x-kubernetes-validations[0].rule"
-            yield invalid(at, one["rule"], f"compilation failed: ERROR: {error}")
+            yield invalid(f"{at}.rule", one["rule"], f"compilation failed: ERROR: {error}")
+        if not _is_field(one.get("fieldPath", ""), schema):
+            yield invalid(f"{at}.fieldPath", one["fieldPath"], "fieldPath must be a valid path")
     for name, below in schema.get("properties", {}).items():
         if "default" in below:
             for cause in validate(default(below["default"], below), below):
                 yield invalid(f"{path}.properties[{name}].default", below["default"], cause.message)
-        if not (root and name in _OWN):
+        if root and name == "metadata":
+            yield from _metadata_causes(below, f"{path}.properties[metadata]")
+        elif not (root and name in _OWN):
             yield from structural(below, f"{path}.properties[{name}]", root=False)
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), dict):
             yield from structural(schema[name], f"{path}.{name}", root=False)
     if schema.get("type") == "array" and "items" not in schema:
         yield required(f"{path}.items", "must be specified")
+
+
+def _metadata_causes(schema: Schema, path: str) -> Iterator[Cause]:
+    """Tell what a schema says of the metadata that it may not: only names can be restricted."""
+    others = set(schema) - {"type", "description", "properties"}
+    if others or set(schema.get("properties", {})) - {"name", "generateName"}:
+        why = "must not specify anything other than name and generateName, but metadata is implicit"
+        yield forbidden(path, why)
+
+
+def _is_field(path: str, schema: Schema) -> bool:
+    """Say whether a path such as .a.b is one of a schema; places in lists cannot be named."""
+    for name in path.split(".")[1:]:
+        if name not in schema.get("properties", {}):
+            return False
+        schema = schema["properties"][name]
+    return path == "" or path.startswith(".")
