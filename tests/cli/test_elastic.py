@@ -44,6 +44,10 @@ def own_folder(tmp_path, monkeypatch):
         (["run", "--cpus", "0", "--", "true"], "--cpus must be a positive number"),
         (["coordinator"], "TF_MALLEABLE_ELASTIC_SECRET must have"),
         (["set"], "give WORKERS, --servers, or both"),
+        (["run", "--patience", "0", "--", "true"], "Invalid value for '--patience'"),
+        (["status", "--name", "a", "--coordinator", "a:1"], "give it or --coordinator"),
+        (["status", "--coordinator", "a"], "an address is HOST:PORT"),
+        (["status", "--coordinator", "a:1"], "TF_MALLEABLE_ELASTIC_SECRET must have"),
         (["set", "many"], "WORKERS must be a number or auto, not 'many'"),
     ],
 )
@@ -58,6 +62,23 @@ def test_there_is_no_training():
     result = tfm("elastic", "status")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "tfm: there is no elastic training of this user here\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--max", "2"], "makes this a worker of an elastic training, and --max is for a"),
+        (["--threads", "0"], "--threads must be an integer from 1"),
+        ([], "TF_MALLEABLE_ELASTIC_SECRET must have the training's secret"),
+    ],
+)
+def test_variables_that_ask_for_a_worker_are_checked(monkeypatch, words, sentence):
+    monkeypatch.setenv("TF_MALLEABLE_ELASTIC_COORDINATOR", "127.0.0.1:1")
+    if words:
+        monkeypatch.setenv("TF_MALLEABLE_ELASTIC_SECRET", "ab" * 16)
+    result = tfm("run", *words, "--", "true")
+    assert result.returncode == 2
+    assert sentence in result.stderr
 
 
 def test_a_worker_without_its_coordinator_says_so(monkeypatch):

@@ -73,6 +73,7 @@ class TrainingMember(Newcomer):
         self._is_own_step = False
         self._handed: Exchange | None = None
         self._absence = 0.0
+        self._cpus = 0.0
         self.batches: Callable[[], tuple[int | None, int | None]] = lambda: (None, None)
         super().__init__(settings, holder)
 
@@ -233,8 +234,13 @@ class TrainingMember(Newcomer):
     def _beat(self) -> Message:
         exchange = self._use.exchange
         stalled = () if exchange is None else exchange.waits_for(STALLED_SECONDS)
+        cpus = self.cpus.now()
+        if cpus != self._cpus:
+            self._cpus = cpus
+            self._pace.forget()
         return {
             "step": self._step,
+            "cpus": cpus,
             "speed": self._pace.speed(),
             "stalled": stalled,
             "number": self._number(),
