@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.support.kubernetes import (
     admission,
+    applying,
     custom,
     deletion,
     kinds,
@@ -53,6 +55,7 @@ class Api:
         self.catalogue = Catalogue()
         self.authorizer = Authorizer(self.store)
         self.calls: list[Call] = []
+        self.owners = applying.Owners()
         self.available = True
         self._rests: dict[str, tuple[int, list[Object]]] = {}
         self._addresses = 0
@@ -163,7 +166,9 @@ class Api:
         return self._change(request, request.body)
 
     def _patch(self, request: Request) -> Answer:
-        accepted = [patching.JSON, patching.MERGE]
+        if request.content_type == applying.CONTENT_TYPE:
+            return self._apply(request)
+        accepted = [patching.JSON, patching.MERGE, applying.CONTENT_TYPE]
         if request.resource.custom is None:
             accepted.append(patching.STRATEGIC)
         if request.content_type not in accepted:
@@ -174,6 +179,39 @@ class Api:
         patched = patching.apply(request.content_type, target, request.body)
         _check_body(request, patched, new=False)
         return self._change(request, patched)
+
+    def _apply(self, request: Request) -> Answer:
+        resource, body = request.resource, request.body
+        manager = request.query.get("fieldManager", "")
+        applying.check(body, manager)
+        if request.subresource == "scale":
+            raise media_type([patching.JSON, patching.MERGE])
+        _check_body(request, body, new=False)
+        old = self.store.get(request.key)
+        if old is None:
+            if request.subresource:
+                raise not_found(resource, request.name)
+            # Who may not create does not create by applying, either.
+            self.authorizer.check(request.user, replace(request.call, verb="create"))
+            answer = self._create(replace(request, verb="create"))
+        else:
+            owned = self.owners.of(old["metadata"]["uid"])
+            live = present(resource, old)
+            found = applying.conflicts(resource, live, body, owned, manager)
+            if found and request.query.get("force") != "true":
+                raise applying.refusal(found)
+            wanted = applying.merged(resource, live, body, owned, manager)
+            answer = self._change(request, wanted)
+        if not _is_dry(request):
+            owned = self.owners.of(answer.body["metadata"]["uid"])
+            mine = applying.fields(resource, body)
+            for name, theirs in owned.items():
+                if name != manager:
+                    for path in [p for p in theirs if p in mine and theirs[p] != mine[p]]:
+                        del theirs[path]
+            written = applying.fields(resource, answer.body)
+            owned[manager] = {path: written.get(path, value) for path, value in mine.items()}
+        return answer
 
     def _change(self, request: Request, body: Object) -> Answer:
         resource, old = request.resource, self.found(request)
