@@ -7,14 +7,21 @@ pause, so that goes before more workers; and workers stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from tf_malleable.cluster.planning.cluster_job import ClusterJob
-from tf_malleable.cluster.planning.cluster_plan import ClusterPlan
+from tf_malleable.cluster.planning.asking import Answer, Question, ask
+from tf_malleable.cluster.planning.cluster_job import ClusterJob, ServerAt, WorkerAt
+from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
+from tf_malleable.cluster.planning.crew import Crew
+from tf_malleable.cluster.planning.ledger import Ledger
+from tf_malleable.cluster.planning.packing import pack
+from tf_malleable.cluster.planning.reasons import Misfits, Why, why_it_has, why_it_waits
 from tf_malleable.cluster.planning.room import NamespaceQuota, Room
-from tf_malleable.elastic.sizing import Patience
+from tf_malleable.cluster.planning.sizes import Sizes
+from tf_malleable.elastic.sizing import Patience, Sizing
 from tf_malleable.policies.policy import Policy
 
 _NO_QUOTAS: Final[Mapping[str, NamespaceQuota]] = MappingProxyType({})
@@ -43,4 +50,95 @@ def plan(
         patience: How long more or fewer workers must be wanted before that is carried out. Where
             others wait for what a training gives up, that is at once.
     """
-    raise NotImplementedError
+    sizes = {job.id: Sizes(job) for job in jobs}
+    misfits = Misfits(rooms, quotas)
+    unfit = {name: why for name, each in sizes.items() if (why := misfits.why(each)) is not None}
+    able = {name: each for name, each in sizes.items() if not _is_out(each.job, unfit)}
+    barred = frozenset(able.keys() & unfit.keys())
+    most = {name: each.cap for name, each in able.items()}
+    first = Question(able, rooms, quotas, now, most, barred=barred)
+    answer = ask(policy, first)
+    situation = _Situation(rooms, quotas, now, patience)
+    packed = situation.packed(able, answer)
+    again = _corrected(first, answer, packed.crews)
+    if again is not None:
+        # Others can have what some could not.
+        corrected = ask(policy, again)
+        packed = situation.packed(able, corrected)
+    plans = {}
+    for job in jobs:
+        crew = packed.crews.get(job.id)
+        if crew is not None and (crew.seats or job.id not in unfit):
+            plans[job.id] = _job_plan(crew, packed.ledger, answer.cpus.get(job.id, 0))
+        else:
+            plans[job.id] = JobPlan((), (), *unfit[job.id])
+    return ClusterPlan(plans, _review_at(answer, packed.crews.values(), now, patience))
+
+
+def _is_out(job: ClusterJob, unfit: Mapping[str, Why]) -> bool:
+    """Return whether a training gets no members, whatever it has."""
+    return job.suspended or (job.id in unfit and not job.placed)
+
+
+class _Packed(NamedTuple):
+    crews: dict[str, Crew]
+    ledger: Ledger
+
+
+class _Situation(NamedTuple):
+    rooms: Sequence[Room]
+    quotas: Mapping[str, NamespaceQuota]
+    now: float
+    patience: Patience
+
+    def packed(self, able: Mapping[str, Sizes], answer: Answer) -> _Packed:
+        """Return all members, and what is left, if the policy says this."""
+        ledger = Ledger(self.rooms, self.quotas)
+        crews = {}
+        for name, sizes in able.items():
+            sizing = sizes.job.sizing or Sizing(len(sizes.job.placed))
+            crews[name] = Crew(sizes, answer.cpus.get(name, 0), sizing)
+        pack(list(crews.values()), ledger, self.now, self.patience)
+        return _Packed(crews, ledger)
+
+
+def _corrected(question: Question, answer: Answer, crews: Mapping[str, Crew]) -> Question | None:
+    """Return what to ask the policy once it is known what there is room for; None for nothing."""
+    barred, most, by_hand = set(question.barred), dict(question.most), {}
+    for name, crew in crews.items():
+        if crew.is_stuck:
+            by_hand[name] = crew.got
+        elif crew.granted and not crew.seats:
+            barred.add(name)
+        elif crew.got < crew.granted:
+            most[name] = crew.got
+    idle = sum(crew.granted - crew.got for crew in crews.values())
+    if not idle:
+        return None
+    return replace(question, most=most, by_hand=by_hand, barred=frozenset(barred))
+
+
+def _job_plan(crew: Crew, ledger: Ledger, policy_gave: int) -> JobPlan:
+    if not crew.seats:
+        return JobPlan((), (), *why_it_waits(crew, ledger, policy_gave))
+    seats = sorted(
+        crew.due,
+        key=lambda seat: (seat.pod is None, seat.pod or "", seat.space.place),
+    )
+    workers = [WorkerAt(seat.space.node, seat.cpus, seat.pod, seat.cpus_limit) for seat in seats]
+    servers = [ServerAt(space.node, pod) for space, pod in crew.servers]
+    reason, why = why_it_has(crew)
+    return JobPlan(tuple(workers), tuple(servers), reason, why, crew.sizing)
+
+
+def _review_at(
+    answer: Answer, crews: Iterable[Crew], now: float, patience: Patience
+) -> float | None:
+    """Return when to plan again if nothing happens before."""
+    times = [] if answer.review_at is None else [answer.review_at]
+    for crew in crews:
+        sizing = crew.sizing
+        if crew.seats and sizing.other is not None:
+            hold = patience.fewer if sizing.other < sizing.workers else patience.more
+            times.append(max(sizing.since + hold, sizing.changed + patience.between))
+    return max(min(times), now) if times else None

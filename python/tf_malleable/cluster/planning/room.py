@@ -32,6 +32,11 @@ class Room:
     ready: bool = True
     leaving: bool = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether new members may go there."""
+        return self.ready and not self.leaving
+
 
 @dataclass(frozen=True)
 class NamespaceQuota:

@@ -1,0 +1,136 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Finds nodes for workers that a training is to have besides those that stay.
+
+More workers are a rescale, so they are worth it only where those there are cannot have what the
+training is to get; and then the fewest that nearly can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_malleable.cluster.planning.crew import Crew, Seat, even
+from tf_malleable.cluster.planning.finding import Finder
+from tf_malleable.cluster.planning.ledger import Ledger
+from tf_malleable.cluster.planning.sizes import WORTH
+from tf_malleable.elastic.sizing import Patience, Sizing
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a training could have.
+
+    Attributes:
+        workers: Workers in all.
+        each: CPUs of each new one.
+        cpus: CPUs of all workers.
+    """
+
+    workers: int
+    each: int
+    cpus: int
+
+
+def hire(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
+    """Add the workers that a training is to have.
+
+    Args:
+        crew: The training, with the workers that stay.
+        ledger: What is free.
+        now: The time.
+        patience: For how long more workers must be wanted.
+    """
+    job = crew.job
+    before = crew.sizing.workers
+    reach = _reach(crew)
+    offer = _choice(crew, Finder(ledger, job), reach)
+    if offer is not None:
+        is_new = not crew.seats and not crew.leaving
+        if offer.workers > before:
+            now_or_later = crew.sizing.after(offer.workers, now, patience)
+            is_urgent = is_new or before < job.workers.least
+            crew.sizing = Sizing(offer.workers, now) if is_urgent else now_or_later
+        _add(crew, ledger, offer, reach)
+    else:
+        crew.sizing = Sizing(before, crew.sizing.changed)
+    missing = job.workers.least - len(crew.seats)
+    if missing > 0:
+        # Others must do with their fewest CPUs.
+        least = job.workers.cpus_least
+        nodes = Finder(ledger, job, is_hard=True).nodes(missing, least, job.workers.memory)
+        for space in nodes:
+            crew.seat(ledger, Seat(space, least, least))
+    crew.limit()
+
+
+def _reach(crew: Crew) -> list[int]:
+    """Return how many CPUs each worker can have where it is, while others get what they want."""
+    left = {seat.space: int(seat.space.unclaimed) for seat in crew.seats}
+    found = []
+    for seat in crew.seats:
+        most = max(seat.least, min(seat.most, seat.wanted + left[seat.space]))
+        left[seat.space] -= most - seat.wanted
+        found.append(most)
+    return found
+
+
+def _choice(crew: Crew, finder: Finder, reach: list[int]) -> Offer | None:
+    """Return what a training should have; None for what it has."""
+    sizes, kept, before = crew.sizes, len(crew.seats), crew.sizing.workers
+    goal = max(sizes.goal(crew.granted, before), before)
+    here = min(sum(reach), crew.granted - sizes.server_cpus(kept))
+    is_enough = kept >= crew.job.workers.least
+    if is_enough and goal <= kept and here * WORTH >= crew.granted - sizes.server_cpus(kept):
+        return None
+    wanted = _offer(crew, finder, reach, goal, goal) if goal > kept else None
+    if wanted is not None and wanted.cpus >= crew.granted - sizes.server_cpus(goal):
+        return wanted
+    offers = [] if wanted is None else [wanted]
+    for workers in sizes.possible(crew.granted):
+        if workers > kept and workers != goal:
+            offer = _offer(crew, finder, reach, workers, goal)
+            if offer is not None:
+                offers.append(offer)
+                if offer.cpus >= crew.granted - sizes.server_cpus(workers):
+                    break
+    best = max([here if is_enough else 0, *(offer.cpus for offer in offers)])
+    if wanted is not None and wanted.cpus * WORTH >= best:
+        return wanted
+    if is_enough and here * WORTH >= best:
+        return None
+    good = [offer for offer in offers if offer.cpus * WORTH >= best]
+    return min(good, key=lambda offer: offer.workers) if good else None
+
+
+def _offer(crew: Crew, finder: Finder, reach: list[int], workers: int, goal: int) -> Offer | None:
+    """Return what a training could have with so many workers; None if there is no room."""
+    sizes, more = crew.sizes, workers - len(crew.seats)
+    cpus = crew.granted - sizes.server_cpus(workers)
+    least, limit = crew.job.workers.cpus_least, sizes.limit(workers)
+    mine = sum(min(most, limit) for most in reach)
+    each = -(-(cpus - mine) // more)
+    if workers == goal:
+        each = max(each, cpus // workers)
+    each = finder.most_cpus(more, least, max(least, min(limit, each)))
+    return Offer(workers, each, min(cpus, mine + more * each)) if each else None
+
+
+def _add(crew: Crew, ledger: Ledger, offer: Offer, reach: list[int]) -> None:
+    """Add the workers of an offer, those that are not due yet last."""
+    job, limit = crew.job, crew.sizes.limit(offer.workers)
+    least = job.workers.cpus_least
+    near = {seat.space for seat in crew.seats}
+    nodes = Finder(ledger, job).nodes(
+        offer.workers - len(crew.seats), offer.each, job.workers.memory, near
+    )
+    kept = list(crew.seats)
+    for space in nodes:
+        is_due = len(crew.seats) < crew.sizing.workers
+        crew.seat(ledger, Seat(space, least, limit, wanted=offer.each, is_due=is_due))
+    if crew.due == kept:
+        return  # Until the others come, these go on with what they can have.
+    due = crew.due
+    most = [min(each, limit) for each in reach] + [offer.each] * (len(due) - len(kept))
+    for seat, wanted in zip(due, even(crew.goal, due, most), strict=True):
+        ledger.claim_more(seat.space, wanted - seat.wanted)
+        seat.wanted = wanted
