@@ -35,6 +35,7 @@ from tests.support.kubernetes.resources import Catalogue, Resource
 from tests.support.kubernetes.store import Key, Store
 
 Object = dict[str, Any]
+_MOST_ADDRESSES = 32 * 256 * 250
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -58,7 +59,8 @@ class Api:
         self.owners = applying.Owners()
         self.available = True
         self._rests: dict[str, tuple[int, list[Object]]] = {}
-        self._addresses = 0
+        # Clusters of other tests beside this one have addresses of their own.
+        self._addresses = secrets.randbelow(_MOST_ADDRESSES)
         for name in _NAMESPACES:
             namespace = self.catalogue.named("namespaces")
             self.serve(Request("create", namespace, body={"metadata": {"name": name}}))
@@ -270,8 +272,9 @@ class Api:
     def _give_address(self, service: Object) -> None:
         if service["spec"].get("clusterIP") is None:
             self._addresses += 1
-            high, low = divmod(self._addresses, 250)
-            service["spec"]["clusterIP"] = f"127.96.{high}.{low + 1}"
+            rest, low = divmod(self._addresses % _MOST_ADDRESSES, 250)
+            high, middle = divmod(rest, 256)
+            service["spec"]["clusterIP"] = f"127.{96 + high}.{middle}.{low + 1}"
         service["spec"].setdefault("clusterIPs", [service["spec"]["clusterIP"]])
 
 
