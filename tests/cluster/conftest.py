@@ -3,8 +3,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support import trivial_plan
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.operators import Site
+from tf_malleable.cluster import deciding
+
+
+@pytest.fixture(autouse=True)
+def plan(monkeypatch):
+    monkeypatch.setattr(deciding, "make_plan", trivial_plan.plan)
 
 
 @pytest.fixture

@@ -17,8 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.support import ROOT
 from tests.support.elastic_training import STEPS, undisturbed
 from tests.support.kubernetes.authorization import ADMIN, User
@@ -47,11 +45,6 @@ TIMINGS = Timings(
     look=2.0,
 )
 _BASE = ROOT / "deploy" / "kubernetes" / "base"
-_TFM = """#!/bin/sh
-# What tfm run does takes a Python of its own, which these trainings can do without.
-if [ "$1" = run ]; then shift 2; exec "$@"; fi
-exec {python} -m tf_malleable_cli "$@"
-"""
 
 
 def wait_until(condition: Callable[[], Any], why: Callable[[], object], seconds=SECONDS) -> Any:
@@ -88,7 +81,7 @@ class OperatorThread:
 
     def stop(self) -> None:
         """End it in peace."""
-        with suppress(RuntimeError):
+        with suppress(RuntimeError):  # It has ended by itself.
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)
         if self.problem is not None:
@@ -210,22 +203,32 @@ class Site:
 
         def said() -> str:
             pods = [
-                (p["metadata"]["name"], p["status"].get("phase"), p["metadata"].get("deletionTimestamp"),
-                 p["status"].get("containerStatuses", [{}])[0].get("state"),
-                 self.cluster.log(p["metadata"]["name"])[-600:])
-                for p in self.client.list("pods")
-            ]  # fmt: skip
+                {
+                    "name": pod["metadata"]["name"],
+                    "status": pod["status"],
+                    "deleted": pod["metadata"].get("deletionTimestamp"),
+                    "log": self.cluster.log(pod["metadata"]["name"])[-600:],
+                }
+                for pod in self.client.list("pods")
+            ]
             found = self.client.find(JOBS, name) or {}
             log = self.folder / "operator.log"
             text = log.read_text()[-3000:] if log.exists() else ""
             events = [(e["reason"], e["message"]) for e in self.client.list("events")]
-            return json.dumps([found.get("status"), found.get("metadata"), pods, events], indent=1) + text
+            known = [pods, found.get("metadata"), found.get("status"), events]
+            return json.dumps(known, indent=1) + text
 
         return said
 
     def wait(self, condition: Callable[[], Any], name: str = "t", seconds: float = SECONDS) -> Any:
         """Wait for what must happen to a job."""
-        return wait_until(condition, self.why(name), seconds)
+
+        def is_so() -> Any:
+            broken = [each.problem for each in self._operators if isinstance(each, OperatorThread)]
+            assert not any(broken), broken
+            return condition()
+
+        return wait_until(is_so, self.why(name), seconds)
 
     def wait_for_workers(self, count: int, name: str = "t") -> Object:
         """Wait until so many workers train and nobody else is there; return the status."""
@@ -281,7 +284,7 @@ def _image(folder: Path) -> dict[str, str]:
     """Return the environment of an image that has tfm and the tests' trainings."""
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
-    (tools / "tfm").write_text(_TFM.format(python=sys.executable))
+    (tools / "tfm").write_text(f'#!/bin/sh\nexec {sys.executable} -m tf_malleable_cli "$@"\n')
     (tools / "tfm").chmod(0o755)
     (tools / "python").symlink_to(sys.executable)
     paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]

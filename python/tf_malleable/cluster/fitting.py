@@ -135,10 +135,11 @@ def _meets(term: Manifest, labels: Mapping[str, str], fields: Mapping[str, str])
 
 
 def _holds(asked: Manifest, values: Mapping[str, str]) -> bool:
-    found, wanted = values.get(asked["key"]), list(asked.get("values") or ())
+    found = values.get(asked["key"])
+    wanted: list[str] = list(asked.get("values") or ())
     operator = asked["operator"]
     if operator == "In":
-        return found in wanted
+        return found is not None and found in wanted
     if operator == "NotIn":
         return found not in wanted
     if operator in ("Exists", "DoesNotExist"):

@@ -76,7 +76,6 @@ def cluster_job(
     allowed = frozenset(
         name for name, node in nodes.items() if may_be_on(spec, _without_passing(node))
     )
-    done = None if progress is None else progress.batches_done
     return ClusterJob(
         id=job.uid,
         submitted=job.created,
@@ -95,10 +94,8 @@ def cluster_job(
         started=began,
         resized=memory.cpus[1] if placed else None,
         run_seconds=0.0 if began is None else max(0.0, now - began),
-        steps_done=None if done is None else float(done),
-        steps_total=None
-        if progress is None or progress.batches_total is None
-        else float(progress.batches_total),
+        steps_done=None if progress is None else float(progress.steps_done),
+        steps_total=None if progress is None else progress.steps_total,
         rates=memory.speed.measured(),
         placed=placed,
         placed_servers=tuple(ServerAt(pod.node, pod.name) for pod in judgement.servers),

@@ -15,14 +15,14 @@ class MemberSeen:
     """A process of a training.
 
     Attributes:
-        id: Of a worker, the uid of its pod.
+        uid: Of a worker's pod; of a server, what it calls itself.
         role: ``"worker"`` or ``"server"``.
         takes_part: It is in the present generation.
         leaving: It wants to go.
         shards: How many it computes of each batch.
     """
 
-    id: str
+    uid: str
     role: str
     takes_part: bool
     leaving: bool
@@ -37,8 +37,9 @@ class TrainingProgress:
         phase: Of the coordinator, such as ``"steady"``.
         generation: Number of the present generation; 0 before the first.
         step: The one that comes next.
-        batches_done: How many batches are done; None if that is not known.
-        batches_total: How many there will be.
+        steps_done: How many are done.
+        steps_total: How many there will be; None if that is not known.
+        steps_per_second: Its speed; None if that is not known.
         members: Its processes.
         rescales: How its generations changed.
     """
@@ -46,16 +47,17 @@ class TrainingProgress:
     phase: str
     generation: int
     step: int
-    batches_done: int | None = None
-    batches_total: int | None = None
+    steps_done: int = 0
+    steps_total: int | None = None
+    steps_per_second: float | None = None
     members: tuple[MemberSeen, ...] = ()
     rescales: tuple[Rescale, ...] = ()
 
     @property
     def holders(self) -> frozenset[str]:
-        """The ids of the workers that have the state, but for those that are to go."""
+        """The uids of the workers that have the state, but for those that are to go."""
         return frozenset(
-            each.id
+            each.uid
             for each in self.members
             if each.role == "worker" and each.takes_part and not each.leaving
         )
@@ -70,9 +72,9 @@ class TrainingProgress:
         """Whether the training has ended."""
         return self.phase == "over"
 
-    def shards_of(self, id_: str) -> int:
+    def shards_of(self, uid: str) -> int:
         """Return how many shards of each batch a worker computes."""
-        return next((each.shards for each in self.members if each.id == id_), 0)
+        return next((each.shards for each in self.members if each.uid == uid), 0)
 
 
 def read(said: Mapping[str, Any]) -> TrainingProgress:
@@ -84,7 +86,7 @@ def read(said: Mapping[str, Any]) -> TrainingProgress:
     processes = said["processes"]
     members = tuple(
         MemberSeen(
-            str(each["id"]),
+            str(each["place"]).rpartition("/")[2],
             str(each["role"]),
             each["state"] == "in the training",
             bool(each["leaving"]),
@@ -92,14 +94,14 @@ def read(said: Mapping[str, Any]) -> TrainingProgress:
         )
         for each in processes
     )
-    done = [int(p["batches_done"]) for p in processes if p.get("batches_done") is not None]
-    total = [int(p["batches_total"]) for p in processes if p.get("batches_total") is not None]
+    total, rate = said["steps_total"], said["steps_per_second"]
     return TrainingProgress(
         str(said["phase"]),
         int(said["generation"]),
         int(said["step"]),
-        max(done, default=None),
-        max(total, default=None),
+        int(said["steps_done"]),
+        None if total is None else int(total),
+        None if rate is None else float(rate),
         members,
         tuple(Rescale.from_json(each) for each in said["rescales"]),
     )

@@ -11,8 +11,7 @@ from typing import Final
 from tf_malleable.cluster.planning.cluster_job import ClusterRate
 from tf_malleable.elastic.sizing import Sizing
 
-# Of a speed that is reported, and of one that decisions rest on.
-_FEWEST_SECONDS: Final = 1.0
+# Of a speed that decisions rest on.
 _SETTLED_SECONDS: Final = 5.0
 _FEWEST_STEPS: Final = 3
 _LONGEST_SECONDS: Final = 30.0
@@ -47,14 +46,6 @@ class StepSpeed:
         begin, first = self._samples[0]
         if at - begin >= _SETTLED_SECONDS and step - first >= _FEWEST_STEPS:
             self.rates[size] = (step - first) / (at - begin)
-
-    @property
-    def now(self) -> float | None:
-        """Steps a second at present; None if that is not known."""
-        if not self._samples:
-            return None
-        (begin, first), (end, last) = self._samples[0], self._samples[-1]
-        return (last - first) / (end - begin) if end - begin >= _FEWEST_SECONDS else None
 
     def measured(self) -> tuple[ClusterRate, ...]:
         """Return all speeds that were measured for long enough."""

@@ -84,7 +84,7 @@ def status(
         made["endedAt"] = time_of(now)
     if progress is not None and progress.generation:
         made["generation"] = progress.generation
-        made["progress"] = _progress(progress, memory)
+        made["progress"] = _progress(progress)
         made["rescales"] = _rescales(progress)
     elif has_ended and "progress" in made:
         made["progress"] = {k: v for k, v in made["progress"].items() if k != "stepsPerSecond"}
@@ -128,14 +128,12 @@ def _server(pod: SeenPod) -> Status:
     return made
 
 
-def _progress(progress: TrainingProgress, memory: JobMemory) -> Status:
-    made: Status = {"step": progress.step}
-    if progress.batches_total is not None:
-        made["step"] = progress.batches_done or 0
-        made["steps"] = progress.batches_total
-    speed = memory.speed.now
-    if speed is not None:
-        made["stepsPerSecond"] = round(speed, 3)
+def _progress(progress: TrainingProgress) -> Status:
+    made: Status = {"step": progress.steps_done}
+    if progress.steps_total is not None:
+        made["steps"] = progress.steps_total
+    if progress.steps_per_second is not None:
+        made["stepsPerSecond"] = round(progress.steps_per_second, 3)
     return made
 
 

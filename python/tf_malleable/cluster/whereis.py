@@ -67,9 +67,10 @@ def find(kubeconfig: Path | None, context: str | None = None) -> ApiServer:
 
 
 def _headers(found: Configuration) -> Mapping[str, str]:
-    said = found.get_api_key_with_prefix("authorization") or found.get_basic_auth_token()
-    # Its own default for no password at all is an empty one.
-    return {} if not said or said == "Basic Og==" else {"Authorization": said}
+    # Its name has changed between versions of the package.
+    names = [name for name in ("BearerToken", "authorization") if name in found.api_key]
+    said = found.get_api_key_with_prefix(names[0]) if names else None
+    return {"Authorization": said} if said else {}
 
 
 def _tls(found: Configuration) -> ssl.SSLContext | None:

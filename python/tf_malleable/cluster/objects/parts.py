@@ -4,30 +4,19 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from tf_malleable.cluster import names, quantities
 from tf_malleable.cluster.spec import JobSpec, Manifest
-from tf_malleable.elastic.errors import LEFT
-from tf_malleable.elastic.plan import Address
-from tf_malleable.elastic.settings import SETTINGS, MeshSettings
+from tf_malleable.elastic import variables
+from tf_malleable.elastic.settings import SECRET
 
 Draft = dict[str, Any]
 """An object that is being made."""
 
-SECRET: Final = "TF_MALLEABLE_ELASTIC_SECRET"
-CHECKPOINT: Final = "TF_MALLEABLE_CHECKPOINT"
-"""The variable that tells a script where to save, for others that begin when none is left."""
-CHECKPOINT_SECONDS: Final = "TF_MALLEABLE_CHECKPOINT_SECONDS"
-_POD_IP: Final = "TF_MALLEABLE_POD_IP"
+_POD_NAME: Final = "TF_MALLEABLE_POD_NAME"
 _POD_UID: Final = "TF_MALLEABLE_POD_UID"
-# A coordinator may be lost together with its node, which takes a cluster most of a minute to
-# notice. Members that train on alone after less would be several trainings.
-_ALONE_SECONDS: Final = 90.0
-# A script's pod may be scheduled before the coordinator's.
-_PATIENCE_SECONDS: Final = 300.0
 
 
 def metadata(job: JobSpec, name: str, labels: Mapping[str, str] | None = None) -> Draft:
@@ -75,56 +64,46 @@ def secret_variables(job: JobSpec) -> list[Draft]:
     key = {"name": names.secret_name(job.name, job.uid), "key": names.TOKEN_KEY}
     return [
         {"name": SECRET, "valueFrom": {"secretKeyRef": key}},
-        {"name": _POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        _field(variables.HOST, "status.podIP"),
     ]
 
 
 def own_address() -> str:
     """Return what a kubelet replaces by the address of the container's pod."""
-    return f"$({_POD_IP})"
+    return f"$({variables.HOST})"
 
 
-def worker_variables(job: JobSpec, coordinator: str, cpus: float) -> list[Draft]:
-    """Return the variables that make a script an elastic worker.
+def worker_variables(job: JobSpec, coordinator: str) -> list[Draft]:
+    """Return the variables that make a script an elastic worker, if tfm run starts it.
 
     Args:
         job: The job.
         coordinator: Address of its Service.
-        cpus: With how many CPUs it begins.
     """
-    settings = MeshSettings(
-        Address(coordinator, names.PORT),
-        b"",
-        host=own_address(),
-        cpus=cpus,
-        # Unlike a name, it is never that of a pod before.
-        id=f"$({_POD_UID})",
-        patience_seconds=_PATIENCE_SECONDS,
-        alone_seconds=_ALONE_SECONDS,
-        shards=job.shards,
-        # It is no crash, and not the training's end.
-        left_code=LEFT,
-    )
-    said = json.loads(settings.encode()) | {"secret": f"$({SECRET})"}
-    saving = []
-    if job.checkpoint is not None:
-        saving = [
-            {"name": CHECKPOINT, "value": job.checkpoint.path},
-            {"name": CHECKPOINT_SECONDS, "value": f"{job.checkpoint.every_seconds:g}"},
-        ]
-    return [
-        *saving,
+    made = [
         *secret_variables(job),
-        {"name": _POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-        {"name": SETTINGS, "value": json.dumps(said)},
+        _field(_POD_NAME, "metadata.name"),
+        _field(_POD_UID, "metadata.uid"),
+        # Unlike a name, a uid is never that of a pod before.
+        {"name": variables.PLACE, "value": f"$({_POD_NAME})/$({_POD_UID})"},
+        {"name": variables.COORDINATOR, "value": f"{coordinator}:{names.PORT}"},
     ]
+    if job.checkpoint is not None:
+        every = f"{job.checkpoint.every_seconds:g}"
+        made.append({"name": variables.CHECKPOINT, "value": job.checkpoint.path})
+        made.append({"name": variables.CHECKPOINT_EVERY, "value": every})
+    return made
 
 
-def with_variables(container: Manifest, variables: list[Draft]) -> Draft:
+def _field(name: str, path: str) -> Draft:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def with_variables(container: Manifest, more: list[Draft]) -> Draft:
     """Return a container with these variables, whatever it says of them."""
-    own = {each["name"] for each in variables}
+    own = {each["name"] for each in more}
     kept = [each for each in container.get("env") or () if each["name"] not in own]
-    return {**copy.deepcopy(dict(container)), "env": [*copy.deepcopy(kept), *variables]}
+    return {**copy.deepcopy(dict(container)), "env": [*copy.deepcopy(kept), *more]}
 
 
 def with_cpus(container: Manifest, cpus: float) -> Draft:

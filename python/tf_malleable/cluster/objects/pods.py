@@ -53,7 +53,7 @@ def worker(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator
     spec = copy.deepcopy(dict(template["spec"]))
     first, *others = containers(template)
     own = max(_LEAST_CPUS, cpus - job.overhead_cpus)
-    made = parts.with_variables(first, parts.worker_variables(job, coordinator, own))
+    made = parts.with_variables(first, parts.worker_variables(job, coordinator))
     made = parts.with_cpus(parts.hardened(made), own)
     spec["containers"] = [made, *(parts.hardened(each) for each in others)]
     spec["restartPolicy"] = "Never"
@@ -73,7 +73,7 @@ def worker(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator
 def server(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator: str) -> Draft:
     """Return a server's pod; arguments as those of worker()."""
     words = ["tfm", "elastic", "server", "--coordinator", f"{coordinator}:{names.PORT}"]
-    words += ["--host", parts.own_address()]
+    words += ["--host", parts.own_address(), "--patience", "600"]
     container = {"resources": copy.deepcopy(_SERVER_MEMORY)}
     made = _own_pod(job, names.SERVER, member, words, parts.with_cpus(container, cpus), place.node)
     affinity = job.template["spec"].get("affinity")
