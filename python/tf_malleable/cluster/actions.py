@@ -86,7 +86,7 @@ class HoldJob:
 
 
 @dataclass(frozen=True)
-class Report:
+class WriteStatus:
     """Write a job's status.
 
     Attributes:
@@ -111,4 +111,4 @@ class Tell:
     is_warning: bool = False
 
 
-Action = Prepare | CreatePod | DeletePod | ResizePod | MarkPod | HoldJob | Report | Tell
+Action = Prepare | CreatePod | DeletePod | ResizePod | MarkPod | HoldJob | WriteStatus | Tell

@@ -17,9 +17,9 @@ from tf_malleable.cluster.actions import (
     HoldJob,
     MarkPod,
     Prepare,
-    Report,
     ResizePod,
     Tell,
+    WriteStatus,
 )
 from tf_malleable.cluster.client import STRATEGIC, ApiClient, CallError, Object
 from tf_malleable.cluster.deciding import JobDecision
@@ -114,7 +114,7 @@ class Carrier:
         elif isinstance(action, HoldJob):
             change = {"metadata": {"uid": job.uid, "finalizers": list(action.finalizers) or None}}
             self._jobs.learn(await self._client.patch(names.JOBS, job.namespace, job.name, change))
-        elif isinstance(action, Report):
+        elif isinstance(action, WriteStatus):
             change = {"metadata": {"uid": job.uid}, "status": action.change}
             self._jobs.learn(
                 await self._client.patch(names.JOBS, job.namespace, job.name, change, part="status")

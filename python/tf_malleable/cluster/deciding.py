@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tf_malleable.cluster import names, reporting
-from tf_malleable.cluster.actions import Action, CreatePod, Report, Tell
+from tf_malleable.cluster.actions import Action, CreatePod, Tell, WriteStatus
 from tf_malleable.cluster.fitting import is_ready
 from tf_malleable.cluster.judging import ENDED, Judgement, judge
 from tf_malleable.cluster.knowing import cluster_job, size, worker_bounds
@@ -30,7 +30,7 @@ _NOTHING = JobPlan()
 
 
 @dataclass(frozen=True)
-class Scene:
+class ClusterScene:
     """All that is known at one time.
 
     Attributes:
@@ -72,7 +72,7 @@ class JobDecision:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ClusterDecision:
     """What is decided about all jobs.
 
     Attributes:
@@ -97,7 +97,7 @@ class Decider:
         self._policy, self._timings = policy, timings
         self._seen: dict[str, tuple[str, SeenPod]] = {}
 
-    def decide(self, scene: Scene) -> Decision:
+    def decide(self, scene: ClusterScene) -> ClusterDecision:
         """Return what to do about all jobs."""
         now = scene.now
         jobs, wrong = _read(scene)
@@ -144,10 +144,10 @@ class Decider:
             made[uid] = _decision(job, judged[uid], plan, actions)
         for uid in self.memories.keys() - jobs.keys():
             del self.memories[uid]
-        return Decision(made, self._review_at(planned, made, now))
+        return ClusterDecision(made, self._review_at(planned, made, now))
 
     def _plan(
-        self, scene: Scene, jobs: Mapping[str, JobSpec], asked: Iterable[ClusterJob]
+        self, scene: ClusterScene, jobs: Mapping[str, JobSpec], asked: Iterable[ClusterJob]
     ) -> ClusterPlan:
         known = sorted(asked, key=lambda each: (each.submitted, each.id))
         floors = {each.id: float(each.workers.least * each.workers.cpus_least) for each in known}
@@ -195,7 +195,7 @@ class Decider:
         change = reporting.change(job.status, after)
         actions: list[Action] = []
         if change:
-            actions = [Report(change), Tell("InvalidSpec", problem, is_warning=True)]
+            actions = [WriteStatus(change), Tell("InvalidSpec", problem, is_warning=True)]
         return JobDecision(job, tuple(actions))
 
     def _report(
@@ -213,7 +213,7 @@ class Decider:
         if not change or (change.keys() <= {"progress"} and not is_due):
             return []
         memory.reported_at = now
-        return [Report(change), *_told(job.status, after)]
+        return [WriteStatus(change), *_told(job.status, after)]
 
     def _review_at(
         self, planned: ClusterPlan, made: Mapping[str, JobDecision], now: float
@@ -255,7 +255,7 @@ def _decision(
     )
 
 
-def _read(scene: Scene) -> tuple[dict[str, JobSpec], dict[str, tuple[JobSpec, str]]]:
+def _read(scene: ClusterScene) -> tuple[dict[str, JobSpec], dict[str, tuple[JobSpec, str]]]:
     """Return the jobs that are ours, and those of which that cannot be said."""
     jobs: dict[str, JobSpec] = {}
     wrong: dict[str, tuple[JobSpec, str]] = {}

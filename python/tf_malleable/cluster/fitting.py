@@ -137,7 +137,7 @@ def _meets(term: Manifest, labels: Mapping[str, str], fields: Mapping[str, str])
 def _holds(asked: Manifest, values: Mapping[str, str]) -> bool:
     found = values.get(asked["key"])
     wanted: list[str] = list(asked.get("values") or ())
-    operator = asked["operator"]
+    operator = str(asked["operator"])
     if operator == "In":
         return found is not None and found in wanted
     if operator == "NotIn":

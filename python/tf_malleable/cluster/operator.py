@@ -17,7 +17,7 @@ from typing import Any, Final
 from tf_malleable.cluster import names
 from tf_malleable.cluster.carrying import Carrier
 from tf_malleable.cluster.client import ApiClient
-from tf_malleable.cluster.deciding import Decider, Decision, JobDecision, Scene
+from tf_malleable.cluster.deciding import ClusterDecision, ClusterScene, Decider, JobDecision
 from tf_malleable.cluster.following import CoordinatorAt, Follower
 from tf_malleable.cluster.metrics import OperatorMetrics
 from tf_malleable.cluster.mirror import Mirror
@@ -124,9 +124,9 @@ class Operator:
                     self._busy[uid] = asyncio.create_task(self._carry_out(uid, each, may_act))
             wait = decision.review_at - time.time()
 
-    def _look(self) -> Scene:
+    def _look(self) -> ClusterScene:
         found = {name: tuple(mirror.items.values()) for name, mirror in self._mirrors.items()}
-        return Scene(
+        return ClusterScene(
             found["malleablejobs"],
             found["pods"],
             found["nodes"],
@@ -135,7 +135,7 @@ class Operator:
             time.time(),
         )
 
-    def _follow(self, decision: Decision) -> None:
+    def _follow(self, decision: ClusterDecision) -> None:
         self._follower.follow(
             {
                 uid: CoordinatorAt(
