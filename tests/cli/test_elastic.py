@@ -45,6 +45,12 @@ def own_folder(tmp_path, monkeypatch):
         (["coordinator"], "TF_MALLEABLE_ELASTIC_SECRET must have"),
         (["set"], "give WORKERS, --servers, or both"),
         (["run", "--patience", "0", "--", "true"], "Invalid value for '--patience'"),
+        (["run", "--checkpoint", "a", "--", "true"], "give --coordinator"),
+        (["local", "--checkpoint-every", "5", "--", "true"], "give --checkpoint, which says where"),
+        (
+            ["local", "--checkpoint", "a", "--checkpoint-every", "0", "--", "true"],
+            "--checkpoint-every must be a positive number of seconds, not 0",
+        ),
         (["status", "--name", "a", "--coordinator", "a:1"], "give it or --coordinator"),
         (["status", "--coordinator", "a"], "an address is HOST:PORT"),
         (["status", "--coordinator", "a:1"], "TF_MALLEABLE_ELASTIC_SECRET must have"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 
@@ -99,6 +100,25 @@ def test_only_the_lead_writes_files_and_each_row_once(undisturbed, tmp_path):
         assert [row.split(",")[0] for row in rows] == ["epoch", *map(str, range(EPOCHS))]
         names = {path.name for path in (tmp_path / "files").iterdir()}
         assert names == {"log.csv", "end.keras", *(f"{n}.keras" for n in range(1, EPOCHS + 1))}
+
+
+def test_all_that_had_the_state_are_gone_and_the_checkpoint_brings_the_same_bits(
+    undisturbed, tmp_path
+):
+    kept = tmp_path / "kept"
+    with LocalTraining(tmp_path, f"--checkpoint={kept}", "--checkpoint-every=0.2") as training:
+        training.lead_to(1)
+        (only,) = training.train_to(2 * STEPS + 5)
+        os.kill(only, signal.SIGKILL)
+        ended = training.finish()
+        (line,) = [each for each in training.said().splitlines() if "goes on from" in each]
+    # Each epoch has a step for its end.
+    (step,) = map(int, re.findall(r"step-(\d+)\.checkpoint$", line))
+    batch = step - step // (STEPS + 1)
+    check(undisturbed, ended)
+    (values,) = ended.values()
+    assert values["batches"].tolist()[-1 - EPOCHS * STEPS + batch :][1] == batch
+    assert batch > STEPS
 
 
 def test_all_that_had_the_state_are_gone_and_the_backup_brings_the_same_bits(undisturbed, tmp_path):

@@ -265,6 +265,7 @@ def _become_elastic_worker(
     Raises:
         ValueError: The environment or an option says what cannot be.
     """
+    from tf_malleable.cli.elastic.keeping import with_checkpoint
     from tf_malleable.elastic import variables
     from tf_malleable.elastic.settings import SETTINGS
 
@@ -282,7 +283,7 @@ def _become_elastic_worker(
         worker = replace(worker, cpus=float(threads))
     elif follow_cgroup is not False:
         os.environ[environment.FOLLOW_CGROUP] = "1"
-    os.environ[SETTINGS] = worker.encode()
+    os.environ[SETTINGS] = with_checkpoint(worker).encode()
     os.environ.pop(JOIN, None)
     preload()
     become(command)

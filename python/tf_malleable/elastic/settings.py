@@ -20,6 +20,8 @@ SECRET: Final = "TF_MALLEABLE_ELASTIC_SECRET"
 LEFT: Final = 83
 """Exit code of a worker that has left before the training has ended, where that is to be told."""
 
+CHECKPOINT_SECONDS: Final = 300.0
+"""How often the state is kept, unless somebody says otherwise."""
 # Shorter ones could be guessed.
 _SECRET_BYTES: Final = 16
 # Beyond it, the words that whole numbers are cut into would not add up exactly.
@@ -85,7 +87,7 @@ class MeshSettings:
     seed: int | None = None
     threads: int | None = None
     checkpoint: str = ""
-    checkpoint_seconds: float = 600.0
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
     left_code: int = 0
 
     def training(self) -> TrainingSettings:

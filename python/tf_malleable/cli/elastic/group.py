@@ -8,12 +8,19 @@ from typing import Any
 
 import click
 
-from tf_malleable.cli.elastic import cutting, supervised, whereabouts
+from tf_malleable.cli.elastic import cutting, keeping, supervised, whereabouts
 from tf_malleable.cli.elastic.coordinate import coordinator, patience_option, server
 from tf_malleable.cli.elastic.local import local
 from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.run import become, preload
-from tf_malleable.elastic.settings import LEFT, SETTINGS, MeshSettings, address, secret
+from tf_malleable.elastic.settings import (
+    CHECKPOINT_SECONDS,
+    LEFT,
+    SETTINGS,
+    MeshSettings,
+    address,
+    secret,
+)
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import short
 
@@ -49,6 +56,7 @@ elastic.add_command(server)
 @patience_option
 @click.option("--shards", type=int, default=4, help="Without a coordinator: pieces of each batch.")
 @cutting.options
+@keeping.options
 @supervised.option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -61,6 +69,8 @@ def run(
     shards: int,
     seed: int | None,
     shard_threads: int | None,
+    checkpoint: str | None,
+    checkpoint_every: float | None,
     supervisor: int | None,
     command: tuple[str, ...],
 ) -> None:
@@ -73,6 +83,9 @@ def run(
     """
     cutting.check_shards(shards)
     cutting.check(seed, shard_threads)
+    keeping.check(checkpoint, checkpoint_every)
+    if checkpoint is not None and where is None:
+        raise ValueError("--checkpoint is for a training with a coordinator: give --coordinator")
     if not 0 <= port < 65536:
         raise ValueError(f"--port must be from 0 to 65535, not {port}")
     if cpus is not None and not 0 < cpus <= 65536:
@@ -88,11 +101,13 @@ def run(
         shards=shards,
         seed=seed,
         threads=shard_threads,
+        checkpoint=checkpoint or "",
+        checkpoint_seconds=checkpoint_every or CHECKPOINT_SECONDS,
         left_code=LEFT if supervisor is not None else 0,
     )
     if supervisor is not None:
         supervised.begin(supervisor)
-    os.environ[SETTINGS] = settings.encode()
+    os.environ[SETTINGS] = keeping.with_checkpoint(settings).encode()
     preload()
     become(command)
 
