@@ -22,11 +22,10 @@ class Variable:
         self.shape, self.dtype = shape, "float32"
 
 
-
 class StandIn:
     """A fit() at some place."""
 
-    number, callbacks = 0, ()
+    number, callbacks, unagreed = 0, (), {}
 
     def __init__(self, position, *variables):
         self.position, self._variables = position, list(variables)

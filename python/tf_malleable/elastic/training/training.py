@@ -149,7 +149,7 @@ class Training:
             position=fit.position,
             first_epoch=fit.first_epoch or 0,
             order=self.order_seed or 0,
-            logs=dict(self.logs),
+            logs={**fit.unagreed, **self.logs},
             marks=dict(self.marks),
             shapes=tuple(state.shape_of(variable) for variable in fit.variables()),
             kept=tuple(
