@@ -22,6 +22,7 @@ from tf_malleable.cluster.whereis import ApiServer
 
 Object = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 # Of one call. One of a watch is longer than the server keeps it open.
 _CALL_SECONDS: Final = 10.0
@@ -102,6 +103,22 @@ class ApiClient:
         """Change an object, or a part of it, and return it."""
         return await self._call("PATCH", kind.path(namespace, name, part), change, how)
 
+    async def apply(
+        self, kind: ResourceKind, item: Mapping[str, Any], *, manager: str, force: bool
+    ) -> Object:
+        """Have an object be as this says of it, and return it.
+
+        Args:
+            kind: Of the object.
+            item: What is said of it.
+            manager: Who says so, and owns these fields from then on.
+            force: Take over those that others own.
+        """
+        metadata = item["metadata"]
+        path = kind.path(metadata.get("namespace", ""), metadata["name"])
+        query = {"fieldManager": manager, "force": str(force).lower()}
+        return await self._call("PATCH", path, item, APPLY, query)
+
     async def delete(
         self, kind: ResourceKind, namespace: str, name: str, uid: str, grace: int | None = None
     ) -> Object:
@@ -111,12 +128,17 @@ class ApiClient:
             options["gracePeriodSeconds"] = grace
         return await self._call("DELETE", kind.path(namespace, name), options)
 
-    async def list(self, kind: ResourceKind) -> tuple[list[Object], str]:
-        """Return all objects of a kind, and the version from which to watch them."""
+    async def list(self, kind: ResourceKind, namespace: str = "") -> tuple[list[Object], str]:
+        """Return all objects of a kind, and the version from which to watch them.
+
+        Args:
+            kind: Of which objects.
+            namespace: Only of this one; of all if it is empty.
+        """
         found: list[Object] = []
         query: dict[str, str] = {"limit": str(_PAGE)}
         while True:
-            page = await self._call("GET", kind.path(), query=query)
+            page = await self._call("GET", kind.path(namespace), query=query)
             found += page.get("items") or ()
             rest = page["metadata"].get("continue")
             if not rest:

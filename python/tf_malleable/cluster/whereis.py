@@ -18,6 +18,7 @@ from tf_malleable.model import OperationError
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
+_MISSING: Final = "the package kubernetes is missing: install tf_malleable with its extra, cluster"
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -51,9 +52,7 @@ def find(kubeconfig: Path | None, context: str | None = None) -> ApiServer:
         from kubernetes import config
         from kubernetes.client import Configuration
     except ImportError:
-        raise OperationError(
-            "the package kubernetes is missing: pip install 'tf_malleable[cluster]'"
-        ) from None
+        raise OperationError(_MISSING) from None
     found = Configuration()
     try:
         if kubeconfig is None and NAMESPACE_FILE.exists():
@@ -90,3 +89,26 @@ def own_namespace() -> str:
         return NAMESPACE_FILE.read_text().strip() or "default"
     except OSError:
         return "default"
+
+
+def namespace(kubeconfig: Path | None, context: str | None = None) -> str:
+    """Return the namespace that a context of a kubeconfig names; arguments as those of find().
+
+    Raises:
+        OperationError: There is no such context.
+    """
+    try:
+        from kubernetes import config
+    except ImportError:
+        raise OperationError(_MISSING) from None
+    if kubeconfig is None and NAMESPACE_FILE.exists():
+        return own_namespace()
+    file = None if kubeconfig is None else str(kubeconfig)
+    try:
+        contexts, current = config.list_kube_config_contexts(file)
+    except (config.ConfigException, OSError) as error:
+        raise OperationError(f"no Kubernetes cluster is known: {error}") from None
+    for each in contexts:
+        if each["name"] == (context or current["name"]):
+            return str(each["context"].get("namespace") or "default")
+    raise OperationError(f"the kubeconfig has no context {context!r}")
