@@ -105,7 +105,7 @@ def namespace(kubeconfig: Path | None, context: str | None = None) -> str:
         return own_namespace()
     file = None if kubeconfig is None else str(kubeconfig)
     try:
-        contexts, current = config.list_kube_config_contexts(file)
+        contexts, current = config.list_kube_config_contexts(file)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
         raise OperationError(f"no Kubernetes cluster is known: {error}") from None
     for each in contexts:

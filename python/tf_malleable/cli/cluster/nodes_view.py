@@ -54,7 +54,7 @@ class NodeView:
 
 
 @dataclass(frozen=True)
-class ClusterScene:
+class NodesScene:
     """What the cluster says at one moment.
 
     Attributes:
@@ -70,7 +70,7 @@ class ClusterScene:
     namespaces: bool = False
 
 
-def picture(scene: ClusterScene, note: str = "") -> RenderableType:
+def picture(scene: NodesScene, note: str = "") -> RenderableType:
     """Return the view.
 
     Args:
@@ -87,7 +87,7 @@ def picture(scene: ClusterScene, note: str = "") -> RenderableType:
     return Group(*parts)
 
 
-def _summary(scene: ClusterScene) -> Text:
+def _summary(scene: NodesScene) -> Text:
     running = sum(job.phase == "Running" for job in scene.jobs)
     used = sum(job.cpus("actual") or 0.0 for job in scene.jobs if not job.has_ended)
     said = f"{len(scene.jobs)} MalleableJobs, {running} running with {used:g} CPUs"
@@ -96,7 +96,7 @@ def _summary(scene: ClusterScene) -> Text:
     return Text(said)
 
 
-def _nodes(scene: ClusterScene, jobs: Sequence[JobView]) -> Table:
+def _nodes(scene: NodesScene, jobs: Sequence[JobView]) -> Table:
     most = max(node.cpus for node in scene.nodes) or 1.0
     # A cell is a CPU where there is room for that.
     cell = max(1.0, most / _WIDEST)
@@ -122,7 +122,7 @@ def _nodes(scene: ClusterScene, jobs: Sequence[JobView]) -> Table:
     return table(("node", ">granted", ">CPUs", "", ""), rows)
 
 
-def _jobs(scene: ClusterScene) -> Table:
+def _jobs(scene: NodesScene) -> Table:
     def mark(job: JobView) -> Text:
         return Text(letter(job), style=f"bold {colour(job)}")
 

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from tf_malleable.cli import live
 from tf_malleable.cli.cluster.connection import Cluster, UnreachableError, namespace_options
 from tf_malleable.cli.cluster.job_view import JobView
-from tf_malleable.cli.cluster.nodes_view import ClusterScene, NodeView, picture
+from tf_malleable.cli.cluster.nodes_view import NodesScene, NodeView, picture
 from tf_malleable.cli.options import json_option
 from tf_malleable.cli.tables import console
 
@@ -40,14 +40,14 @@ def top(cluster: Cluster, interval: float, once: bool, everywhere: bool, as_json
         _show(cluster, scene, interval, everywhere)
 
 
-def _look(cluster: Cluster, everywhere: bool) -> ClusterScene:
+def _look(cluster: Cluster, everywhere: bool) -> NodesScene:
     jobs = [JobView.read(each) for each in cluster.jobs(everywhere=everywhere)]
     nodes = [NodeView.read(each) for each in cluster.nodes()]
-    return ClusterScene(nodes, jobs, time.time(), namespaces=everywhere)
+    return NodesScene(nodes, jobs, time.time(), namespaces=everywhere)
 
 
 def _print_lines(
-    cluster: Cluster, scene: ClusterScene, interval: float, everywhere: bool, once: bool
+    cluster: Cluster, scene: NodesScene, interval: float, everywhere: bool, once: bool
 ) -> None:
     while True:
         click.echo(msgspec.json.encode([job.as_json() for job in scene.jobs]))
@@ -60,7 +60,7 @@ def _print_lines(
             continue  # What is printed again is the last answer.
 
 
-def _show(cluster: Cluster, scene: ClusterScene, interval: float, everywhere: bool) -> None:
+def _show(cluster: Cluster, scene: NodesScene, interval: float, everywhere: bool) -> None:
     last = scene
 
     def following() -> RenderableType:
