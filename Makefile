@@ -181,13 +181,12 @@ coexistence: build/coexistence/installed
 test-packages:
 	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests
 
-# Environments. A stamp is newer than all it was made from. Most modules of what is installed are
-# never imported, and the others are compiled then.
-INSTALL = .venv/bin/pip install -q --no-compile
+# Environments. A stamp is newer than all it was made from.
+INSTALL = tools/install.sh .venv/bin/python
 .venv/bin/python:
 	@tools/system_packages.sh $(PYTHON)
 	@tools/step.sh venv "Creating a Python environment in .venv" sh -c \
-	  "$(PYTHON) -m venv .venv && .venv/bin/pip install -q --upgrade 'pip>=25.1'"
+	  "$(PYTHON) -m venv .venv && .venv/bin/pip install -q --upgrade 'pip>=25.1' 'uv>=0.9'"
 
 .venv/installed-demo: .venv/bin/python $(SOURCES)
 	@tools/step.sh demo "Installing TensorFlow and the demo's other packages" \
@@ -201,7 +200,7 @@ INSTALL = .venv/bin/pip install -q --no-compile
 
 build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py
 	@tools/step.sh dist-group "Installing what builds a wheel" \
-	  .venv/bin/pip install -q --group dist
+	  $(INSTALL) --group dist
 	@tools/step.sh dist "Building the sdist and the wheel" \
 	  .venv/bin/python tools/make_dist.py --out dist
 	@ls -sh dist/tf_malleable-*

@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support import controllers
-from tests.support.commands import CPU, TFM, answer, listening, started, tfm
-from tests.support.controllers import wait_for
+from tests.support.commands import CPU, answer, listening, started, tfm
+from tests.support.controllers import TFM, wait_for
 from tests.support.histories import ZERO, shared
 from tf_malleable.api.address import SOCKET, standard_socket
 from tf_malleable.api.elastic import Elastic

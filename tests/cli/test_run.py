@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from tests.support.commands import TFM, answer, listening, started, tfm
+from tests.support.commands import answer, listening, started, tfm
+from tests.support.controllers import TFM
 from tf_malleable.api import requirement
 
 LIMITS = """

@@ -12,8 +12,8 @@ import time
 import pytest
 
 from tests.support import controllers
-from tests.support.commands import CPU, TFM, running, started, tfm
-from tests.support.controllers import wait_for
+from tests.support.commands import CPU, running, started, tfm
+from tests.support.controllers import TFM, wait_for
 from tests.support.fake_controller import FakeController
 
 SHOW = """

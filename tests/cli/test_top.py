@@ -21,7 +21,8 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from tests.support import controllers
-from tests.support.commands import CPU, TFM, running, started, tfm
+from tests.support.commands import CPU, running, started, tfm
+from tests.support.controllers import TFM
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.top_view import Scene, picture

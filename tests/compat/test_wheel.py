@@ -49,9 +49,8 @@ class Environment:
         venv.create(folder, symlinks=True, with_pip=False)
 
     def install(self, *packages: str | Path) -> None:
-        # With --no-compile, as most of TensorFlow's modules are never imported.
-        pip = ["pip", "--python", self._programs / "python", "install", "-q", "--no-compile"]
-        self._run(sys.executable, "-m", *pip, "--only-binary=:all:", *packages)
+        install = [ROOT / "tools" / "install.sh", self._programs / "python", "--only-binary=:all:"]
+        subprocess.run([*install, *packages], cwd=ROOT, check=True, timeout=600)
 
     def python(self, *arguments: str | Path, **environment: str) -> str:
         """Run Python and return what it prints."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.controllers import TFM
+from tests.support.controllers import start_tfm
 
 # The only one that a test's controller shares out.
 CPU = min(os.sched_getaffinity(0))
@@ -18,22 +18,22 @@ CPU = min(os.sched_getaffinity(0))
 
 def tfm(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     """Run tfm to its end."""
-    return subprocess.run(
-        [TFM, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        **options,
-    )
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = start_tfm(*arguments, **{**pipes, "text": True, **options})
+    try:
+        output, errors = process.communicate(timeout=120)
+    except BaseException:
+        process.kill()
+        process.communicate(timeout=30)
+        raise
+    return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
 
 @contextmanager
 def started(*arguments: str, **options) -> Iterator[subprocess.Popen[str]]:
     """Have tfm running for the length of a with statement."""
-    process = subprocess.Popen(
-        [TFM, *arguments],
+    process = start_tfm(
+        *arguments,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -73,6 +73,24 @@ def wait_for(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
         time.sleep(0.01)
 
 
+def start_tfm(*arguments: str | Path, **options: Any) -> Any:
+    """Return tfm as a process, forked where that makes no difference; see tests.support.zygote."""
+    from tests.support import zygote  # Which this file does not find as a program.
+
+    environment = options.get("env") or os.environ
+    read_at_import = (
+        "PYTHONPATH",
+        "TF_MALLEABLE_FOLLOW_CGROUP",
+        "TF_MALLEABLE_MAX_THREADS",
+        "TF_MALLEABLE_THREADS",
+    )
+    is_usual = all(environment.get(name) == os.environ.get(name) for name in read_at_import)
+    if is_usual and options.keys() <= {"env", "cwd", "stdin", "stdout", "stderr", "text"}:
+        popen = zygote.popen("tfm")
+        return popen([sys.executable, TFM, *map(str, arguments)], **{"cwd": Path.cwd(), **options})
+    return subprocess.Popen([TFM, *arguments], **options)
+
+
 class Controller:
     """A tfm controller process that is ready."""
 
@@ -80,8 +98,10 @@ class Controller:
         self.socket = directory / "run" / "controller.sock"
         self.state = directory / "controller.db"
         places = ["--socket", str(self.socket), "--state", str(self.state)]
-        self.process = subprocess.Popen(
-            [TFM, "controller", *places, *options],
+        self.process = start_tfm(
+            "controller",
+            *places,
+            *options,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

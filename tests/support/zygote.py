@@ -4,7 +4,8 @@
 TensorFlow takes seconds of a core to import, and a whole elastic training is done in one. It is
 imported before it has threads or devices, so that forks are as good as new processes; their
 results have the same bits. So what is read at import must be in the environment of the zygote,
-and tests of import, start and end need new processes. `python -m tests.support.zygote
+and tests of import, start and end need new processes. A controller takes a third of a second to
+import, and tests start hundreds: `tfm` forks them, too. `python -m tests.support.zygote
 DESCRIPTOR MODULE…` listens at a Unix socket for programs to run, and ends with whoever started it.
 """
 
@@ -47,6 +48,21 @@ _ELASTIC = (
 )
 # tf_malleable comes before tensorflow.
 _MODULES = {
+    "tfm": (
+        "tf_malleable_cli",
+        "tf_malleable.cli.main",
+        "tf_malleable.cli.container.run",
+        "tf_malleable.cli.controller",
+        "tf_malleable.cli.history",
+        "tf_malleable.cli.jobs",
+        "tf_malleable.cli.run",
+        "tf_malleable.cli.show",
+        "tf_malleable.cli.submit",
+        "tf_malleable.cli.top",
+        "tf_malleable.containers.engine_containers",
+        "tf_malleable.controller.daemon",
+    ),
+    "conformance": ("tests.conformance.in_front", "tensorflow"),
     "numpy": ("tf_malleable", "numpy", *_ELASTIC),
     "keras": ("tf_malleable", "tensorflow", "keras", "keras.src.models.model", *_ELASTIC),
     "tensorflow": ("tf_malleable", "tensorflow", "keras"),
@@ -79,28 +95,26 @@ class Forked:
             stdin: Nothing but DEVNULL and None, which is the same.
             stdout: PIPE, a file, or None for this process's.
             stderr: As stdout, or STDOUT.
-            text: The pipe is of str.
+            text: Pipes are of str.
         """
         assert words[0] == sys.executable, words
         assert stdin in (None, subprocess.DEVNULL)
         self.returncode: int | None = None
-        self.stdout: Any = None
         self._said = b""
+        self._heard: dict[Any, list[bytes]] = {}
+        self._over: set[Any] = set()
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(address)
-        written = None
-        if stdout == subprocess.PIPE:
-            read, written = os.pipe()
-            self.stdout = os.fdopen(read, "r" if text else "rb")
-        out = written if written is not None else 1 if stdout is None else stdout.fileno()
-        err = out if stderr == subprocess.STDOUT else 2 if stderr is None else stderr.fileno()
+        self.stdout, out = _end(stdout, 1, text)
+        self.stderr, err = (None, out) if stderr == subprocess.STDOUT else _end(stderr, 2, text)
         said = json.dumps(
             {"words": list(words[1:]), "env": dict(env or os.environ), "cwd": str(cwd or ROOT)}
         ).encode()
         socket.send_fds(self._connection, [_LENGTH.pack(len(said))], [out, err])
         self._connection.sendall(said)
-        if written is not None:
-            os.close(written)
+        for wanted, written in ((stdout, out), (stderr, err)):
+            if wanted in (subprocess.PIPE, subprocess.DEVNULL):
+                os.close(written)
         pid = self._line(None)
         assert pid is not None, "the zygote is gone"
         self.pid = pid
@@ -135,26 +149,34 @@ class Forked:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
         return self.returncode
 
-    def communicate(self, timeout: float | None = None) -> tuple[Any, None]:
-        """Return what it has written to a pipe, once it has ended."""
+    def communicate(self, timeout: float | None = None) -> tuple[Any, Any]:
+        """Return what it has written to its pipes, once it has ended."""
         end = None if timeout is None else time.monotonic() + timeout
-        if self.stdout is None:
-            self.wait(timeout)
-            return None, None
-        self.__dict__.setdefault("_heard", [])
+        pipes = [pipe for pipe in (self.stdout, self.stderr) if pipe is not None]
         with selectors.DefaultSelector() as selector:
-            selector.register(self.stdout, selectors.EVENT_READ)
-            while True:
+            for pipe in pipes:
+                if pipe not in self._over:
+                    selector.register(pipe, selectors.EVENT_READ)
+            while selector.get_map():
                 left = None if end is None else max(0.0, end - time.monotonic())
-                if not selector.select(left):
+                ready = selector.select(left)
+                if not ready:
                     raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
-                data = os.read(self.stdout.fileno(), 1 << 16)
-                if not data:
-                    break
-                self._heard.append(data)
+                for key, _ in ready:
+                    data = os.read(key.fd, 1 << 16)
+                    self._heard.setdefault(key.fileobj, []).append(data)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                        self._over.add(key.fileobj)
         self.wait(None if end is None else max(1.0, end - time.monotonic()))
-        heard = b"".join(self._heard)
-        return heard.decode() if hasattr(self.stdout, "encoding") else heard, None
+        return self._text(self.stdout), self._text(self.stderr)
+
+    def _text(self, pipe: Any) -> Any:
+        """Return what was read from a pipe, what its buffer had read before left out."""
+        if pipe is None:
+            return None
+        heard = b"".join(self._heard.get(pipe, ()))
+        return heard.decode() if hasattr(pipe, "encoding") else heard
 
     def send_signal(self, number: int) -> None:
         """See Popen."""
@@ -169,6 +191,16 @@ class Forked:
     def kill(self) -> None:
         """See Popen."""
         self.send_signal(signal.SIGKILL)
+
+
+def _end(wanted: Any, usual: int, text: bool) -> tuple[Any, int]:
+    """Return a pipe to read from, if one is wanted, and the descriptor to write to."""
+    if wanted == subprocess.PIPE:
+        read, written = os.pipe()
+        return os.fdopen(read, "r" if text else "rb"), written
+    if wanted == subprocess.DEVNULL:
+        return None, os.open(os.devnull, os.O_WRONLY)
+    return None, usual if wanted is None else wanted if isinstance(wanted, int) else wanted.fileno()
 
 
 @functools.cache
@@ -282,7 +314,7 @@ def _run(words: Sequence[str], address: str) -> None:
             sys.argv[sys.argv.index("--supervised") + 1] = str(os.getppid())
         if "local" in arguments:
             vars(processes.subprocess)["Popen"] = functools.partial(Forked, address)
-    elif "tf_malleable" in sys.modules:
+    elif "tf_malleable" in sys.modules and Path(program).name != "tfm":
         _as_imported()
     if is_module:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
