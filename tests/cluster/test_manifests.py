@@ -150,3 +150,18 @@ def test_rights_are_named_one_by_one():
         for rule in item.get("rules", ()):
             words = [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
             assert "*" not in words, item["metadata"]["name"]
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "samples").glob("*.yaml")), ids=lambda p: p.name)
+def test_samples_can_be_applied(path):
+    client = Client(Api())
+    client.create(yaml.safe_load((BASE / "crd.yaml").read_text()))
+    items = documents(path.read_text())
+    for item in items:
+        client.apply(item)
+        if item["kind"] == "ConfigMap":
+            for name, text in item["data"].items():
+                compile(text, name, "exec")
+    (job,) = [item for item in items if item["kind"] == "MalleableJob"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"tf_malleable:{__version__}"
