@@ -153,12 +153,10 @@ def test_rights_are_named_one_by_one():
 
 
 @pytest.mark.parametrize("path", sorted((FOLDER / "samples").glob("*.yaml")), ids=lambda p: p.name)
-def test_samples_can_be_applied(path):
-    client = Client(Api())
-    client.create(yaml.safe_load((BASE / "crd.yaml").read_text()))
+def test_samples_can_be_applied(client, path):
     items = documents(path.read_text())
     for item in items:
-        client.apply(item)
+        client.apply(item, dryRun="All")
         if item["kind"] == "ConfigMap":
             for name, text in item["data"].items():
                 compile(text, name, "exec")
