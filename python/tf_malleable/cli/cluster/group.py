@@ -16,6 +16,7 @@ from tf_malleable.cli.cluster.job_view import JobView
 from tf_malleable.cli.cluster.top import top
 from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.tables import console
+from tf_malleable.policies.registry import DEFAULT
 
 
 @click.group()
@@ -69,7 +70,11 @@ def status(cluster: Cluster, name: str | None, everywhere: bool, as_json: bool) 
 
 @cluster.command()
 @click.option(
-    "--policy", metavar="SPEC", default="efficient", help="Decides.  [default: efficient]"
+    "--policy",
+    metavar="SPEC",
+    default=DEFAULT,
+    show_default=True,
+    help="Decides about CPUs, as tfm controller has it.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Of /metrics; 0 for any.")
 @click.option("--namespace", "-n", metavar="NAME", help="Of its lease and key.  [default: its own]")
