@@ -121,3 +121,14 @@ def test_what_cannot_be_drawn(tfm, cluster, tmp_path):
 @pytest.mark.parametrize("text", ["2026-01-01T00:00:05Z", "2026-01-01T00:00:05.000000Z"])
 def test_times_of_both_kinds_are_read(text):
     assert view(startedAt=text).started == ZERO + 5
+
+
+@pytest.mark.slow
+def test_the_picture_says_what_its_bars_are():
+    from tf_malleable.figures.gantt import draw_rows
+
+    job = view(phase="Running", startedAt="2026-01-01T00:00:05Z", rescales=[change(20, 2, 3)])
+    figure = draw_rows(timeline.rows([job], "worker", ZERO + 60), "", unit="worker")
+    assert figure.axes[-1].get_ylabel() == "workers"
+    (legend,) = figure.legends
+    assert "running, full height: 3 workers" in [text.get_text() for text in legend.get_texts()]

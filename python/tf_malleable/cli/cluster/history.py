@@ -81,7 +81,7 @@ def gantt(cluster: Cluster, file: Path, everywhere: bool) -> None:
         timeline.rows(jobs, unit, now),
         _metrics(jobs, now),
         most=timeline.capacity(nodes),
-        unit=lambda number: f"{number} {unit}" if number == 1 else f"{number} {unit}s",
+        unit=unit,
     )
     write(figure, file)
 
