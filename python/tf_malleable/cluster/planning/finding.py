@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.ledger import Ledger, Space
+from tf_malleable.cluster.planning.sizes import whole
 
 
 class Finder:
@@ -22,6 +23,8 @@ class Finder:
         self._ledger = ledger
         self._job = job
         self._is_hard = is_hard
+        limited = {worker.node for worker in job.placed if worker.cpus_limit is not None}
+        self._shunned = job.avoided | limited
 
     def most_cpus(self, count: int, least: int, most: int) -> int:
         """Return with how many CPUs each, up to `most`, so many workers fit; 0 if with none."""
@@ -37,6 +40,27 @@ class Finder:
             else:
                 high = middle
         return low
+
+    def largest(self, count: int, least: int, most: int) -> list[tuple[Space, int]]:
+        """Return nodes for so many workers, or for as many as fit, with the CPUs of each.
+
+        They have as many CPUs as possible, each `least` to `most`.
+        """
+        memory = self._job.workers.memory
+        purse = self._ledger.purse(self._job.namespace)
+        if purse is not None:
+            count = int(min(count, purse.slots(memory)))
+        found: list[tuple[Space, int]] = []
+        for space in self._falling(least):
+            fit = space.slots(least, memory, is_hard=self._is_hard)
+            left = whole(space.cpus if self._is_hard else space.unclaimed)
+            while fit and left >= least and len(found) < count:
+                found.append((space, min(most, left)))
+                left -= found[-1][1]
+                fit -= 1
+            if len(found) == count:
+                break
+        return found
 
     def nodes(
         self, count: int, cpus: float, memory: float, near: Collection[Space] = ()
@@ -94,8 +118,8 @@ class Finder:
         return False
 
     def _may(self, space: Space) -> bool:
-        job = self._job
-        return space.node not in job.avoided and (job.allowed is None or space.node in job.allowed)
+        allowed = self._job.allowed
+        return space.node not in self._shunned and (allowed is None or space.node in allowed)
 
     def _rising(self, cpus: float) -> Iterator[Space]:
         return self._eligible(cpus, is_rising=True)
@@ -107,7 +131,7 @@ class Finder:
         allowed, ledger = self._job.allowed, self._ledger
         if allowed is None and not self._is_hard:
             spaces = ledger.rising(cpus) if is_rising else ledger.falling(cpus)
-            if not self._job.avoided:
+            if not self._shunned:
                 return spaces
             return (space for space in spaces if self._may(space))
         known = (

@@ -23,11 +23,14 @@ def grow(crews: Sequence[Crew]) -> None:
             seat.cpus = seat.least
             if seat.space not in free:
                 free[seat.space] = whole(seat.space.cpus)
+            if not seat.is_due:
+                free[seat.space] += seat.least
+                continue
             if seat.wanted > seat.least:
                 wishes.setdefault(seat.space, []).append(seat)
     for space, seats in wishes.items():
         free[space] -= _share_out(seats, free[space])
-    for crew in crews:
+    for crew in sorted(crews, key=lambda crew: crew.is_stuck):
         due = crew.due
         missing = crew.goal - sum(seat.cpus for seat in due)
         for seat in sorted(due, key=lambda seat: seat.cpus) if missing > 0 else ():

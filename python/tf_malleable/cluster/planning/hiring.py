@@ -7,11 +7,12 @@ training is to get; and then the fewest that nearly can.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tf_malleable.cluster.planning.crew import Crew, Seat, even
 from tf_malleable.cluster.planning.finding import Finder
-from tf_malleable.cluster.planning.ledger import Ledger
+from tf_malleable.cluster.planning.ledger import Ledger, Space
 from tf_malleable.cluster.planning.sizes import WORTH
 from tf_malleable.elastic.sizing import Patience, Sizing
 
@@ -24,11 +25,13 @@ class Offer:
         workers: Workers in all.
         each: CPUs of each new one.
         cpus: CPUs of all workers.
+        new: The nodes of the new ones and the CPUs of each, if these are not all alike.
     """
 
     workers: int
     each: int
     cpus: int
+    new: Sequence[tuple[Space, int]] = ()
 
 
 def hire(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
@@ -111,26 +114,38 @@ def _offer(crew: Crew, finder: Finder, reach: list[int], workers: int, goal: int
     each = -(-(cpus - mine) // more)
     if workers == goal:
         each = max(each, cpus // workers)
-    each = finder.most_cpus(more, least, max(least, min(limit, each)))
-    return Offer(workers, each, min(cpus, mine + more * each)) if each else None
+    most = max(least, min(limit, each))
+    each = finder.most_cpus(more, least, most)
+    if not each:
+        return None
+    offer = Offer(workers, each, min(cpus, mine + more * each))
+    if offer.cpus < cpus and each < limit:
+        new = finder.largest(more, least, limit)
+        total = mine + sum(size for _, size in new)
+        if total > offer.cpus:
+            return Offer(workers, each, min(cpus, total), new)
+    return offer
 
 
 def _add(crew: Crew, ledger: Ledger, offer: Offer, reach: list[int]) -> None:
     """Add the workers of an offer, those that are not due yet last."""
     job, limit = crew.job, crew.sizes.limit(offer.workers)
     least = job.workers.cpus_least
-    near = {seat.space for seat in crew.seats}
-    nodes = Finder(ledger, job).nodes(
-        offer.workers - len(crew.seats), offer.each, job.workers.memory, near
-    )
     kept = list(crew.seats)
-    for space in nodes:
+    new = offer.new
+    if not new:
+        near = {seat.space for seat in kept}
+        count = offer.workers - len(kept)
+        nodes = Finder(ledger, job).nodes(count, offer.each, job.workers.memory, near)
+        new = [(space, offer.each) for space in nodes]
+    for space, cpus in new:
         is_due = len(crew.seats) < crew.sizing.workers
-        crew.seat(ledger, Seat(space, least, limit, wanted=offer.each, is_due=is_due))
-    if crew.due == kept:
-        return  # Until the others come, these go on with what they can have.
+        crew.seat(ledger, Seat(space, least, limit, wanted=cpus, is_due=is_due))
     due = crew.due
-    most = [min(each, limit) for each in reach] + [offer.each] * (len(due) - len(kept))
+    if due == kept:
+        return  # Until the others come, these go on with what they can have.
+    most = [min(each, limit) for each in reach]
+    most += [seat.wanted for seat in due[len(kept) :]]
     for seat, wanted in zip(due, even(crew.goal, due, most), strict=True):
         ledger.claim_more(seat.space, wanted - seat.wanted)
         seat.wanted = wanted

@@ -35,8 +35,8 @@ def pack(crews: Sequence[Crew], ledger: Ledger, now: float, patience: Patience) 
     for crew in order:
         _keep_servers(crew, ledger)
     for crew in order:
-        if crew.seats:
-            crew.want(ledger, crew.goal)
+        if crew.seats and crew.granted:
+            _claim(crew, ledger)
     for crew in order:
         if crew.granted:
             hire(crew, ledger, now, patience)
@@ -110,7 +110,7 @@ def _staff(crew: Crew, ledger: Ledger) -> None:
 
 def _settle(crew: Crew, ledger: Ledger, now: float) -> None:
     """Take a training's members away if they are too few, unless its state would be lost."""
-    job = crew.job
+    job, sizes = crew.job, crew.sizes
     least = job.workers.least
     is_served = bool(job.placed) or len(crew.servers) >= job.servers.least
     if not (crew.granted and len(crew.seats) >= least and is_served):
@@ -124,12 +124,24 @@ def _settle(crew: Crew, ledger: Ledger, now: float) -> None:
         runs_on = crew.is_precious or (crew.granted and len(crew.seats) >= least)
         if crew.seats and runs_on:
             crew.is_stuck = True
+            if ledger.purse(job.namespace) is None:
+                # What nobody else can have it keeps.
+                had = sum(seat.had for seat in crew.seats)
+                had += sizes.server_cpus(len(crew.seats))
+                crew.granted = max(crew.granted, int(min(had, sizes.admitted)))
         else:
             crew.clear(ledger)
     due = len(crew.due)
     if due != crew.sizing.workers:
         is_new = not job.placed
         crew.sizing = Sizing(due, now if is_new else crew.sizing.changed)
+
+
+def _claim(crew: Crew, ledger: Ledger) -> None:
+    """Claim for the workers that stay what they are to get: their part if there will be more."""
+    kept = len(crew.seats)
+    goal = max(kept, crew.sizes.goal(crew.granted, crew.sizing.workers))
+    crew.want(ledger, (crew.granted - crew.sizes.server_cpus(goal)) * kept // goal)
 
 
 def _by_company(workers: Iterable[WorkerAt]) -> list[WorkerAt]:

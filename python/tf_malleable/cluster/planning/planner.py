@@ -24,6 +24,8 @@ from tf_malleable.cluster.planning.sizes import Sizes
 from tf_malleable.elastic.sizing import Patience, Sizing
 from tf_malleable.policies.policy import Policy
 
+# How often the policy is told what there was no room for.
+_ROUNDS: Final = 3
 _NO_QUOTAS: Final[Mapping[str, NamespaceQuota]] = MappingProxyType({})
 
 
@@ -56,20 +58,26 @@ def plan(
     able = {name: each for name, each in sizes.items() if not _is_out(each.job, unfit)}
     barred = frozenset(able.keys() & unfit.keys())
     most = {name: each.cap for name, each in able.items()}
-    first = Question(able, rooms, quotas, now, most, barred=barred)
-    answer = ask(policy, first)
+    question = Question(able, rooms, quotas, now, most, barred=barred)
+    first = answer = ask(policy, question)
     situation = _Situation(rooms, quotas, now, patience)
     packed = situation.packed(able, answer)
-    again = _corrected(first, answer, packed.crews)
-    if again is not None:
+    is_sized = False
+    for _ in range(_ROUNDS):
+        corrected = _corrected(question, packed.crews)
+        is_same = corrected.barred == question.barred and corrected.by_hand == question.by_hand
+        if corrected == question or (is_same and is_sized):
+            break
+        is_sized = is_sized or corrected.most != question.most
         # Others can have what some could not.
-        corrected = ask(policy, again)
-        packed = situation.packed(able, corrected)
+        question = corrected
+        answer = ask(policy, question)
+        packed = situation.packed(able, answer)
     plans = {}
     for job in jobs:
         crew = packed.crews.get(job.id)
         if crew is not None and (crew.seats or job.id not in unfit):
-            plans[job.id] = _job_plan(crew, packed.ledger, answer.cpus.get(job.id, 0))
+            plans[job.id] = _job_plan(crew, packed.ledger, first.cpus.get(job.id, 0))
         else:
             plans[job.id] = JobPlan((), (), *unfit[job.id])
     return ClusterPlan(plans, _review_at(answer, packed.crews.values(), now, patience))
@@ -102,20 +110,19 @@ class _Situation(NamedTuple):
         return _Packed(crews, ledger)
 
 
-def _corrected(question: Question, answer: Answer, crews: Mapping[str, Crew]) -> Question | None:
-    """Return what to ask the policy once it is known what there is room for; None for nothing."""
-    barred, most, by_hand = set(question.barred), dict(question.most), {}
+def _corrected(question: Question, crews: Mapping[str, Crew]) -> Question:
+    """Return what to ask the policy once it is known what there is room for."""
+    barred = {name for name, crew in crews.items() if crew.granted and not crew.seats}
+    if not barred <= question.barred:
+        # Without these, nobody may have to make room.
+        return replace(question, barred=question.barred | barred)
+    most, by_hand = dict(question.most), dict(question.by_hand)
     for name, crew in crews.items():
         if crew.is_stuck:
             by_hand[name] = crew.got
-        elif crew.granted and not crew.seats:
-            barred.add(name)
         elif crew.got < crew.granted:
             most[name] = crew.got
-    idle = sum(crew.granted - crew.got for crew in crews.values())
-    if not idle:
-        return None
-    return replace(question, most=most, by_hand=by_hand, barred=frozenset(barred))
+    return replace(question, most=most, by_hand=by_hand)
 
 
 def _job_plan(crew: Crew, ledger: Ledger, policy_gave: int) -> JobPlan:

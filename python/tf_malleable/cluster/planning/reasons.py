@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
+from typing import Final
 
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.cluster_plan import Reason
@@ -14,6 +14,8 @@ from tf_malleable.cluster.planning.room import NamespaceQuota, Room
 from tf_malleable.cluster.planning.sizes import Sizes, whole
 
 Why = tuple[Reason, str]
+# Bytes that are enough for anybody.
+_MUCH: Final = 2.0**62
 
 
 class Misfits:
@@ -110,15 +112,19 @@ def why_it_waits(crew: Crew, ledger: Ledger, policy_gave: int) -> Why:
         for space in ledger.taking()
         if (job.allowed is None or space.node in job.allowed) and space.node not in job.avoided
     ]
+    count = job.workers.least
+    if sum(space.slots(least, memory, is_hard=True) for space in spaces) >= count:
+        return "WaitingForCpus", f"waits for {needs} until its turn"
     if job.allowed is not None:
         return "WaitingForAllowedNodes", f"waits for {needs} on the nodes where it may be"
+    if sum(whole(space.cpus) // least for space in spaces) < count:
+        largest = max((whole(space.cpus) for space in spaces), default=0)
+        free = f"no node can have more than {_cpus(largest)} free"
+        return "WaitingForCpus", f"waits for {needs}: {free}"
     roomy = [space for space in spaces if space.cpus >= least]
-    if sum(int(space.cpus // least) for space in roomy) >= job.workers.least:
-        if memory and sum(space.memory // memory for space in roomy if space.memory < inf):
-            return "WaitingForPods", f"waits for {needs}: nodes with room have too many pods"
+    if memory and sum(min(space.memory, _MUCH) // memory for space in roomy) < count:
         return "WaitingForMemory", f"waits for memory for {needs}"
-    largest = max((whole(space.cpus) for space in spaces), default=0)
-    return "WaitingForCpus", f"waits for {needs}; no node can have more than {_cpus(largest)} free"
+    return "WaitingForPods", f"waits for {needs}: nodes with room have too many pods"
 
 
 def why_it_has(crew: Crew) -> Why:

@@ -73,7 +73,11 @@ class Sizes:
 
     def most(self, workers: int) -> int:
         """Return the most CPUs that so many workers and their servers get."""
-        return workers * self.limit(workers) + self.server_cpus(workers)
+        job, most = self.job, workers * self.limit(workers)
+        if job.shard_cpus:
+            fewest = workers * job.workers.cpus_least
+            most = min(most, max(fewest, job.shards * job.shard_cpus))
+        return most + self.server_cpus(workers)
 
     @cached_property
     def fewest(self) -> int:
@@ -106,9 +110,12 @@ class Sizes:
             return self.job.workers.least
         if workers in possible and not self.job.rates and self.most(workers) >= cpus:
             return workers  # The usual case.
+        if not workers:
+            useful = min(cpus, max(self.most(n) for n in possible))
+            return next(n for n in possible if self.most(n) * WORTH >= useful)
         if workers in possible and self.most(workers) * WORTH >= cpus:
             cpus = min(cpus, self.most(workers))
-        left = max(1, cpus - self.server_cpus(workers or possible[0]))
+        left = max(1, cpus - self.server_cpus(workers))
         speeds = {(r.workers, r.cpus): r.steps_per_second for r in self.job.rates}
         goal = wanted(self._bounds(possible[-1]), Seen(workers, left, None, speeds))
         return max(n for n in possible if n <= max(goal, possible[0]))
