@@ -181,9 +181,10 @@ def add_job(cluster: Cluster, random: Random) -> None:
     names = sorted(cluster.rooms)
     some = frozenset(random.sample(names, random.randint(0, len(names))))
     total = random.choice([None, 1000.0])
+    submitted = cluster.now - random.choice([0.0, 5.0, 700.0])
     job = ClusterJob(
         f"job-{number}",
-        cluster.now - random.choice([0.0, 5.0, 700.0]),
+        submitted,
         WorkerBounds(least, most, cpus_least, cpus_most, random.choice([0.0, GIB, 3 * GIB])),
         ServerBounds(few, many, random.choice([0.1, 0.5, 1.0])),
         shards=max(least, random.choice([1, 2, 4, 8, 12])),
@@ -196,6 +197,7 @@ def add_job(cluster: Cluster, random: Random) -> None:
         allowed=None if random.random() < 0.7 else some,
         avoided=frozenset() if random.random() < 0.9 else some,
         admitted_cpus=random.choice([None, None, None, 3.0, 8.0]),
+        since=submitted,
         steps_done=None if total is None else random.uniform(0.0, total),
         steps_total=total,
         rates=_rates(random),

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.ledger import Ledger, Space
-from tf_malleable.cluster.planning.sizes import Sizes
+from tf_malleable.cluster.planning.sizes import ROUNDING, Sizes
 from tf_malleable.elastic.sizing import Sizing
 
 
@@ -64,9 +65,9 @@ class Crew:
         self.is_stuck = False
 
     @property
-    def goal(self) -> int:
-        """CPUs that its workers are to get together."""
-        return self.granted - self.sizes.server_cpus(len(self.seats))
+    def server_cpus(self) -> int:
+        """CPUs of its servers, rounded up."""
+        return ceil(len(self.servers) * self.job.servers.cpus - ROUNDING) if self.servers else 0
 
     @property
     def is_precious(self) -> bool:
@@ -79,7 +80,7 @@ class Crew:
         due = self.due
         if len(due) < len(self.seats):
             return self.granted
-        return sum(seat.cpus for seat in due) + self.sizes.server_cpus(len(due))
+        return sum(seat.cpus for seat in due) + self.server_cpus
 
     @property
     def due(self) -> list[Seat]:

@@ -32,7 +32,7 @@ def grow(crews: Sequence[Crew]) -> None:
         free[space] -= _share_out(seats, free[space])
     for crew in sorted(crews, key=lambda crew: crew.is_stuck):
         due = crew.due
-        missing = crew.goal - sum(seat.cpus for seat in due)
+        missing = crew.granted - crew.server_cpus - sum(seat.cpus for seat in due)
         for seat in sorted(due, key=lambda seat: seat.cpus) if missing > 0 else ():
             if missing <= 0:
                 break

@@ -122,7 +122,7 @@ def _offer(crew: Crew, finder: Finder, reach: list[int], workers: int, goal: int
     if offer.cpus < cpus and each < limit:
         new = finder.largest(more, least, limit)
         total = mine + sum(size for _, size in new)
-        if total > offer.cpus:
+        if len(new) == more and total > offer.cpus:
             return Offer(workers, each, min(cpus, total), new)
     return offer
 
@@ -146,6 +146,7 @@ def _add(crew: Crew, ledger: Ledger, offer: Offer, reach: list[int]) -> None:
         return  # Until the others come, these go on with what they can have.
     most = [min(each, limit) for each in reach]
     most += [seat.wanted for seat in due[len(kept) :]]
-    for seat, wanted in zip(due, even(crew.goal, due, most), strict=True):
+    goal = crew.granted - crew.sizes.server_cpus(len(crew.seats))
+    for seat, wanted in zip(due, even(goal, due, most), strict=True):
         ledger.claim_more(seat.space, wanted - seat.wanted)
         seat.wanted = wanted

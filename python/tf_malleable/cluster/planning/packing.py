@@ -127,7 +127,7 @@ def _settle(crew: Crew, ledger: Ledger, now: float) -> None:
             if ledger.purse(job.namespace) is None:
                 # What nobody else can have it keeps.
                 had = sum(seat.had for seat in crew.seats)
-                had += sizes.server_cpus(len(crew.seats))
+                had += crew.server_cpus
                 crew.granted = max(crew.granted, int(min(had, sizes.admitted)))
         else:
             crew.clear(ledger)
