@@ -317,3 +317,14 @@ def test_a_namespace_keeps_within_its_quota_and_leaves_the_rest_to_others():
     add(some, "two", (1, 1), (1, 16), namespace="other")
     planned = some.step(EQUAL).jobs
     assert (planned["one"].cpus, planned["two"].cpus) == (4, 12)
+
+
+@pytest.mark.parametrize(("done", "workers"), [(0.0, 2), (995.0, 1)])
+def test_a_training_that_ends_soon_is_not_stopped_for_more_workers(done: float, workers: int):
+    some = cluster(4, 4)
+    rates = (ClusterRate(4, 1, 1, 10.0),)
+    add(some, "one", (1, 2), (1, 4), rates=rates, steps_done=done, steps_total=1000.0)
+    placed(some, "one", WorkerAt("a", 4, "x"))
+    some.step(EQUAL)
+    some.now += 3
+    assert len(some.step(EQUAL).jobs["one"].workers) == workers

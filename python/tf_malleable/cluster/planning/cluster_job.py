@@ -143,7 +143,7 @@ class ClusterJob:
         placed: The workers it has, pending ones included, those that are leaving not. A worker
             that is gone with its node may be left in: it is then replaced.
         placed_servers: The servers it has, likewise.
-        rescale_seconds: How long a change of its members stops it.
+        rescale_seconds: How long a change of its members stops it. None is made that saves less.
         sizing: From its last JobPlan; None at first and after a restart of the operator.
     """
 

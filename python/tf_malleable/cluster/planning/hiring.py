@@ -47,11 +47,14 @@ def hire(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
     before = crew.sizing.workers
     reach = _reach(crew)
     offer = _choice(crew, Finder(ledger, job), reach)
+    is_urgent = before < job.workers.least or not (crew.seats or crew.leaving)
+    if offer is not None and offer.workers > before and not is_urgent:
+        faster = max(WORTH, offer.cpus / max(1, sum(reach)))
+        if crew.sizes.seconds_left * (1.0 - 1.0 / faster) <= job.rescale_seconds:
+            offer = None
     if offer is not None:
-        is_new = not crew.seats and not crew.leaving
         if offer.workers > before:
             now_or_later = crew.sizing.after(offer.workers, now, patience)
-            is_urgent = is_new or before < job.workers.least
             crew.sizing = Sizing(offer.workers, now) if is_urgent else now_or_later
         _add(crew, ledger, offer, reach)
     else:

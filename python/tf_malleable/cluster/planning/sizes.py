@@ -94,6 +94,15 @@ class Sizes:
         """The most CPUs that it may get."""
         return max(self.fewest, int(min(self.greatest, self.admitted)))
 
+    @cached_property
+    def seconds_left(self) -> float:
+        """For how long it will run if it is as fast as it ever was; infinite if unknown."""
+        job = self.job
+        if job.steps_done is None or job.steps_total is None or not job.rates:
+            return inf
+        fastest = max(rate.steps_per_second for rate in job.rates)
+        return max(0.0, job.steps_total - job.steps_done) / fastest if fastest > 0 else inf
+
     def possible(self, cpus: int) -> tuple[int, ...]:
         """Return the numbers of workers worth trying that so many CPUs are enough for."""
         return tuple(n for n in self.counts if self.least(n) <= cpus)
