@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -21,6 +22,7 @@ MANY = settings(
     suppress_health_check=list(HealthCheck),
 )
 randoms = st.integers(0, 2**32).map(Random)
+PREEMPTIVE = ("srpt", "round-robin", "preempt")
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -44,6 +46,11 @@ def test_plans_settle_while_time_stands_still(spec: str, random: Random):
     for _ in range(random.randint(0, 2)):
         cluster.step(policy)
         befall(cluster, random)
+    if any(each in spec for each in PREEMPTIVE):
+        # Users whose jobs pause each other take turns, and that is not the planner's doing.
+        cluster.jobs = {
+            name: replace(job, namespace="default") for name, job in cluster.jobs.items()
+        }
     seen = []
     for _ in range(6):
         cluster.step(policy)
