@@ -59,7 +59,7 @@ def run(some: Sequence[Work], nodes: int, cpus: int, part: float) -> Outcome:
 def asked(work: Work, part: float) -> int:
     """Return how many workers a training asks for."""
     useful = -(-work.shards // work.bounds.cpus_most)
-    return max(1, round(useful * part))
+    return max(1, round(min(useful, work.bounds.most) * part))
 
 
 def _places(free: Sequence[int], workers: int, cpus: int) -> list[int] | None:
