@@ -109,7 +109,7 @@ def _job(sizes: Sizes, most: int, grant: Grant, user: int) -> Job:
         run_seconds=job.run_seconds,
         steps_done=job.steps_done,
         steps_total=job.steps_total,
-        rates=sizes.rates(),
+        rates=sizes.rates,
         expected_seconds=job.expected_seconds,
         user=user,
     )

@@ -32,6 +32,8 @@ class Sizes:
     def __init__(self, job: ClusterJob) -> None:
         self.job = job
         self.admitted = inf if job.admitted_cpus is None else whole(job.admitted_cpus)
+        # Each is asked for several times in a plan.
+        self._goals: dict[tuple[int, int], int] = {}
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -57,6 +59,8 @@ class Sizes:
     def servers(self, workers: int) -> int:
         """Return how many servers there should be."""
         servers, bounds = self.job.servers, self.job.workers
+        if not servers.most:
+            return 0
         if bounds.most == bounds.least:
             return servers.most
         share = (workers - bounds.least) / (bounds.most - bounds.least)
@@ -114,6 +118,12 @@ class Sizes:
             cpus: What they and the servers get.
             workers: How many there are to be at present; 0 at the start.
         """
+        key = cpus, workers
+        if key not in self._goals:
+            self._goals[key] = self._goal(cpus, workers)
+        return self._goals[key]
+
+    def _goal(self, cpus: int, workers: int) -> int:
         possible = self.possible(cpus)
         if not possible:
             return self.job.workers.least
@@ -129,8 +139,9 @@ class Sizes:
         goal = wanted(self._bounds(possible[-1]), Seen(workers, left, None, speeds))
         return max(n for n in possible if n <= max(goal, possible[0]))
 
+    @cached_property
     def rates(self) -> tuple[Rate, ...]:
-        """Return its speeds for a policy: the best with each number of CPUs, servers included."""
+        """Its speeds for a policy: the best with each number of CPUs, servers included."""
         best: dict[int, float] = {}
         for rate in self.job.rates:
             cpus = rate.cpus + self.server_cpus(rate.workers)
