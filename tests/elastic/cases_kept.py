@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import keras
+import numpy as np
 import pytest
 
 from tf_malleable.elastic.mesh import Alone
 from tf_malleable.elastic.settings import TrainingSettings
-from tf_malleable.elastic.training import backup
+from tf_malleable.elastic.training import backup, state
 from tf_malleable.elastic.training.position import Description, Place
 from tf_malleable.elastic.training.refused import RefusedError
 from tf_malleable.elastic.training.training import Training
@@ -70,6 +72,24 @@ def test_that_of_another_script_is_refused():
     training.load(said.as_bytes(), [memoryview(bytes(4))])
     with pytest.raises(RefusedError, match=f"{FILE} is the state at .*; is it the same script"):
         training.arrive(training.fit)
+
+
+def test_what_is_being_written_stays_as_it_is_while_steps_change_the_variables():
+    layers = [keras.layers.Dense(64), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)]
+    model = keras.Sequential([keras.layers.Input((8,)), *layers])
+    model.compile("adam", "mse", metrics=["mae"])
+    x, y = np.ones((16, 8), "f4"), np.ones((16, 64), "f4")
+    model.fit(x, y, verbose=0)
+    variables = state.variables(model, ())
+    held = state.arrays(variables)
+    buffers = [state.as_bytes(array) for array in held]
+    were = [bytes(each) for each in buffers]
+    for _ in range(3):
+        model.fit(x, y, epochs=2, batch_size=4, verbose=0)
+    assert [bytes(each) for each in buffers] == were
+    are = [bytes(state.as_bytes(array)) for array in state.arrays(variables)]
+    changed = sum(one != other for one, other in zip(were, are, strict=True))
+    assert changed > len(were) / 2
 
 
 def test_the_last_one_says_what_is_kept():

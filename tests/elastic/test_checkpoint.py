@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -122,8 +123,11 @@ def test_the_seed_is_told_without_reading_all(tmp_path):
 class Holder:
     """A state of two numbers; knows whether somebody reads it."""
 
-    def __init__(self):
+    def __init__(self, *, marks_epochs=False):
         self.is_end, self.readers, self.value = False, 0, 1
+        if marks_epochs:
+            self.is_at_epoch_end = lambda: self.is_end
+            self.still_buffers = lambda: [memoryview(bytes([self.value] * 2))]
 
     def describe(self):
         return b"two numbers"
@@ -138,9 +142,6 @@ class Holder:
     def load(self, description, buffers):
         raise NotImplementedError
 
-    def is_at_epoch_end(self):
-        return self.is_end
-
 
 def full_disk(_):
     raise OSError(errno.ENOSPC, "No space left on device")
@@ -151,7 +152,7 @@ def steps(folder):
 
 
 def test_states_are_kept_now_and_then_and_after_epochs(tmp_path):
-    holder = Holder()
+    holder = Holder(marks_epochs=True)
     keeper = Keeper(tmp_path, 3600.0, CUT_UP, holder, nothing)
     for step in range(3):
         keeper.look(step)
@@ -193,3 +194,34 @@ def test_on_a_full_disk_one_sentence_is_said_and_what_there_is_stays(tmp_path, m
     keeper.wait()
     assert steps(tmp_path) == [1, 4]
     assert holder.readers == 0
+
+
+class InPlace(Holder):
+    """Steps change its bytes where they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = bytearray(b"one")
+
+    def buffers(self):
+        self.readers += 1
+        return [memoryview(self.bytes)]
+
+
+def test_a_state_that_changes_while_it_is_written_is_kept_as_it_was(tmp_path, monkeypatch):
+    holder, write, may_write = InPlace(), checkpoint.write, threading.Event()
+
+    def late(*args):
+        may_write.wait(30)
+        return write(*args)
+
+    monkeypatch.setattr(checkpoint, "write", late)
+    keeper = Keeper(tmp_path, 1e-9, CUT_UP, holder, nothing)
+    keeper.look(1)
+    assert holder.readers == 0  # Steps go on.
+    holder.bytes[:] = b"two"
+    keeper.look(2)  # The first one is not written yet.
+    may_write.set()
+    keeper.wait()
+    assert steps(tmp_path) == [1]
+    assert bytes(keeper.newest().buffers[0]) == b"one"

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -61,6 +64,25 @@ def test_all_killed_at_once_and_the_coordinator_too(run, kept):
     assert goes_on_from(run) == [str(newest)]
     assert run.status()["step"] >= step_of(newest)
     run.finish(least=2)
+
+
+def test_killed_again_and_again_while_it_writes(run, kept):
+    options = [f"--checkpoint={kept}", "--checkpoint-every=0.001"]
+    random = Random(int(os.environ.get("TFM_TEST_SEED", "1")))
+    worker, reached = run.start_worker(*options), 0
+    for _ in range(int(os.environ.get("TFM_TEST_KILLS", "4"))):
+        run.wait_for_members(1)
+        # Further than before, or a kill would find no later state.
+        wait_until(lambda: step_of(max(files(kept))) > reached, lambda: run.said())  # noqa: B023
+        time.sleep(random.uniform(0, 0.1))
+        worker.kill()
+        worker.wait()
+        reached = step_of(max(files(kept)))
+        worker = run.start_worker(*options)
+    run.finish()
+    assert "is not used" not in run.said()
+    froms = [step_of(Path(each)) for each in goes_on_from(run)]
+    assert froms == sorted(set(froms))
 
 
 def test_the_newest_is_damaged(run, kept):

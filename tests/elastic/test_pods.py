@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from tests.support import cgroups
 from tests.support.commands import tfm
 from tests.support.elastic_runs import ElasticRun, wait_until
 from tf_malleable.elastic.settings import SECRET
@@ -27,6 +28,8 @@ def test_workers_by_variables_are_seen_from_elsewhere_and_say_that_they_leave(tm
         found = json.loads(tfm(*words, "--json", env=env).stdout)
         places = [each["place"] for each in found["processes"]]
         assert places == ["digits-worker-0", "digits-worker-1"]
+        run.start_server("a server")
+        wait_until(lambda: [p["place"] for p in run.in_training("server")] == ["a server"], str)
         assert (found["generation"], found["steps_total"]) == (2, None)
         assert found["steps_done"] == found["step"] > 0
         assert 0 < found["steps_per_second"] < 250  # A shard takes 4 ms at least.
@@ -50,6 +53,28 @@ def test_the_coordinator_hears_of_other_cpus(tmp_path):
                 lambda: str(run.status()),
             )
         run.finish()
+
+
+def test_the_coordinator_hears_that_a_pod_was_resized(tmp_path):
+    try:
+        pod = cgroups.make(f"tf_malleable-pod-{os.getpid()}")
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error}")
+    try:
+        with ElasticRun(tmp_path) as run:
+            worker = run.start_pod()
+            pod.set_quota(1)
+            pod.add(worker.pid)
+            run.wait_for_members(1)
+            for cpus in (1, 0.5):
+                pod.set_quota(cpus)
+                wait_until(
+                    lambda cpus=cpus: [each["cpus"] for each in run.in_training()] == [cpus],
+                    lambda: str(run.status()),
+                )
+            run.finish()
+    finally:
+        pod.remove()
 
 
 def test_a_worker_may_start_long_before_its_coordinator(tmp_path):

@@ -19,6 +19,7 @@ from tests.support.elastic_training import STEPS, undisturbed
 from tf_malleable.cli.elastic.whereabouts import Whereabouts, ask
 from tf_malleable.elastic.plan import Address
 from tf_malleable.elastic.settings import SECRET
+from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError
 
 # The machine may be slow; what takes longer hangs.
@@ -144,10 +145,10 @@ class ElasticRun:
         self.workers.append(process)
         return process
 
-    def start_server(self) -> Process:
-        """Start a server."""
+    def start_server(self, place: str = "") -> Process:
+        """Start a server, which status may call something else than its host and process id."""
         words = [*_TFM, "server", "--coordinator", self.where]
-        process = self._start(words, env=self._env)
+        process = self._start(words, env={**self._env, PLACE: place})
         self.servers.append(process)
         return process
 

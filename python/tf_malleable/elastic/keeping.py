@@ -1,22 +1,22 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Keeps the state in files now and then, without holding up steps.
 
-Between two steps the state is copied, which takes as long as its bytes take in memory; a thread
-writes the copy. While it does, nothing else is kept.
+Between two steps it is noted what the state is; a thread writes it. While it does, nothing else is
+kept. Where steps change the bytes of the state in place, these are copied before.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
 from typing import Final
 
 from tf_malleable.elastic import checkpoint
 from tf_malleable.elastic.checkpoint import CutUp, KeptState
-from tf_malleable.elastic.mesh import MarksEpochs, StateHolder
+from tf_malleable.elastic.mesh import HoldsStill, StateHolder
 
 # Of epochs that are shorter, not each end is worth the time for writing.
 _SHARE: Final = 0.1
@@ -44,7 +44,7 @@ class Keeper:
         """
         self._folder, self._seconds, self._cut_up = folder, seconds, cut_up
         self._holder, self._say = holder, say
-        self._epochs = holder if isinstance(holder, MarksEpochs) else None
+        self._still = holder if isinstance(holder, HoldsStill) else None
         self._thread: threading.Thread | None = None
         self._began_at, self._took = -inf, 0.0
         self._step: int | None = None
@@ -76,42 +76,39 @@ class Keeper:
             self._thread.join()
 
     def _is_due(self, since: float) -> bool:
-        is_end = self._epochs is not None and self._epochs.is_at_epoch_end()
+        is_end = self._still is not None and self._still.is_at_epoch_end()
         return since >= (min(self._seconds, self._took / _SHARE) if is_end else self._seconds)
 
     def _begin(self, step: int) -> None:
         self._began_at, self._step, self._path = time.monotonic(), step, None
-        description, buffers = self._holder.describe(), self._holder.buffers()
-        try:
-            copies = [memoryview(bytes(each)) for each in buffers]
-        except MemoryError:
-            self._complain("there is no memory for a copy")
-            return
-        finally:
-            del buffers
-            self._holder.release()
+        description = self._holder.describe()
+        buffers = self._copy() if self._still is None else self._still.still_buffers()
         self._thread = threading.Thread(
             target=self._write,
-            args=(step, description, copies),
+            args=(step, description, buffers),
             name="tf_malleable_checkpoint",
             daemon=True,
         )
         self._thread.start()
 
-    def _write(self, step: int, description: bytes, copies: list[memoryview]) -> None:
+    def _copy(self) -> Sequence[memoryview]:
+        buffers = self._holder.buffers()
+        copies = [memoryview(bytes(each)) for each in buffers]
+        del buffers
+        self._holder.release()
+        return copies
+
+    def _write(self, step: int, description: bytes, buffers: Sequence[memoryview]) -> None:
         began = time.monotonic()
         try:
-            path = checkpoint.write(self._folder, step, self._cut_up, description, copies)
+            path = checkpoint.write(self._folder, step, self._cut_up, description, buffers)
         except OSError as error:
-            self._complain(error.strerror or str(error))
+            if not self._is_failing:
+                self._is_failing = True
+                self._say(
+                    f"cannot keep the state in {self._folder}: {error.strerror or error}; the"
+                    " training goes on, and tries again"
+                )
         else:
             self._is_failing, self._took = False, time.monotonic() - began
             self._path = path
-
-    def _complain(self, why: str) -> None:
-        if not self._is_failing:
-            self._is_failing = True
-            self._say(
-                f"cannot keep the state in {self._folder}: {why}; the training goes on, and tries"
-                " again"
-            )

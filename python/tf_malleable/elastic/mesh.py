@@ -96,11 +96,14 @@ class CountsBatches(Protocol):
 
 
 @runtime_checkable
-class MarksEpochs(Protocol):
-    """Knows when a state is worth to be kept."""
+class HoldsStill(Protocol):
+    """A StateHolder of which a state can be had without a copy; asked between two steps."""
+
+    def still_buffers(self) -> Sequence[memoryview]:
+        """Return the bytes of the state; they stay as they are though steps go on."""
 
     def is_at_epoch_end(self) -> bool:
-        """Return whether the state is that after an epoch; asked between two steps."""
+        """Return whether the state is that after an epoch."""
 
 
 @runtime_checkable

@@ -20,7 +20,10 @@ HOST: Final = "TF_MALLEABLE_ELASTIC_HOST"
 PORT: Final = "TF_MALLEABLE_ELASTIC_PORT"
 """Where it listens for them; any port by default."""
 PLACE: Final = "TF_MALLEABLE_ELASTIC_PLACE"
-"""What tfm elastic status calls it, such as the pod's name; by default host and process id."""
+"""What tfm elastic status calls a process, such as a pod's name; by default host and process id.
+
+A worker of tfm elastic run and a server have it, too.
+"""
 SEED: Final = "TF_MALLEABLE_ELASTIC_SEED"
 """As --seed of tfm elastic run."""
 SHARD_THREADS: Final = "TF_MALLEABLE_ELASTIC_SHARD_THREADS"

@@ -17,6 +17,7 @@ from tf_malleable.elastic.coordinator import Coordinator
 from tf_malleable.elastic.plan import Address
 from tf_malleable.elastic.server import ServingMember
 from tf_malleable.elastic.settings import MeshSettings, address, secret
+from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError
 
 # A new coordinator waits so long for processes that were there before, in a training that
@@ -94,7 +95,13 @@ def server(where: str, host: str, patience: float, supervisor: int | None) -> No
     """
     if supervisor is not None:
         supervised.begin(supervisor)
-    settings = MeshSettings(address(where), secret(), host=host, patience_seconds=patience)
+    settings = MeshSettings(
+        address(where),
+        secret(),
+        host=host,
+        place=os.environ.get(PLACE, ""),
+        patience_seconds=patience,
+    )
     process = ServingMember(settings)
     signal.signal(signal.SIGTERM, lambda *_: process.leave())
     code = process.serve()

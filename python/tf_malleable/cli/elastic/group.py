@@ -21,6 +21,7 @@ from tf_malleable.elastic.settings import (
     address,
     secret,
 )
+from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import short
 
@@ -97,6 +98,7 @@ def run(
         port=port,
         reached_at=None if reached_at is None else address(reached_at),
         cpus=cpus,
+        place=os.environ.get(PLACE, ""),
         patience_seconds=patience,
         shards=shards,
         seed=seed,
