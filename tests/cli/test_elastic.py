@@ -87,6 +87,30 @@ def test_variables_that_ask_for_a_worker_are_checked(monkeypatch, words, sentenc
     assert sentence in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "more", "expected"),
+    [
+        ([], {}, [None, "1", None]),
+        (["--threads", "1"], {}, [1.0, None, "1"]),
+        ([], {"TF_MALLEABLE_THREADS": "1"}, [1.0, None, "1"]),
+        (["--no-follow-cgroup"], {}, [None, "0", None]),
+        ([], {"TF_MALLEABLE_FOLLOW_CGROUP": "0"}, [None, "0", None]),
+    ],
+)
+def test_a_worker_by_variables_has_the_cpus_of_its_cgroup_unless_told(words, more, expected):
+    script = (
+        "import json, os\n"
+        "get = os.environ.get\n"
+        "said = json.loads(get('TF_MALLEABLE_ELASTIC'))\n"
+        "names = 'TF_MALLEABLE_FOLLOW_CGROUP', 'TF_MALLEABLE_THREADS'\n"
+        "print(json.dumps([said['cpus'], *map(get, names)]))\n"
+    )
+    asked = {"TF_MALLEABLE_ELASTIC_COORDINATOR": "a:1", "TF_MALLEABLE_ELASTIC_SECRET": "ab" * 16}
+    env = {**os.environ, **asked, **more}
+    result = tfm("run", *words, "--", sys.executable, "-c", script, env=env)
+    assert json.loads(result.stdout) == expected, result.stderr
+
+
 def test_a_worker_without_its_coordinator_says_so(monkeypatch):
     monkeypatch.setenv("TF_MALLEABLE_ELASTIC_SECRET", "ab" * 16)
     script = (

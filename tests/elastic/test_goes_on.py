@@ -70,7 +70,7 @@ def test_killed_again_and_again_while_it_writes(run, kept):
     options = [f"--checkpoint={kept}", "--checkpoint-every=0.001"]
     random = Random(int(os.environ.get("TFM_TEST_SEED", "1")))
     worker, reached = run.start_worker(*options), 0
-    for _ in range(int(os.environ.get("TFM_TEST_KILLS", "4"))):
+    for _ in range(int(os.environ.get("TFM_TEST_KILLS", "2"))):
         run.wait_for_members(1)
         # Further than before, or a kill would find no later state.
         wait_until(lambda: step_of(max(files(kept))) > reached, lambda: run.said())  # noqa: B023

@@ -280,9 +280,15 @@ def _become_elastic_worker(
     if threads is not None:
         _check_by_hand(threads, environment.max_threads())
         os.environ[environment.THREADS] = str(threads)
-        worker = replace(worker, cpus=float(threads))
-    elif follow_cgroup is not False:
-        os.environ[environment.FOLLOW_CGROUP] = "1"
+        os.environ.pop(environment.FOLLOW_CGROUP, None)
+    by_hand = environment.first_threads()
+    if by_hand is not None:
+        worker = replace(worker, cpus=float(by_hand))
+    else:
+        inherited = environment.follow_cgroup()
+        following = inherited if follow_cgroup is None else follow_cgroup
+        # Whatever container this is: its CPUs are what the others are told.
+        os.environ[environment.FOLLOW_CGROUP] = str(int(following is not False))
     os.environ[SETTINGS] = with_checkpoint(worker).encode()
     os.environ.pop(JOIN, None)
     preload()
