@@ -51,6 +51,10 @@ def plan(
         quotas: By namespace; one that is missing has none.
         patience: How long more or fewer workers must be wanted before that is carried out. Where
             others wait for what a training gives up, that is at once.
+
+    Raises:
+        InvalidAllocationError: The policy's allocation is invalid.
+        Exception: Whatever the policy raises.
     """
     sizes = {job.id: Sizes(job) for job in jobs}
     misfits = Misfits(rooms, quotas)

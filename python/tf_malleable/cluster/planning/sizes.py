@@ -64,7 +64,7 @@ class Sizes:
         if bounds.most == bounds.least:
             return servers.most
         share = (workers - bounds.least) / (bounds.most - bounds.least)
-        return servers.least + round((servers.most - servers.least) * min(1.0, max(0.0, share)))
+        return servers.least + int((servers.most - servers.least) * min(1.0, max(0.0, share)) + 0.5)
 
     def server_cpus(self, workers: int) -> int:
         """Return how many CPUs these servers have, rounded up."""
@@ -135,7 +135,10 @@ class Sizes:
         if workers in possible and self.most(workers) * WORTH >= cpus:
             cpus = min(cpus, self.most(workers))
         left = max(1, cpus - self.server_cpus(workers))
-        speeds = {(r.workers, r.cpus): r.steps_per_second for r in self.job.rates}
+        speeds: dict[tuple[int, int], float] = {}
+        for rate in self.job.rates:
+            size = rate.workers, rate.cpus
+            speeds[size] = max(speeds.get(size, 0.0), rate.steps_per_second)
         goal = wanted(self._bounds(possible[-1]), Seen(workers, left, None, speeds))
         return max(n for n in possible if n <= max(goal, possible[0]))
 
