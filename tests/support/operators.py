@@ -284,9 +284,13 @@ def _image(folder: Path) -> dict[str, str]:
     """Return the environment of an image that has tfm and the tests' trainings."""
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
-    (tools / "tfm").write_text(f'#!/bin/sh\nexec {sys.executable} -m tf_malleable_cli "$@"\n')
-    (tools / "tfm").chmod(0o755)
-    (tools / "python").symlink_to(sys.executable)
+    # A link to a Python would not find the packages of its environment.
+    for name, words in (
+        ("tfm", f"{sys.executable} -m tf_malleable_cli"),
+        ("python", sys.executable),
+    ):
+        (tools / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        (tools / name).chmod(0o755)
     paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
     return {
         "PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin",

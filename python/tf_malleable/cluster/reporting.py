@@ -84,9 +84,10 @@ def status(
         made["endedAt"] = time_of(now)
     if progress is not None and progress.generation:
         made["generation"] = progress.generation
-        made["progress"] = _progress(progress)
+        if progress.workers:  # Without them, a coordinator knows of no steps.
+            made["progress"] = _progress(progress)
         made["rescales"] = _rescales(progress)
-    elif has_ended and "progress" in made:
+    if has_ended and "progress" in made:
         made["progress"] = {k: v for k, v in made["progress"].items() if k != "stepsPerSecond"}
     wanted = _conditions(judgement, plan, memory)
     made["conditions"] = _merged(before.get("conditions") or (), wanted, job.generation, now)

@@ -111,7 +111,7 @@ def test_top_shows_where_jobs_have_their_cpus(tfm, submit, cluster):
     said = tfm("top")
     assert said.code == 0
     lines = said.out.splitlines()
-    assert lines[0] == "1 MalleableJobs, 1 running with 3.5 CPUs, of 6 on 2 nodes"
+    assert lines[0] == "1 MalleableJob, 1 running with 3.5 CPUs, of 6 on 2 nodes"
     (letter,) = {line.split()[0] for line in lines if " digits " in line}
     found = {row[0]: row[1:] for row in rows(said.out) if row}
     assert found["a"] == ["2", "4", f"{letter * 2}.."]
@@ -138,7 +138,7 @@ def test_top_does_without_nodes_that_may_not_be_seen(tfm, submit, cluster):
     submit()
     mine = cluster.kubeconfig(account("default", "ada"))
     said = tfm("top", kubeconfig=mine)
-    assert said.out.splitlines()[0] == "1 MalleableJobs, 1 running with 3.5 CPUs"
+    assert said.out.splitlines()[0] == "1 MalleableJob, 1 running with 3.5 CPUs"
     refused = tfm("status", "-A", kubeconfig=mine)
     assert refused.code == 1
     assert refused.err.startswith("tfm: malleablejobs.tf-malleable.dev is forbidden: User")

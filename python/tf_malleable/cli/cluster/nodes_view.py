@@ -90,10 +90,15 @@ def picture(scene: NodesScene, note: str = "") -> RenderableType:
 def _summary(scene: NodesScene) -> Text:
     running = sum(job.phase == "Running" for job in scene.jobs)
     used = sum(job.cpus("actual") or 0.0 for job in scene.jobs if not job.has_ended)
-    said = f"{len(scene.jobs)} MalleableJobs, {running} running with {used:g} CPUs"
+    said = f"{_several(len(scene.jobs), 'MalleableJob')}, {running} running with {used:g} CPUs"
     if scene.nodes:
-        said += f", of {sum(node.cpus for node in scene.nodes):g} on {len(scene.nodes)} nodes"
+        total = sum(node.cpus for node in scene.nodes)
+        said += f", of {total:g} on {_several(len(scene.nodes), 'node')}"
     return Text(said)
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _nodes(scene: NodesScene, jobs: Sequence[JobView]) -> Table:
