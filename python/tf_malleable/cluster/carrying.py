@@ -28,8 +28,7 @@ from tf_malleable.cluster.names import ResourceKind
 from tf_malleable.cluster.objects import others
 from tf_malleable.cluster.quantities import cores
 from tf_malleable.cluster.remembering import JobMemory
-from tf_malleable.cluster.reporting import time_of
-from tf_malleable.cluster.spec import JobSpec
+from tf_malleable.cluster.spec import JobSpec, time_of
 
 _COMPONENT: Final = "tf-malleable-operator"
 _log = logging.getLogger(__name__)

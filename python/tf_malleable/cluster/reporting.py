@@ -4,26 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from math import ceil
-from typing import Any, Final
+from typing import Any
 
 from tf_malleable.cluster import names
 from tf_malleable.cluster.judging import ENDED, Judgement
 from tf_malleable.cluster.planning.cluster_plan import JobPlan
 from tf_malleable.cluster.progress import TrainingProgress
+from tf_malleable.cluster.recounting import recount
 from tf_malleable.cluster.remembering import JobMemory
 from tf_malleable.cluster.seen import SeenPod
-from tf_malleable.cluster.spec import JobSpec, Manifest
-
-_MOST_RESCALES: Final = 20
+from tf_malleable.cluster.spec import JobSpec, Manifest, time_of
 
 Status = dict[str, Any]
-
-
-def time_of(seconds: float) -> str:
-    """Return a time as the API has it."""
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Status:
@@ -65,7 +58,7 @@ def status(
         now: In seconds since the epoch.
     """
     before = job.status
-    kept = ("startedAt", "endedAt", "generation", "progress", "rescales")
+    kept = ("startedAt", "endedAt", "generation", "progress")
     made: Status = {name: before[name] for name in kept if name in before}
     made["phase"] = judgement.phase
     made["observedGeneration"] = job.generation
@@ -86,7 +79,8 @@ def status(
         made["generation"] = progress.generation
         if progress.workers:  # Without them, a coordinator knows of no steps.
             made["progress"] = _progress(progress)
-        made["rescales"] = _rescales(progress)
+    told = () if progress is None or not progress.generation else progress.rescales
+    made["rescales"] = recount(told, before, made["actual"], now)
     if has_ended and "progress" in made:
         made["progress"] = {k: v for k, v in made["progress"].items() if k != "stepsPerSecond"}
     wanted = _conditions(judgement, plan, memory)
@@ -135,21 +129,6 @@ def _progress(progress: TrainingProgress) -> Status:
         made["steps"] = progress.steps_total
     if progress.steps_per_second is not None:
         made["stepsPerSecond"] = round(progress.steps_per_second, 3)
-    return made
-
-
-def _rescales(progress: TrainingProgress) -> list[Status]:
-    made = []
-    for each in progress.rescales[-_MOST_RESCALES:]:
-        one: Status = {
-            "at": time_of(each.at),
-            "from": {"workers": each.workers_from},
-            "to": {"workers": each.workers_to},
-            "reason": each.reason,
-        }
-        if each.pause_seconds is not None:
-            one["pauseSeconds"] = round(each.pause_seconds, 4)
-        made.append(one)
     return made
 
 

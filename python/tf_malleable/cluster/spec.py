@@ -165,6 +165,11 @@ def seconds_of(text: str | None) -> float:
     return at + (float(f"0.{rest}") if rest else 0.0)
 
 
+def time_of(seconds: float) -> str:
+    """Return a time as the API has it."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def parse(item: Manifest) -> JobSpec:
     """Return a MalleableJob from the API's object.
 
