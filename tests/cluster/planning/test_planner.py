@@ -111,6 +111,20 @@ def test_room_that_flaps_changes_nothing():
         assert where(some.step(EQUAL), "one") == [("a", 4)]
 
 
+def test_room_that_grows_meanwhile_is_not_waited_for_anew():
+    some = cluster(4)
+    add(some, "one", (1, 4), (1, 4))
+    some.step(EQUAL)
+    some.now += 100
+    some.rooms["b"] = Room("b", 4)
+    some.step(EQUAL)
+    some.now += 2
+    some.rooms["c"] = Room("c", 4)
+    some.step(EQUAL)
+    some.now += 1
+    assert where(some.step(EQUAL), "one") == [("a", 4), ("b", 4), ("c", 4)]
+
+
 def test_a_few_cpus_more_are_not_worth_a_worker():
     some = cluster(16, 1)
     add(some, "one", (1, 4), (1, 16))

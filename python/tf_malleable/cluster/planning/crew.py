@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.ledger import Ledger, Space
 from tf_malleable.cluster.planning.sizes import ROUNDING, Sizes
-from tf_malleable.elastic.sizing import Sizing
+from tf_malleable.elastic.sizing import Patience, Sizing
 
 
 @dataclass(eq=False)
@@ -133,6 +133,17 @@ class Crew:
             self.unseat(ledger, seat)
         while self.servers:
             self.dismiss(ledger)
+
+
+def resized(sizing: Sizing, workers: int, now: float, patience: Patience) -> Sizing:
+    """Return how many workers there are to be once so many are wanted.
+
+    A number that grows while more are wanted need not be wanted anew.
+    """
+    other = sizing.other
+    if other is not None and (other > sizing.workers) == (workers > sizing.workers):
+        sizing = replace(sizing, other=workers)
+    return sizing.after(workers, now, patience)
 
 
 def even(cpus: int, seats: Sequence[Seat], most: Sequence[int]) -> list[int]:

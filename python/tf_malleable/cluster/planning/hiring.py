@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tf_malleable.cluster.planning.crew import Crew, Seat, even
+from tf_malleable.cluster.planning.crew import Crew, Seat, even, resized
 from tf_malleable.cluster.planning.finding import Finder
 from tf_malleable.cluster.planning.ledger import Ledger, Space
 from tf_malleable.cluster.planning.sizes import WORTH
@@ -54,7 +54,7 @@ def hire(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
             offer = None
     if offer is not None:
         if offer.workers > before:
-            now_or_later = crew.sizing.after(offer.workers, now, patience)
+            now_or_later = resized(crew.sizing, offer.workers, now, patience)
             crew.sizing = Sizing(offer.workers, now) if is_urgent else now_or_later
         _add(crew, ledger, offer, reach)
     else:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tf_malleable.cluster.planning.cluster_job import WorkerAt
-from tf_malleable.cluster.planning.crew import Crew, Seat
+from tf_malleable.cluster.planning.crew import Crew, Seat, resized
 from tf_malleable.cluster.planning.finding import Finder
 from tf_malleable.cluster.planning.growth import grow
 from tf_malleable.cluster.planning.hiring import hire
@@ -70,7 +70,7 @@ def _keep(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
         count = sizes.goal(crew.granted, crew.sizing.workers)
         if count < crew.sizing.workers:
             affordable = sizes.least(crew.sizing.workers) <= crew.granted
-            sizing = crew.sizing.after(count, now, patience)
+            sizing = resized(crew.sizing, count, now, patience)
             crew.sizing = sizing if affordable else Sizing(count, now)
             count = crew.sizing.workers
     for worker in _by_company(staying):
