@@ -4,18 +4,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tests.support import ROOT, trivial_plan
+from tests.support import ROOT
 from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.client import Client
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.operators import Site, wait_until
 from tests.support.real_cluster import IS_REAL, RealClient
-from tf_malleable.cluster import deciding
-
-
-@pytest.fixture(autouse=True)
-def plan(monkeypatch):
-    monkeypatch.setattr(deciding, "make_plan", trivial_plan.plan)
 
 
 @pytest.fixture(scope="session")

@@ -19,17 +19,18 @@ from typing import Any
 
 from tests.support import ROOT
 from tests.support.elastic_training import STEPS, undisturbed
-from tests.support.kubernetes.authorization import ADMIN, User
+from tests.support.kubernetes.authorization import account
 from tests.support.kubernetes.cluster import Cluster
 from tf_malleable.cluster import main, names
 from tf_malleable.cluster.settings import OperatorSettings, Timings
+from tf_malleable.elastic.sizing import Patience
 
 Object = dict[str, Any]
 JOBS = "malleablejobs"
 IMAGE = "trainer:1"
 WORDS = 1000
 # The machine may be slow; what takes longer hangs.
-SECONDS = 60.0
+SECONDS = 40.0
 TIMINGS = Timings(
     poll=0.1,
     report=0.2,
@@ -43,7 +44,9 @@ TIMINGS = Timings(
     closing=10.0,
     refused=0.3,
     look=2.0,
+    patience=Patience(fewer=0.1, more=0.1, between=0.1),
 )
+_NAMESPACE, _ACCOUNT = "tf-malleable", "tf-malleable-operator"
 _BASE = ROOT / "deploy" / "kubernetes" / "base"
 
 
@@ -62,6 +65,7 @@ class OperatorThread:
     def __init__(self, settings: OperatorSettings) -> None:
         self._settings, self._loop = settings, asyncio.new_event_loop()
         self.problem: BaseException | None = None
+        self.port = 0
         self._stop = asyncio.Event()
         self._task: asyncio.Task[int] | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -69,7 +73,9 @@ class OperatorThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._task = self._loop.create_task(main.operate(self._settings, self._stop))
+        self._task = self._loop.create_task(
+            main.operate(self._settings, self._stop, self._note_port)
+        )
         try:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:
@@ -78,6 +84,9 @@ class OperatorThread:
             self.problem = error
         finally:
             self._loop.close()
+
+    def _note_port(self, port: int) -> None:
+        self.port = port
 
     def stop(self) -> None:
         """End it in peace."""
@@ -92,6 +101,7 @@ class OperatorProcess:
     """An operator in a process of its own."""
 
     def __init__(self, settings: OperatorSettings, log: Path) -> None:
+        self.identity = settings.identity
         said = {"kubeconfig": str(settings.kubeconfig), "identity": settings.identity}
         said["lease_seconds"] = settings.lease_seconds
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -130,15 +140,16 @@ class Site:
         self.cluster, self.folder = cluster, folder
         self.client = cluster.client
         self._operators: list[OperatorThread | OperatorProcess] = []
-        self.user: User = ADMIN
-        cluster.apply((_BASE / "crd.yaml").read_text())
+        for file in ("namespace", "crd", "account"):
+            cluster.apply((_BASE / f"{file}.yaml").read_text())
+        self.user, self.namespace = account(_NAMESPACE, _ACCOUNT), _NAMESPACE
         cluster.images[IMAGE] = _image(folder)
 
     def settings(self, **more: Any) -> OperatorSettings:
         """Return the settings of an operator of this cluster."""
         made = OperatorSettings(
             kubeconfig=self.cluster.kubeconfig(self.user),
-            namespace="default",
+            namespace=self.namespace,
             host="127.0.0.1",
             port=0,
             lease_seconds=1.5,
@@ -170,9 +181,13 @@ class Site:
 
     def submit(self, name: str = "t", *, seconds: float = 0.004, **spec: Any) -> Object:
         """Create a job whose training goes on until end() says when it ends."""
+        return self.client.create(self.make(name, seconds=seconds, **spec))
+
+    def make(self, name: str, *, seconds: float = 0.004, **spec: Any) -> Object:
+        """Return a job, of which nobody knows yet."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        return self.client.create(job(name, folder, seconds, **spec))
+        return job(name, folder, seconds, **spec)
 
     def job(self, name: str = "t") -> Object:
         """Return a job."""
@@ -291,7 +306,8 @@ def _image(folder: Path) -> dict[str, str]:
     ):
         (tools / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         (tools / name).chmod(0o755)
-    paths = [*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    paths = [*map(os.path.abspath, given), str(ROOT)]
     return {
         "PATH": f"{tools}:/usr/local/bin:/usr/bin:/bin",
         "PYTHONPATH": os.pathsep.join(paths),
@@ -324,7 +340,7 @@ def _main() -> None:
     said = json.loads(sys.argv[1])
     said["kubeconfig"] = Path(said["kubeconfig"])
     settings = OperatorSettings(
-        **said, namespace="default", host="127.0.0.1", port=0, timings=TIMINGS
+        **said, namespace=_NAMESPACE, host="127.0.0.1", port=0, timings=TIMINGS
     )
     sys.exit(main.run(settings))
 

@@ -159,6 +159,7 @@ class Decider:
             scene.now,
             self._policy,
             quotas=namespace_quotas(scene.quotas, scene.pods, floors, scene.now),
+            patience=self._timings.patience,
         )
 
     def _pods(self, pods: Iterable[Manifest]) -> dict[str, tuple[SeenPod, ...]]:

@@ -95,7 +95,7 @@ class Follower:
                     said = await loop.run_in_executor(self._pool, talk.ask, where)
                     progress = read(said)
                 except (OSError, EOFError, MeshError, KeyError, TypeError, ValueError) as error:
-                    _log.debug("coordinator at %s: %r", where.host, error)
+                    _log.info("coordinator at %s: %r", where.host, error)
                     talk.close()
                 else:
                     before = self._said.get(uid)

@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -49,8 +49,18 @@ async def _run(settings: OperatorSettings) -> int:
     return await operate(settings, stop)
 
 
-async def operate(settings: OperatorSettings, stop: asyncio.Event) -> int:
-    """Run the operator until it is to stop; see run()."""
+async def operate(
+    settings: OperatorSettings,
+    stop: asyncio.Event,
+    listens: Callable[[int], None] = lambda port: None,
+) -> int:
+    """Run the operator until it is to stop; see run().
+
+    Args:
+        settings: What it is told.
+        stop: Is set when it is to stop.
+        listens: Is told at which port it serves /metrics.
+    """
     policy = registry.create(settings.policy)
     client = ApiClient(whereis.find(settings.kubeconfig, settings.context))
     namespace = settings.namespace or whereis.own_namespace()
@@ -67,6 +77,7 @@ async def operate(settings: OperatorSettings, stop: asyncio.Event) -> int:
     server = StatusServer(metrics.registry, is_alive, is_ready)
     try:
         port = await server.start(settings.host, settings.port)
+        listens(port)
         _log.info("%s: /metrics and /healthz at port %d", identity, port)
         key = await _until_stopped(_own_key(client, namespace, settings.name), stop)
         if key is None:

@@ -26,6 +26,7 @@ from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies.policy import Policy
 
 _RETRY_SECONDS: Final = 0.3
+_PROBLEM_SECONDS: Final = 5.0
 # Several changes come together; one decision is enough for them.
 _GATHER_SECONDS: Final = 0.02
 _log = logging.getLogger(__name__)
@@ -114,8 +115,13 @@ class Operator:
                 self.decided_at = time.monotonic()
                 wait = _RETRY_SECONDS
                 continue
-            with self._metrics.decisions.time():
-                decision = self._decider.decide(self._look())
+            try:
+                with self._metrics.decisions.time():
+                    decision = self._decider.decide(self._look())
+            except Exception:  # Of a policy of somebody else's, say. Trainings go on meanwhile.
+                _log.exception("nothing can be decided")
+                wait = _PROBLEM_SECONDS
+                continue
             self.decided_at = time.monotonic()
             self._metrics.show(decision.jobs.values())
             self._follow(decision)

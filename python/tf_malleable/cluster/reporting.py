@@ -67,7 +67,7 @@ def status(
     made["desired"] = desired(job)
     has_ended = judgement.phase in ENDED
     made["granted"] = _granted(None if has_ended else plan)
-    made["actual"] = _actual(judgement, progress)
+    made["actual"] = _actual(judgement)
     by_pod = {} if plan is None else {each.pod: each.cpus for each in plan.workers}
     made["workers"] = [_worker(p, by_pod.get(p.name, 0), progress) for p in judgement.workers]
     made["parameterServers"] = [_server(pod) for pod in judgement.servers]
@@ -101,12 +101,9 @@ def _granted(plan: JobPlan | None) -> Status:
     return {"workers": len(plan.workers), "cpus": plan.cpus}
 
 
-def _actual(judgement: Judgement, progress: TrainingProgress | None) -> Status:
-    running = [pod for pod in judgement.workers if pod.is_running]
-    if progress is not None and progress.holders:
-        running = [pod for pod in running if pod.uid in progress.holders]
-    elif progress is not None:
-        running = []
+def _actual(judgement: Judgement) -> Status:
+    found = judgement.workers
+    running = [pod for pod in found if pod.is_running and pod.uid in judgement.holders]
     cpus = sum(pod.cpus if pod.actual is None else pod.actual for pod in running)
     return {"workers": len(running), "cpus": round(cpus, 3)}
 

@@ -144,7 +144,7 @@ def see(pod: Manifest) -> SeenPod:
         waiting=(waiting["reason"], waiting.get("message", ""))
         if waiting.get("reason") in _STUCK
         else None,
-        unscheduled=_unscheduled(conditions),
+        unscheduled=_unscheduled(pod, conditions),
         resize=resize,
         resize_since=since,
         is_holder=labels.get(names.HOLDER) == "true",
@@ -190,11 +190,12 @@ def _resize(conditions: Mapping[str, Manifest]) -> tuple[Resize, float]:
     return "", 0.0
 
 
-def _unscheduled(conditions: Mapping[str, Manifest]) -> tuple[str, float] | None:
+def _unscheduled(pod: Manifest, conditions: Mapping[str, Manifest]) -> tuple[str, float] | None:
     found = conditions.get("PodScheduled", {})
-    if found.get("status") != "False" or found.get("reason") == "SchedulingGated":
+    if pod["spec"].get("nodeName") or found.get("reason") == "SchedulingGated":
         return None
-    return str(found.get("message", "")), seconds_of(found.get("lastTransitionTime"))
+    message = str(found.get("message") or "no scheduler has looked at it")
+    return message, seconds_of(pod["metadata"].get("creationTimestamp"))
 
 
 def _failure(text: str) -> tuple[int, int] | None:

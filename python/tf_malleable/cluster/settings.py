@@ -6,6 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tf_malleable.elastic.sizing import Patience
+from tf_malleable.policies import registry
+
 
 @dataclass(frozen=True)
 class Timings:
@@ -25,6 +28,7 @@ class Timings:
         closing: For so long the finalizer holds a job whose workers do not go.
         refused: When to try again what a quota has refused.
         look: When to look again if nothing has happened.
+        patience: How long another number of workers must be wanted.
     """
 
     poll: float = 1.0
@@ -39,6 +43,7 @@ class Timings:
     closing: float = 60.0
     refused: float = 5.0
     look: float = 30.0
+    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class OperatorSettings:
 
     kubeconfig: Path | None = None
     context: str | None = None
-    policy: str = "efficient"
+    policy: str = registry.DEFAULT
     namespace: str | None = None
     name: str = "tf-malleable-operator"
     identity: str | None = None

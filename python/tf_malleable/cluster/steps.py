@@ -180,9 +180,10 @@ class _Maker:
     def coordinator(self, judgement: Judgement) -> Iterator[Action]:
         if not judgement.coordinators:
             number = self._next(names.COORDINATOR)
-            is_first = not judgement.has_started
+            # Then there is nobody to wait for.
+            is_first = not any(pod.is_running for pod in judgement.workers)
             made = pods.coordinator(self._job, number, is_first=is_first)
-            message = "the training begins" if is_first else "the one before is gone"
+            message = "a training begins" if is_first else "the one before is gone"
             yield CreatePod(made, "CoordinatorCreated", message)
         for pod in judgement.coordinators[:-1]:
             yield DeletePod(pod, "CoordinatorReplaced")
@@ -198,7 +199,9 @@ class _Maker:
         for pod in _leaving(judgement, wanted, is_to_end=not plan.workers):
             message = f"{pod.name} leaves {pod.node}: {plan.why}"
             yield DeletePod(pod, "WorkerLeaves", message)
-        if now < judgement.start_at:
+        # Where the coordinator is, it takes room that cannot be planned for.
+        has_place = any(pod.node for pod in judgement.coordinators)
+        if now < judgement.start_at or not has_place:
             return
         for each in plan.workers:
             if each.pod is None and each.node in self._hostnames:
