@@ -87,6 +87,8 @@ class Carrier:
                     self._note_refusal(error, memory)
             else:
                 self._count(kind, "done")
+                if isinstance(action, CreatePod):
+                    memory.refused = None
         return is_good
 
     def _note_refusal(self, error: CallError, memory: JobMemory) -> None:

@@ -135,8 +135,7 @@ class Decider:
                     job, pods, taken, judged[uid], plan, memory.address, hostnames, now,
                     self._timings,
                 )  # fmt: skip
-                if memory.refused is not None:
-                    actions = [each for each in actions if not isinstance(each, CreatePod)]
+                actions = _without_refused(actions, memory, now)
                 is_over = _is_over(judged[uid])
                 actions += self._report(
                     job, judged[uid], None if is_over else plan, scene.progress.get(uid), now
@@ -236,6 +235,15 @@ class Decider:
             if is_waiting or any(p.unscheduled or p.waiting or p.resize for p in pods):
                 times.append(now + _SOON_SECONDS)
         return max(now + 0.01, min(times))
+
+
+def _without_refused(actions: list[Action], memory: JobMemory, now: float) -> list[Action]:
+    """Return actions without pods that would be refused again."""
+    if not any(isinstance(each, CreatePod) for each in actions):
+        memory.refused = None
+    if memory.refused is None or now >= memory.refused[2]:
+        return actions
+    return [each for each in actions if not isinstance(each, CreatePod)]
 
 
 def _is_over(judgement: Judgement) -> bool:

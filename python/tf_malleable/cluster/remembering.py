@@ -88,5 +88,3 @@ class JobMemory:
         self.limits = {
             uid: each for uid, each in self.limits.items() if uid in kept and each[1] > now
         }
-        if self.refused is not None and self.refused[2] <= now:
-            self.refused = None

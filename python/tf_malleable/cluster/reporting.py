@@ -151,13 +151,14 @@ def _conditions(
 def _health(judgement: Judgement, memory: JobMemory) -> tuple[bool, str, str]:
     if memory.refused is not None:
         return False, memory.refused[0], memory.refused[1]
-    for pod in judgement.workers:
+    pods = (*judgement.coordinators, *judgement.workers, *judgement.servers)
+    for pod in pods:
         if pod.waiting:
             return False, pod.waiting[0], f"{pod.name} does not start: {pod.waiting[1]}"
     if judgement.crashes.count:
         return False, "WorkersCrash", judgement.crashes.why
-    for pod in judgement.workers:
-        if pod.unscheduled and not pod.is_running:
+    for pod in pods:
+        if pod.unscheduled and pod.end is None:
             return False, "Unschedulable", f"{pod.name}: {pod.unscheduled[0]}"
     return True, "Healthy", ""
 
