@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.support.operators import IMAGE, JOBS
+from tests.support.operators import IMAGE, JOBS, kill
 from tf_malleable.cluster import names
 
 pytestmark = pytest.mark.slow
@@ -16,14 +16,6 @@ pytestmark = pytest.mark.slow
 
 def events(site):
     return {event["reason"]: event["message"] for event in site.client.list("events")}
-
-
-def kill(site, pod):
-    """Kill the process of a pod."""
-    import os
-
-    for pid in site.cluster.pids(pod):
-        os.kill(pid, 9)
 
 
 def test_an_operator_killed_at_any_moment_is_followed_by_another(site):

@@ -13,8 +13,7 @@ from collections import Counter
 
 import pytest
 
-from tests.cluster.test_faults import kill
-from tests.support.operators import JOBS
+from tests.support.operators import JOBS, kill
 from tf_malleable.cluster import names
 
 COUNT = int(os.environ.get("TFM_TEST_OPERATOR_KILLS", "6"))

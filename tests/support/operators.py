@@ -274,7 +274,10 @@ class Site:
         return step
 
     def finish(self, name: str = "t", ahead: int = 60) -> Object:
-        """Have a training end; all who come to the end have the undisturbed run's state."""
+        """Have a training end; all who come to the end have the undisturbed run's state.
+
+        Nor may it have begun anew, which ends with the same.
+        """
         shards = self.job(name)["spec"]["shards"]
         step = self.end(name, ahead)
         status = self.wait_for_phase("Succeeded", name)
@@ -284,6 +287,8 @@ class Site:
         assert {each["step"] for each in found} == {step}
         assert {each["digest"] for each in found} == {undisturbed(WORDS, step, shards)}
         self.wait(lambda: not self.running(name), name)
+        reasons = [each["reason"] for each in status["rescales"]]
+        assert reasons.count("start") <= 1, reasons
         return status
 
     def running(self, name: str = "t") -> list[Object]:
@@ -293,6 +298,12 @@ class Site:
             for pod in self.client.list("pods", labelSelector=f"{names.JOB}={name}")
             if pod["status"]["phase"] in ("Pending", "Running")
         ]
+
+
+def kill(site: Site, pod: Object) -> None:
+    """Kill the processes of a pod, as the kernel does that has no memory left."""
+    for pid in site.cluster.pids(pod):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _image(folder: Path) -> dict[str, str]:

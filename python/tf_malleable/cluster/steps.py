@@ -199,9 +199,7 @@ class _Maker:
         for pod in _leaving(judgement, wanted, is_to_end=not plan.workers):
             message = f"{pod.name} leaves {pod.node}: {plan.why}"
             yield DeletePod(pod, "WorkerLeaves", message)
-        # Where the coordinator is, it takes room that cannot be planned for.
-        has_place = any(pod.node for pod in judgement.coordinators)
-        if now < judgement.start_at or not has_place:
+        if now < judgement.start_at or not _has_place(judgement):
             return
         for each in plan.workers:
             if each.pod is None and each.node in self._hostnames:
@@ -217,7 +215,7 @@ class _Maker:
         for pod in judgement.servers:
             if pod.name not in wanted:
                 yield DeletePod(pod, "ServerLeaves", f"{pod.name} leaves {pod.node}")
-        if now < judgement.helpers_at:
+        if now < judgement.helpers_at or not _has_place(judgement):
             return
         for each in plan.servers:
             if each.pod is None and each.node in self._hostnames:
@@ -225,6 +223,11 @@ class _Maker:
                 number, cpus = self._next(names.SERVER), self._job.servers.cpus
                 made = pods.server(self._job, number, place, cpus, self._address)
                 yield CreatePod(made, "ServerComes", f"a server comes to {each.node}")
+
+
+def _has_place(judgement: Judgement) -> bool:
+    """Return whether the coordinator has a node: there it takes room that cannot be planned for."""
+    return any(pod.node for pod in judgement.coordinators)
 
 
 def _leaving(
