@@ -61,6 +61,19 @@ def test_changes_are_steps_and_the_end_ends():
     )
 
 
+def test_it_waits_until_its_first_worker_trains():
+    job = view(
+        phase="Running",
+        startedAt="2026-01-01T00:00:05Z",
+        rescales=[change(12, 0, 1), {**change(20, 1, 1), "reason": "speed"}],
+    )
+    assert stretches(job)[0] == [
+        (0, 5, "waiting", 0),
+        (5, 12, "waiting", 0),
+        (12, 60, "running", 1),
+    ]
+
+
 def test_what_is_forgotten_is_taken_from_the_first_change_that_is_not():
     job = view(phase="Running", startedAt="2026-01-01T00:00:05Z", rescales=[change(20, 2, 3)])
     assert stretches(job)[0][1:] == [(5, 20, "running", 2), (20, 60, "running", 3)]

@@ -13,6 +13,8 @@ from tf_malleable.cluster import quantities
 from tf_malleable.figures.timeline import Row, Stretch
 
 TimelineUnit = Literal["CPU", "worker"]
+_State = Literal["running", "waiting", "paused"]
+_Part = tuple[float, float, _State, float]
 _FIELDS: Final = {"CPU": "cpus", "worker": "workers"}
 _OUTCOMES: Final[Mapping[str, Outcome]] = {"Succeeded": "finished", "Failed": "failed"}
 
@@ -48,21 +50,28 @@ def rows(jobs: Sequence[JobView], unit: TimelineUnit, now: float) -> list[Row]:
     ]
 
 
-def _stretches(
-    job: JobView, field: str, now: float
-) -> list[tuple[float, float, Literal["running", "waiting", "paused"], float]]:
+def _stretches(job: JobView, field: str, now: float) -> list[_Part]:
     end = now if job.ended is None else job.ended
     if job.started is None:
         return [(job.created, end, "waiting", 0.0)]
-    made: list[tuple[float, float, Literal["running", "waiting", "paused"], float]]
-    made = [(job.created, job.started, "waiting", 0.0)]
+    made: list[_Part] = [(job.created, job.started, "waiting", 0.0)]
+    changes = [(each.at, float(each.after.get(field) or 0)) for each in job.rescales]
     at, height = job.started, _first(job, field)
-    for change in [*((each.at, float(each.after.get(field) or 0)) for each in job.rescales),
-                   *_stop(job), (end, 0.0)]:  # fmt: skip
-        then = min(max(change[0], at), end)
-        made.append((at, then, "running" if height > 0 else "paused", height))
-        at, height = then, change[1]
+    for then, after in [*changes, *_stop(job), (end, -1.0)]:
+        if after == height:
+            continue
+        then = min(max(then, at), end)
+        has_run = any(part[2] == "running" for part in made)
+        made.append((at, then, _state(height, has_run), height))
+        at, height = then, after
     return made
+
+
+def _state(height: float, has_run: bool) -> _State:
+    if height > 0:
+        return "running"
+    # Its first worker has been there since, but trains only once it has built its model.
+    return "paused" if has_run else "waiting"
 
 
 def _first(job: JobView, field: str) -> float:
