@@ -12,7 +12,6 @@ import secrets
 import urllib.error
 import urllib.parse
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 from tests.support.kubernetes.client import Client
@@ -62,8 +61,7 @@ class RealClient(Client):
 
     def __init__(self) -> None:
         super().__init__(_Server())  # type: ignore[arg-type]
-        said = os.environ.get("KUBECONFIG")
-        self._where = whereis.find(None if said is None else Path(said))
+        self._where = whereis.find(None)
         self.namespace = f"tfm-test-{secrets.token_hex(4)}"
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
 

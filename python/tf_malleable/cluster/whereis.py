@@ -7,6 +7,7 @@ What goes over the connection is ours: see client.py.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -58,11 +59,15 @@ def find(kubeconfig: Path | None, context: str | None = None) -> ApiServer:
         if kubeconfig is None and NAMESPACE_FILE.exists():
             config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
         else:
-            file = None if kubeconfig is None else str(kubeconfig)
-            config.load_kube_config(file, context, found)  # type: ignore[no-untyped-call]
+            config.load_kube_config(_file(kubeconfig), context, found)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
         raise OperationError(f"no Kubernetes cluster is known: {error}") from None
     return ApiServer(found.host.rstrip("/"), lambda: _headers(found), _tls(found))
+
+
+def _file(kubeconfig: Path | None) -> str | None:
+    # The package would take what the variable was when it was imported.
+    return os.environ.get("KUBECONFIG") if kubeconfig is None else str(kubeconfig)
 
 
 def _headers(found: Configuration) -> Mapping[str, str]:
@@ -103,11 +108,11 @@ def namespace(kubeconfig: Path | None, context: str | None = None) -> str:
         raise OperationError(_MISSING) from None
     if kubeconfig is None and NAMESPACE_FILE.exists():
         return own_namespace()
-    file = None if kubeconfig is None else str(kubeconfig)
     try:
-        contexts, current = config.list_kube_config_contexts(file)  # type: ignore[no-untyped-call]
+        found = config.list_kube_config_contexts(_file(kubeconfig))  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
         raise OperationError(f"no Kubernetes cluster is known: {error}") from None
+    contexts, current = found
     for each in contexts:
         if each["name"] == (context or current["name"]):
             return str(each["context"].get("namespace") or "default")

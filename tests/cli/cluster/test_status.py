@@ -177,6 +177,12 @@ def test_without_a_cluster_there_is_one_sentence(tfm, bare):
     assert said.err == f"tfm: the API server at {bare.server.url} does not answer\n"
 
 
+def test_the_environment_names_the_cluster(tfm, cluster, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(namespace="other")))
+    said = tfm("status", kubeconfig=None)
+    assert (said.code, said.out) == (0, "there are no MalleableJobs in namespace other\n")
+
+
 def test_wrong_credentials_are_said(tfm, bare):
     path = bare.kubeconfig()
     path.write_text(path.read_text().replace('"token": "', '"token": "x'))
