@@ -36,9 +36,7 @@ def worker(member, node="a", **more):
         names.WORKER,
         member,
         node,
-        created=900.0,
-        cpus=1.0,
-        **{"is_running": True, **more},
+        **{"created": 900.0, "cpus": 1.0, "is_running": True, **more},
     )
 
 
