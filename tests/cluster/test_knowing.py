@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.test_judging import NOW, TIMINGS, judged, progress, worker
 from tests.cluster.test_rooms import node
 from tests.cluster.test_spec import item
-from tf_malleable.cluster.knowing import cluster_job, size
+from tf_malleable.cluster.knowing import UsableNodes, cluster_job, size
 from tf_malleable.cluster.planning.cluster_job import ClusterRate, WorkerAt
 from tf_malleable.cluster.remembering import JobMemory, StepSpeed
 from tf_malleable.cluster.spec import parse
@@ -26,7 +26,7 @@ def job(tmp_path):
 def known(job, *pods, memory=None, said=None, now=NOW, nodes=NODES):
     memory = JobMemory() if memory is None else memory
     judgement = judged(job, *pods, said=said, now=now)
-    return cluster_job(job, judgement, said, memory, nodes, now, TIMINGS)
+    return cluster_job(job, judgement, said, memory, UsableNodes(nodes), now, TIMINGS)
 
 
 def test_a_job_as_it_is(job):

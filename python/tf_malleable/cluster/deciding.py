@@ -12,7 +12,7 @@ from tf_malleable.cluster import names, reporting
 from tf_malleable.cluster.actions import Action, CreatePod, Tell, WriteStatus
 from tf_malleable.cluster.fitting import is_ready
 from tf_malleable.cluster.judging import ENDED, Judgement, judge
-from tf_malleable.cluster.knowing import cluster_job, size, worker_bounds
+from tf_malleable.cluster.knowing import UsableNodes, cluster_job, size, worker_bounds
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
 from tf_malleable.cluster.planning.planner import plan as make_plan
@@ -107,6 +107,7 @@ class Decider:
         made = {uid: self._broken(job, problem, now) for uid, (job, problem) in wrong.items()}
         judged: dict[str, Judgement] = {}
         asked: list[ClusterJob] = []
+        places = UsableNodes(nodes)
         for uid, job in jobs.items():
             pods, progress = found.get(uid, ()), scene.progress.get(uid)
             judged[uid] = judge(job, pods, progress, ready, now, self._timings)
@@ -114,7 +115,7 @@ class Decider:
             if job.deleted is None and not _is_over(judged[uid]):
                 memory = self.memories[uid]
                 asked.append(
-                    cluster_job(job, judged[uid], progress, memory, nodes, now, self._timings)
+                    cluster_job(job, judged[uid], progress, memory, places, now, self._timings)
                 )
         planned = self._plan(scene, jobs, asked)
         names_taken = _taken(scene.pods)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from math import ceil, floor
 from typing import Final
@@ -26,6 +27,7 @@ from tf_malleable.model import JobState
 
 _RESCALE_SECONDS: Final = 1.0
 _SERVER_MEMORY: Final = 256.0 * 2**20
+_CHOOSING: Final = ("tolerations", "nodeSelector", "affinity")
 _ADMITTED: Final = f"{names.GROUP}/admitted-cpus"
 
 
@@ -44,12 +46,30 @@ def size(workers: Iterable[SeenPod], taking_part: frozenset[str] | None = None) 
     return round(cpus), len(found), len({one.node for one in found})
 
 
+class UsableNodes:
+    """Says on which nodes pods may be, as long as these are as they are."""
+
+    def __init__(self, nodes: Mapping[str, Manifest]) -> None:
+        """Take all nodes, by name."""
+        self._nodes = {name: _without_passing(node) for name, node in nodes.items()}
+        self._known: dict[str, frozenset[str] | None] = {}
+
+    def allowed(self, spec: Manifest) -> frozenset[str] | None:
+        """Return the names of the nodes that a pod's spec allows; None for all of them."""
+        # Most jobs ask for the same.
+        key = json.dumps([spec.get(name) for name in _CHOOSING])
+        if key not in self._known:
+            found = frozenset(name for name, node in self._nodes.items() if may_be_on(spec, node))
+            self._known[key] = None if len(found) == len(self._nodes) else found
+        return self._known[key]
+
+
 def cluster_job(
     job: JobSpec,
     judgement: Judgement,
     progress: TrainingProgress | None,
     memory: JobMemory,
-    nodes: Mapping[str, Manifest],
+    places: UsableNodes,
     now: float,
     timings: Timings,
 ) -> ClusterJob:
@@ -60,7 +80,7 @@ def cluster_job(
         judgement: What its pods amount to.
         progress: What its coordinator says; None if nothing is known.
         memory: What is remembered of it.
-        nodes: All nodes, by name.
+        places: Which nodes pods may be on.
         now: In seconds since the epoch.
         timings: How long to wait for what.
     """
@@ -72,10 +92,6 @@ def cluster_job(
     cpus = sum(each.cpus for each in placed)
     if memory.cpus is None or memory.cpus[0] != cpus:
         memory.cpus = cpus, now
-    spec = job.template["spec"]
-    allowed = frozenset(
-        name for name, node in nodes.items() if may_be_on(spec, _without_passing(node))
-    )
     return ClusterJob(
         id=job.uid,
         submitted=job.created,
@@ -86,7 +102,7 @@ def cluster_job(
         priority=job.priority,
         suspended=job.suspend,
         keeps_state=job.checkpoint is not None,
-        allowed=None if len(allowed) == len(nodes) else allowed,
+        allowed=places.allowed(job.template["spec"]),
         avoided=frozenset(memory.avoided),
         admitted_cpus=_admitted(job),
         state=state,

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
+from functools import lru_cache
 from typing import Final
 
 _QUANTITY: Final = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(n|u|m||k|[MGTPE]i?|Ki|[eE][+-]?\d+)$")
@@ -14,7 +16,9 @@ _DECIMAL: Final = {
 _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 
 
-def number(quantity: object) -> float:
+# True is 1 where types do not count.
+@lru_cache(maxsize=1024, typed=True)
+def number(quantity: Hashable) -> float:
     """Return a quantity's value, in cores or bytes.
 
     Raises:
