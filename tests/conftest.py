@@ -18,6 +18,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Controllers of tests that run in parallel share out the same CPUs.
 os.environ["TF_MALLEABLE_CLAIMS"] = ""
 
+# Many import TensorFlow in a new Python.
+_QUICK = str(Path(__file__).parent / "tensorflow" / "quick_start")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_QUICK, os.environ.get("PYTHONPATH"))))
+
 # Without Hypothesis the tests run that need none: of conformance, say.
 with suppress(ModuleNotFoundError):
     from hypothesis import settings
