@@ -342,3 +342,38 @@ def test_a_training_that_ends_soon_is_not_stopped_for_more_workers(done: float, 
     some.step(EQUAL)
     some.now += 3
     assert len(some.step(EQUAL).jobs["one"].workers) == workers
+
+
+def test_a_worker_moves_where_it_can_have_much_more():
+    some = cluster(8, 8)
+    add(some, "one", (1, 1), (1, 8))
+    add(some, "two", (1, 1), (1, 8))
+    placed(some, "one", WorkerAt("a", 4, "x"))
+    placed(some, "two", WorkerAt("a", 4, "y"))
+    assert [each.cpus for each in some.step(EQUAL).jobs.values()] == [4, 4]
+    some.now += 3
+    planned = some.step(EQUAL)
+    assert sorted(where(planned, "one") + where(planned, "two")) == [("a", 8), ("b", 8)]
+    again = some.step(EQUAL)
+    assert where(again, "one") == where(planned, "one")
+
+
+@pytest.mark.parametrize(("here", "done"), [(15, 0.0), (4, 995.0)])
+def test_none_moves_for_little_or_shortly_before_the_end(here: int, done: float):
+    some = cluster(here, 16)
+    rates = (ClusterRate(here, 1, 1, 1.0),)
+    add(some, "one", (1, 1), (1, 16), rates=rates, steps_done=done, steps_total=1000.0)
+    placed(some, "one", WorkerAt("a", here, "x"))
+    for _ in range(3):
+        some.now += 10
+        assert where(some.step(EQUAL), "one") == [("a", here)]
+
+
+def test_fewer_workers_are_left_once_they_were_measured_to_be_as_fast():
+    some = cluster(4)
+    rates = (ClusterRate(4, 1, 1, 15.0), ClusterRate(4, 2, 1, 10.0))
+    add(some, "one", (1, 2), (1, 4), rates=rates)
+    placed(some, "one", WorkerAt("a", 2, "x"), WorkerAt("a", 2, "y"))
+    assert len(some.step(EQUAL).jobs["one"].workers) == 2
+    some.now += 1
+    assert where(some.step(EQUAL), "one") == [("a", 4)]

@@ -52,6 +52,7 @@ class Crew:
         leaving: Those of its workers that are on nodes they leave.
         servers: The node and pod of each of its servers.
         is_stuck: It must keep workers, although the policy or the nodes leave too little for it.
+        is_moving: Workers are replaced elsewhere, now or soon, so that it gets what is granted.
     """
 
     def __init__(self, sizes: Sizes, granted: int, sizing: Sizing) -> None:
@@ -63,6 +64,7 @@ class Crew:
         self.leaving: list[Seat] = []
         self.servers: list[tuple[Space, str | None]] = []
         self.is_stuck = False
+        self.is_moving = False
 
     @property
     def server_cpus(self) -> int:
@@ -78,7 +80,7 @@ class Crew:
     def got(self) -> int:
         """CPUs that it gets, those of servers included, or will have once all workers are due."""
         due = self.due
-        if len(due) < len(self.seats):
+        if len(due) < len(self.seats) or self.is_moving:
             return self.granted
         return sum(seat.cpus for seat in due) + self.server_cpus
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tf_malleable.cluster.planning.crew import Crew, Seat, even, resized
 from tf_malleable.cluster.planning.finding import Finder
 from tf_malleable.cluster.planning.ledger import Ledger, Space
+from tf_malleable.cluster.planning.moving import move
 from tf_malleable.cluster.planning.sizes import WORTH
 from tf_malleable.elastic.sizing import Patience, Sizing
 
@@ -58,7 +59,13 @@ def hire(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
             crew.sizing = Sizing(offer.workers, now) if is_urgent else now_or_later
         _add(crew, ledger, offer, reach)
     else:
-        crew.sizing = Sizing(before, crew.sizing.changed)
+        moved = move(crew, ledger, reach, now, patience)
+        other = crew.sizing.other
+        if moved is not None:
+            crew.sizing = moved
+            crew.is_moving = True
+        elif other is not None and other >= before:
+            crew.sizing = Sizing(before, crew.sizing.changed)
     missing = job.workers.least - len(crew.seats)
     if missing > 0:
         # Others must do with their fewest CPUs.
@@ -71,11 +78,16 @@ def hire(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
 
 def _reach(crew: Crew) -> list[int]:
     """Return how many CPUs each worker can have where it is, while others get what they want."""
-    left = {seat.space: int(seat.space.unclaimed) for seat in crew.seats}
+    left = {seat.space: max(0, int(seat.space.unclaimed)) for seat in crew.seats}
     found = []
     for seat in crew.seats:
-        most = max(seat.least, min(seat.most, seat.wanted + left[seat.space]))
-        left[seat.space] -= most - seat.wanted
+        space, wanted = seat.space, seat.wanted
+        if space.unclaimed < 0:
+            # All there get their parts, see growth.py.
+            part = space.cpus / (space.cpus - space.unclaimed)
+            wanted = seat.least + int((seat.wanted - seat.least) * part)
+        most = max(seat.least, min(seat.most, wanted + left[space]))
+        left[space] -= max(0, most - wanted)
         found.append(most)
     return found
 

@@ -135,11 +135,12 @@ def why_it_has(crew: Crew) -> Why:
         return "WaitingForCpus", "keeps its last workers: there is no room for as many as it needs"
     if any(not seat.is_due for seat in crew.seats):
         return "Settling", f"is to have {_workers(len(crew.seats))} if that lasts"
-    if crew.got >= crew.sizes.greatest:
+    cpus = sum(seat.cpus for seat in crew.seats) + crew.server_cpus
+    if cpus >= crew.sizes.greatest:
         return "Granted", "has all the CPUs that it can use"
-    if crew.got >= crew.sizes.admitted:
+    if cpus >= crew.sizes.admitted:
         return "Admitted", "has all the CPUs that are admitted"
-    return "Shared", f"has {crew.got} of {_cpus(crew.sizes.greatest)} that it can use"
+    return "Shared", f"has {cpus} of {_cpus(crew.sizes.greatest)} that it can use"
 
 
 def _workers(count: int) -> str:
