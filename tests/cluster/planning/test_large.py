@@ -35,5 +35,5 @@ def test_a_thousand_trainings_on_a_thousand_nodes_take_less_than_a_second(spec: 
         some.now += 10
         for number in range(20 * ended, 20 * ended + 20):
             del some.jobs[str(number)]
-    # The first builds the machine, too.
-    assert max(seconds) < 1.0
+    # The first places all at once, and builds the machine.
+    assert max(seconds[1:]) < 1.0

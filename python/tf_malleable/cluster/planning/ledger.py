@@ -111,14 +111,19 @@ class Ledger:
         self._shelve(space, before)
 
     def rising(self, cpus: float) -> Iterator[Space]:
-        """Return the nodes with so many unclaimed CPUs, the fullest first."""
+        """Return the nodes with so many unclaimed CPUs, the fullest first.
+
+        To be used before anything else is claimed.
+        """
         for size in sorted(size for size in self._shelves if size + 1 > cpus):
-            yield from [self._all[place] for place in self._shelves[size]]
+            for place in self._shelves[size]:
+                yield self._all[place]
 
     def falling(self, cpus: float) -> Iterator[Space]:
-        """Return the nodes with so many unclaimed CPUs, the emptiest first."""
+        """Return the nodes with so many unclaimed CPUs, the emptiest first; see rising()."""
         for size in sorted((size for size in self._shelves if size + 1 > cpus), reverse=True):
-            yield from [self._all[place] for place in self._shelves[size]]
+            for place in self._shelves[size]:
+                yield self._all[place]
 
     def taking(self) -> list[Space]:
         """Return the nodes that new members may go to."""
