@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
-from tf_malleable.cluster.planning.ledger import Ledger, Space
+from tf_malleable.cluster.planning.ledger import RoomLedger, Space
 from tf_malleable.cluster.planning.sizes import ROUNDING, Sizes
 from tf_malleable.elastic.sizing import Patience, Sizing
 
@@ -89,20 +89,20 @@ class Crew:
         """Its workers without those that are to be made later."""
         return [seat for seat in self.seats if seat.is_due]
 
-    def seat(self, ledger: Ledger, seat: Seat) -> None:
+    def seat(self, ledger: RoomLedger, seat: Seat) -> None:
         """Add a worker."""
         seat.wanted = max(seat.wanted, seat.least)
         memory = self.job.workers.memory
         ledger.claim(seat.space, self.job.namespace, seat.least, seat.wanted, memory)
         self.seats.append(seat)
 
-    def unseat(self, ledger: Ledger, seat: Seat) -> None:
+    def unseat(self, ledger: RoomLedger, seat: Seat) -> None:
         """Take a worker away."""
         memory = self.job.workers.memory
         ledger.release(seat.space, self.job.namespace, seat.least, seat.wanted, memory)
         self.seats.remove(seat)
 
-    def want(self, ledger: Ledger, cpus: int) -> None:
+    def want(self, ledger: RoomLedger, cpus: int) -> None:
         """Claim so many CPUs for its workers, as evenly as their limits allow."""
         shares = even(cpus, self.seats, [seat.most for seat in self.seats])
         for seat, wanted in zip(self.seats, shares, strict=True):
@@ -117,19 +117,19 @@ class Crew:
             seat.most = most if seat.cpus_limit is None else min(most, seat.cpus_limit)
             seat.most = max(seat.least, seat.most)
 
-    def serve(self, ledger: Ledger, space: Space, pod: str | None) -> None:
+    def serve(self, ledger: RoomLedger, space: Space, pod: str | None) -> None:
         """Add a server."""
         each = self.job.servers
         ledger.claim(space, self.job.namespace, each.cpus, each.cpus, each.memory)
         self.servers.append((space, pod))
 
-    def dismiss(self, ledger: Ledger) -> None:
+    def dismiss(self, ledger: RoomLedger) -> None:
         """Take the last server away."""
         each = self.job.servers
         space, _ = self.servers.pop()
         ledger.release(space, self.job.namespace, each.cpus, each.cpus, each.memory)
 
-    def clear(self, ledger: Ledger) -> None:
+    def clear(self, ledger: RoomLedger) -> None:
         """Take all members away."""
         for seat in list(self.seats):
             self.unseat(ledger, seat)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
-from tf_malleable.cluster.planning.ledger import Ledger, Space
+from tf_malleable.cluster.planning.ledger import RoomLedger, Space
 from tf_malleable.cluster.planning.sizes import whole
 
 
@@ -19,7 +19,7 @@ class Finder:
         is_hard: Whether workers of other trainings may be left with their fewest CPUs.
     """
 
-    def __init__(self, ledger: Ledger, job: ClusterJob, *, is_hard: bool = False) -> None:
+    def __init__(self, ledger: RoomLedger, job: ClusterJob, *, is_hard: bool = False) -> None:
         self._ledger = ledger
         self._job = job
         self._is_hard = is_hard

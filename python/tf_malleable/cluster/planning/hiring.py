@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tf_malleable.cluster.planning.crew import Crew, Seat, even, resized
 from tf_malleable.cluster.planning.finding import Finder
-from tf_malleable.cluster.planning.ledger import Ledger, Space
+from tf_malleable.cluster.planning.ledger import RoomLedger, Space
 from tf_malleable.cluster.planning.moving import move
 from tf_malleable.cluster.planning.sizes import WORTH
 from tf_malleable.elastic.sizing import Patience, Sizing
@@ -35,7 +35,7 @@ class Offer:
     new: Sequence[tuple[Space, int]] = ()
 
 
-def hire(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
+def hire(crew: Crew, ledger: RoomLedger, now: float, patience: Patience) -> None:
     """Add the workers that a training is to have.
 
     Args:
@@ -142,7 +142,7 @@ def _offer(crew: Crew, finder: Finder, reach: list[int], workers: int, goal: int
     return offer
 
 
-def _add(crew: Crew, ledger: Ledger, offer: Offer, reach: list[int]) -> None:
+def _add(crew: Crew, ledger: RoomLedger, offer: Offer, reach: list[int]) -> None:
     """Add the workers of an offer, those that are not due yet last."""
     job, limit = crew.job, crew.sizes.limit(offer.workers)
     least = job.workers.cpus_least

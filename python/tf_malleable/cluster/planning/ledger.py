@@ -62,7 +62,7 @@ class Purse:
         return max(0.0, min(self.pods, self.memory // memory if memory else inf))
 
 
-class Ledger:
+class RoomLedger:
     """All nodes and quotas.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import Final
 
 from tf_malleable.cluster.planning.crew import Crew, Seat, even
 from tf_malleable.cluster.planning.finding import Finder
-from tf_malleable.cluster.planning.ledger import Ledger, Space
+from tf_malleable.cluster.planning.ledger import RoomLedger, Space
 from tf_malleable.cluster.planning.sizes import WORTH
 from tf_malleable.elastic.sizing import Patience, Sizing
 
@@ -37,7 +37,7 @@ class Move:
 
 
 def move(
-    crew: Crew, ledger: Ledger, reach: Sequence[int], now: float, patience: Patience
+    crew: Crew, ledger: RoomLedger, reach: Sequence[int], now: float, patience: Patience
 ) -> Sizing | None:
     """Move workers of a training if that is worth it and has been for a while.
 

@@ -15,12 +15,12 @@ from tf_malleable.cluster.planning.crew import Crew, Seat, resized
 from tf_malleable.cluster.planning.finding import Finder
 from tf_malleable.cluster.planning.growth import grow
 from tf_malleable.cluster.planning.hiring import hire
-from tf_malleable.cluster.planning.ledger import Ledger
+from tf_malleable.cluster.planning.ledger import RoomLedger
 from tf_malleable.cluster.planning.sizes import whole
 from tf_malleable.elastic.sizing import Patience, Sizing
 
 
-def pack(crews: Sequence[Crew], ledger: Ledger, now: float, patience: Patience) -> None:
+def pack(crews: Sequence[Crew], ledger: RoomLedger, now: float, patience: Patience) -> None:
     """Give all trainings their members.
 
     Args:
@@ -51,7 +51,7 @@ def _urgency(crew: Crew) -> tuple[object, ...]:
     return (-job.priority, job.started is None, job.started or 0.0, job.submitted, job.id)
 
 
-def _keep(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
+def _keep(crew: Crew, ledger: RoomLedger, now: float, patience: Patience) -> None:
     """Leave workers where they are, as many as there are to be."""
     job, sizes = crew.job, crew.sizes
     if not (crew.granted or crew.is_precious):
@@ -81,7 +81,7 @@ def _keep(crew: Crew, ledger: Ledger, now: float, patience: Patience) -> None:
             crew.seat(ledger, seat)
 
 
-def _keep_servers(crew: Crew, ledger: Ledger) -> None:
+def _keep_servers(crew: Crew, ledger: RoomLedger) -> None:
     """Leave servers where they are."""
     job = crew.job
     for server in job.placed_servers[: job.servers.most] if crew.seats else ():
@@ -92,7 +92,7 @@ def _keep_servers(crew: Crew, ledger: Ledger) -> None:
             crew.serve(ledger, space, server.pod)
 
 
-def _staff(crew: Crew, ledger: Ledger) -> None:
+def _staff(crew: Crew, ledger: RoomLedger) -> None:
     """Give a training as many servers as its workers are to have, on their nodes if possible."""
     job = crew.job
     due = len(crew.due)
@@ -108,7 +108,7 @@ def _staff(crew: Crew, ledger: Ledger) -> None:
                 crew.serve(ledger, space, None)
 
 
-def _settle(crew: Crew, ledger: Ledger, now: float) -> None:
+def _settle(crew: Crew, ledger: RoomLedger, now: float) -> None:
     """Take a training's members away if they are too few, unless its state would be lost."""
     job, sizes = crew.job, crew.sizes
     least = job.workers.least
@@ -137,7 +137,7 @@ def _settle(crew: Crew, ledger: Ledger, now: float) -> None:
         crew.sizing = Sizing(due, now if is_new else crew.sizing.changed)
 
 
-def _claim(crew: Crew, ledger: Ledger) -> None:
+def _claim(crew: Crew, ledger: RoomLedger) -> None:
     """Claim for the workers that stay what they are to get: their part if there will be more."""
     kept = len(crew.seats)
     goal = max(kept, crew.sizes.goal(crew.granted, crew.sizing.workers))
@@ -155,7 +155,7 @@ def _by_company(workers: Iterable[WorkerAt]) -> list[WorkerAt]:
     )
 
 
-def _seat(crew: Crew, ledger: Ledger, worker: WorkerAt, workers: int) -> Seat:
+def _seat(crew: Crew, ledger: RoomLedger, worker: WorkerAt, workers: int) -> Seat:
     least, most = crew.job.workers.cpus_least, crew.sizes.limit(workers)
     if worker.cpus_limit is not None:
         most = max(least, min(most, worker.cpus_limit))

@@ -16,7 +16,7 @@ from tf_malleable.cluster.planning.asking import Answer, Question, ask
 from tf_malleable.cluster.planning.cluster_job import ClusterJob, ServerAt, WorkerAt
 from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
 from tf_malleable.cluster.planning.crew import Crew
-from tf_malleable.cluster.planning.ledger import Ledger
+from tf_malleable.cluster.planning.ledger import RoomLedger
 from tf_malleable.cluster.planning.packing import pack
 from tf_malleable.cluster.planning.reasons import Misfits, Why, why_it_has, why_it_waits
 from tf_malleable.cluster.planning.room import NamespaceQuota, Room
@@ -94,7 +94,7 @@ def _is_out(job: ClusterJob, unfit: Mapping[str, Why]) -> bool:
 
 class _Packed(NamedTuple):
     crews: dict[str, Crew]
-    ledger: Ledger
+    ledger: RoomLedger
 
 
 class _Situation(NamedTuple):
@@ -105,7 +105,7 @@ class _Situation(NamedTuple):
 
     def packed(self, able: Mapping[str, Sizes], answer: Answer) -> _Packed:
         """Return all members, and what is left, if the policy says this."""
-        ledger = Ledger(self.rooms, self.quotas)
+        ledger = RoomLedger(self.rooms, self.quotas)
         crews = {}
         for name, sizes in able.items():
             sizing = sizes.job.sizing or Sizing(len(sizes.job.placed))
@@ -129,7 +129,7 @@ def _corrected(question: Question, crews: Mapping[str, Crew]) -> Question:
     return replace(question, most=most, by_hand=by_hand)
 
 
-def _job_plan(crew: Crew, ledger: Ledger, policy_gave: int) -> JobPlan:
+def _job_plan(crew: Crew, ledger: RoomLedger, policy_gave: int) -> JobPlan:
     if not crew.seats:
         return JobPlan((), (), *why_it_waits(crew, ledger, policy_gave))
     seats = sorted(

@@ -9,7 +9,7 @@ from typing import Final
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.cluster_plan import Reason
 from tf_malleable.cluster.planning.crew import Crew
-from tf_malleable.cluster.planning.ledger import Ledger
+from tf_malleable.cluster.planning.ledger import RoomLedger
 from tf_malleable.cluster.planning.room import NamespaceQuota, Room
 from tf_malleable.cluster.planning.sizes import Sizes, whole
 
@@ -89,7 +89,7 @@ def _slots(room: Room, cpus: int, memory: float) -> int:
     return max(0, count)
 
 
-def why_it_waits(crew: Crew, ledger: Ledger, policy_gave: int) -> Why:
+def why_it_waits(crew: Crew, ledger: RoomLedger, policy_gave: int) -> Why:
     """Return why a training has no members.
 
     Args:
