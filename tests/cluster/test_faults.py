@@ -126,7 +126,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("effect", [409, 410, 500, "lose", "drop"])
+@pytest.mark.parametrize("effect", [409, 410, 500, "lose", "drop", "hang"])
 def test_any_call_may_go_wrong(site, effect):
     faults = site.cluster.server.faults
     found = [
@@ -134,6 +134,8 @@ def test_any_call_may_go_wrong(site, effect):
         for verb, resource in CALLS
         for skip in (0, 1)
         if not (effect == "lose" and verb in ("watch", "list"))
+        # Each of these costs the time after which no answer is awaited any more.
+        if not (effect == "hang" and (skip or verb == "watch" or resource == "events"))
     ]
     site.cluster.add_node("n", 4)
     site.start()
@@ -146,7 +148,7 @@ def test_any_call_may_go_wrong(site, effect):
     site.client.patch(JOBS, "t", {"spec": {"workers": {"max": 2}}})
     site.wait_for_workers(2)
     site.finish()
-    assert sum(fault.met for fault in found) > 15
+    assert sum(fault.met for fault in found) > len(found) / 2
     # Whatever was done twice, no member is there twice.
     calls = [pod["metadata"]["name"] for pod in site.client.list("pods")]
     assert len(calls) == len(set(calls))

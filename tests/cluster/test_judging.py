@@ -63,7 +63,7 @@ def todo(job, *pods, plan, said=None, address="10.0.0.1", now=NOW):
     judgement = judged(job, *pods, said=said, now=now)
     taken = {(pod.role, pod.member) for pod in pods}
     hosts = {name: name for name in READY}
-    return steps(job, pods, taken, judgement, plan, address, hosts, now, TIMINGS)
+    return steps(job, pods, taken, judgement, plan, "b", address, hosts, now, TIMINGS)
 
 
 def of(actions, kind):
@@ -84,7 +84,8 @@ def test_a_training_begins(job):
     plan = JobPlan((WorkerAt("a", 2),))
     (prepare,) = todo(job, plan=plan, address="")
     assert isinstance(prepare, Prepare)
-    (made,) = todo(job, plan=plan)
+    prepare, made = todo(job, plan=plan)
+    assert isinstance(prepare, Prepare)
     assert made.pod["metadata"]["labels"][names.ROLE] == names.COORDINATOR
     assert made.pod["spec"]["containers"][0]["command"][-1] == "--fresh"
     # Once it is known where the coordinator is, there is no more to foresee.

@@ -71,7 +71,7 @@ def test_pods_of_ours_may_run_where_restricted_ones_may(job):
     template["spec"]["tolerations"] = [{"operator": "Exists"}]
     job = replace(job, template=template)
     for made in (
-        pods.coordinator(job, 0, is_first=True),
+        pods.coordinator(job, 0, PLACE, is_first=True),
         pods.server(job, 0, PLACE, 0.5, "10.0.0.1"),
     ):
         assert not list(rules.validate(rules.fill(made)))
@@ -86,8 +86,8 @@ def test_pods_of_ours_may_run_where_restricted_ones_may(job):
 
 
 def test_a_coordinator_knows_whether_there_is_anybody_to_wait_for(job):
-    first = pods.coordinator(job, 0, is_first=True)["spec"]["containers"][0]["command"]
-    later = pods.coordinator(job, 1, is_first=False)["spec"]["containers"][0]["command"]
+    first = pods.coordinator(job, 0, PLACE, is_first=True)["spec"]["containers"][0]["command"]
+    later = pods.coordinator(job, 1, PLACE, is_first=False)["spec"]["containers"][0]["command"]
     assert first[-1] == "--fresh"
     assert later[-1] == "--resume"
     assert later[later.index("--shards") + 1] == "4"

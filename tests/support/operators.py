@@ -32,6 +32,7 @@ WORDS = 1000
 # The machine may be slow; what takes longer hangs.
 SECONDS = 40.0
 TIMINGS = Timings(
+    call=3.0,
     poll=0.1,
     report=0.2,
     backoff=0.3,
@@ -93,6 +94,7 @@ class OperatorThread:
         with suppress(RuntimeError):  # It has ended by itself.
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)
+        assert not self._thread.is_alive(), "the operator does not end"
         if self.problem is not None:
             raise self.problem
 

@@ -24,8 +24,7 @@ Object = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-# Of one call. One of a watch is longer than the server keeps it open.
-_CALL_SECONDS: Final = 10.0
+# For so long the server is to keep a watch open.
 _WATCH_SECONDS: Final = 240
 _LONGEST_LINE: Final = 16 << 20
 _PAGE: Final = 500
@@ -62,7 +61,7 @@ class CallError(Exception):
 class ApiClient:
     """A connection to an API server; used within one event loop."""
 
-    def __init__(self, server: ApiServer, *, call_seconds: float = _CALL_SECONDS) -> None:
+    def __init__(self, server: ApiServer, *, call_seconds: float) -> None:
         """Prepare; nothing is sent yet.
 
         Args:

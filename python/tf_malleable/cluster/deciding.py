@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ from tf_malleable.cluster.knowing import UsableNodes, cluster_job, size, worker_
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
 from tf_malleable.cluster.planning.planner import plan as make_plan
+from tf_malleable.cluster.planning.room import Room
 from tf_malleable.cluster.progress import TrainingProgress
 from tf_malleable.cluster.remembering import JobMemory
-from tf_malleable.cluster.rooms import namespace_quotas, rooms
+from tf_malleable.cluster.rooms import namespace_quotas, rooms, seated
 from tf_malleable.cluster.seen import SeenPod, owner_uid, see
 from tf_malleable.cluster.settings import Timings
 from tf_malleable.cluster.spec import JobSpec, Manifest, parse, seconds_of
@@ -117,7 +118,8 @@ class Decider:
                 asked.append(
                     cluster_job(job, judged[uid], progress, memory, places, now, self._timings)
                 )
-        planned = self._plan(scene, jobs, asked)
+        lacking = {uid for uid, each in judged.items() if not each.coordinators}
+        planned, seats = self._plan(scene, jobs, asked, lacking)
         names_taken = _taken(scene.pods)
         hostnames = {
             name: (node["metadata"].get("labels") or {}).get("kubernetes.io/hostname", name)
@@ -133,8 +135,8 @@ class Decider:
                 taken = names_taken[job.key]
                 memory = self.memories[uid]
                 actions = steps(
-                    job, pods, taken, judged[uid], plan, memory.address, hostnames, now,
-                    self._timings,
+                    job, pods, taken, judged[uid], plan, seats.get(uid, ""), memory.address,
+                    hostnames, now, self._timings,
                 )  # fmt: skip
                 actions = _without_refused(actions, memory, now)
                 is_over = _is_over(judged[uid])
@@ -147,20 +149,36 @@ class Decider:
         return ClusterDecision(made, self._review_at(planned, made, now))
 
     def _plan(
-        self, scene: ClusterScene, jobs: Mapping[str, JobSpec], asked: Iterable[ClusterJob]
-    ) -> ClusterPlan:
+        self,
+        scene: ClusterScene,
+        jobs: Mapping[str, JobSpec],
+        asked: Iterable[ClusterJob],
+        lacking: Collection[str],
+    ) -> tuple[ClusterPlan, dict[str, str]]:
+        """Return the plan, and where the coordinators are to be that some jobs lack."""
         known = sorted(asked, key=lambda each: (each.submitted, each.id))
         floors = {each.id: float(each.workers.least * each.workers.cpus_least) for each in known}
         # Of jobs that have ended, nothing is to be subtracted either: it is about to be free.
         floors |= {uid: 0.0 for uid in jobs if uid not in floors}
-        return make_plan(
-            known,
-            rooms(scene.nodes, scene.pods, floors, scene.now),
-            scene.now,
-            self._policy,
-            quotas=namespace_quotas(scene.quotas, scene.pods, floors, scene.now),
-            patience=self._timings.patience,
-        )
+        quotas = namespace_quotas(scene.quotas, scene.pods, floors, scene.now)
+
+        def plan(found: Sequence[Room]) -> ClusterPlan:
+            patience = self._timings.patience
+            return make_plan(
+                known, found, scene.now, self._policy, quotas=quotas, patience=patience
+            )
+
+        found = rooms(scene.nodes, scene.pods, floors, scene.now)
+        first = plan(found)
+        begun = [
+            (each.id, each.allowed)
+            for each in known
+            if each.id in lacking and first.jobs[each.id].workers
+        ]
+        if not begun:
+            return first, {}
+        less, seats = seated(found, begun)
+        return plan(less), seats
 
     def _pods(self, pods: Iterable[Manifest]) -> dict[str, tuple[SeenPod, ...]]:
         """Return the pods of each job, by its uid; those that have not changed are not read."""

@@ -152,11 +152,7 @@ def _dropped(
                 found.append((pod, pod.end.reason))
         elif pod.node and pod.node not in ready:
             found.append((pod, "NodeLost"))
-        elif (
-            pod.unscheduled
-            and pod.role != names.COORDINATOR
-            and now >= pod.unscheduled[1] + timings.unscheduled
-        ):
+        elif pod.unscheduled and now >= pod.unscheduled[1] + timings.unscheduled:
             found.append((pod, "Unschedulable"))
     return found
 

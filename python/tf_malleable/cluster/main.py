@@ -62,7 +62,8 @@ async def operate(
         listens: Is told at which port it serves /metrics.
     """
     policy = registry.create(settings.policy)
-    client = ApiClient(whereis.find(settings.kubeconfig, settings.context))
+    server = whereis.find(settings.kubeconfig, settings.context)
+    client = ApiClient(server, call_seconds=settings.timings.call)
     namespace = settings.namespace or whereis.own_namespace()
     identity = settings.identity or f"{socket.gethostname()}-{secrets.token_hex(4)}"
     metrics = OperatorMetrics()
@@ -74,9 +75,9 @@ async def operate(
     def is_ready() -> bool:
         return operator is not None and operator.is_ready
 
-    server = StatusServer(metrics.registry, is_alive, is_ready)
+    page = StatusServer(metrics.registry, is_alive, is_ready)
     try:
-        port = await server.start(settings.host, settings.port)
+        port = await page.start(settings.host, settings.port)
         listens(port)
         _log.info("%s: /metrics and /healthz at port %d", identity, port)
         key = await _until_stopped(_own_key(client, namespace, settings.name), stop)
@@ -86,20 +87,27 @@ async def operate(
         leadership = Leadership(
             client, namespace, settings.name, identity, settings.lease_seconds, operator.wake
         )
-        leading = asyncio.create_task(leadership.run())
-        try:
-            await _until_stopped(operator.run(lambda: leadership.is_leader), stop)
-        finally:
-            leading.cancel()
-            await asyncio.gather(leading, return_exceptions=True)
+        acting = operator.run(lambda: leadership.is_leader)
+        # None of them ends by itself, unless it is broken.
+        await _until_stopped(_together(acting, leadership.run()), stop)
     except OSError as error:
         raise OperationError(
             f"cannot listen at {settings.host}:{settings.port}: {error.strerror or error}"
         ) from None
     finally:
-        await server.close()
+        await page.close()
         await client.close()
     return 0
+
+
+async def _together(*work: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _until_stopped(work: Coroutine[Any, Any, _Result], stop: asyncio.Event) -> _Result | None:

@@ -103,12 +103,7 @@ class Operator:
     async def _decide_often(self, may_act: Callable[[], bool]) -> None:
         wait = _RETRY_SECONDS
         while True:
-            try:
-                await asyncio.wait_for(self._changed.wait(), max(0.0, wait))
-                await asyncio.sleep(_GATHER_SECONDS)
-            except (asyncio.TimeoutError, TimeoutError):
-                pass
-            self._changed.clear()
+            await self._wait_for_changes(max(0.0, wait))
             leads = may_act()
             self._metrics.leader.set(leads)
             if not leads or not self.is_ready:
@@ -129,6 +124,17 @@ class Operator:
                 if each.actions and uid not in self._busy:
                     self._busy[uid] = asyncio.create_task(self._carry_out(uid, each, may_act))
             wait = decision.review_at - time.time()
+
+    async def _wait_for_changes(self, seconds: float) -> None:
+        # Before Python 3.12, wait_for() may lose a cancellation.
+        changed = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait((changed,), timeout=seconds)
+        finally:
+            changed.cancel()
+        if self._changed.is_set():
+            await asyncio.sleep(_GATHER_SECONDS)
+        self._changed.clear()
 
     def _look(self) -> ClusterScene:
         found = {name: tuple(mirror.items.values()) for name, mirror in self._mirrors.items()}

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -19,6 +20,7 @@ from tf_malleable.cluster.fitting import (
     requests,
     tolerates,
 )
+from tf_malleable.cluster.objects.pods import COORDINATOR_CPUS, COORDINATOR_MEMORY
 from tf_malleable.cluster.planning.room import NamespaceQuota, Room
 from tf_malleable.cluster.seen import owner_uid
 from tf_malleable.cluster.spec import Manifest, seconds_of
@@ -63,7 +65,8 @@ def rooms(
     for pod in pods:
         if has_ended(pod):
             continue
-        where = pod["spec"].get("nodeName", "")
+        annotations = pod["metadata"].get("annotations") or {}
+        where = pod["spec"].get("nodeName") or annotations.get(names.NODE, "")
         shared = is_shared(pod, floors, now)
         if where in free and shared:
             ours[where, owner_uid(pod)] += requests(pod)
@@ -143,6 +146,40 @@ def _spare(node: str, ours: Mapping[tuple[str, str], Amount], floors: Mapping[st
             )
             spare += max(0.0, one.cpus - max(0.0, floors.get(uid, 0.0) - elsewhere))
     return spare
+
+
+def seated(
+    found: Sequence[Room], jobs: Iterable[tuple[str, Collection[str] | None]]
+) -> tuple[tuple[Room, ...], dict[str, str]]:
+    """Return rooms less what coordinators take, and where these are to be, by the jobs' uids.
+
+    Workers get whole CPUs, so that parts of one are for coordinators first.
+
+    Args:
+        found: The rooms.
+        jobs: Uids of jobs that lack a coordinator, and the nodes on which it may be; None for any.
+    """
+    rest = {room.node: room for room in found}
+    seats: dict[str, str] = {}
+    for uid, allowed in jobs:
+        usable = [
+            room
+            for room in rest.values()
+            if room.ready and not room.leaving and (allowed is None or room.node in allowed)
+        ]
+        if usable:
+            best = max(usable, key=_seat_rank)
+            left = None if best.memory is None else best.memory - COORDINATOR_MEMORY
+            cpus = round(best.cpus - COORDINATOR_CPUS, 6)
+            rest[best.node] = replace(best, cpus=cpus, memory=left, pods=best.pods - 1)
+            seats[uid] = best.node
+    return tuple(rest.values()), seats
+
+
+def _seat_rank(room: Room) -> tuple[bool, bool, float, str]:
+    part = room.cpus % 1.0
+    fits = room.cpus >= COORDINATOR_CPUS and room.pods > 0
+    return fits, part >= COORDINATOR_CPUS, room.cpus, room.node
 
 
 def _leaving(node: Manifest) -> bool:

@@ -15,6 +15,7 @@ class Timings:
     """How long the operator waits for what, in seconds.
 
     Attributes:
+        call: For an answer of the API server.
         poll: Between two questions to a job's coordinator.
         report: Between two writes of a status in which only progress has changed.
         backoff: Before a worker is started again after the second crash in a row; doubled
@@ -31,6 +32,7 @@ class Timings:
         patience: How long another number of workers must be wanted.
     """
 
+    call: float = 10.0
     poll: float = 1.0
     report: float = 5.0
     backoff: float = 10.0

@@ -38,6 +38,7 @@ def steps(
     taken: Collection[tuple[str, int]],
     judgement: Judgement,
     plan: JobPlan,
+    seat: str,
     address: str,
     hostnames: Mapping[str, str],
     now: float,
@@ -51,6 +52,7 @@ def steps(
         taken: Roles and numbers that pods of this name have, be they of an earlier job.
         judgement: What they amount to.
         plan: What it is to have.
+        seat: Name of the node for its coordinator, if it lacks one and there is a node.
         address: Of its Service; empty if that is not known yet.
         hostnames: Of the nodes, by their names.
         now: In seconds since the epoch.
@@ -71,7 +73,7 @@ def steps(
         return [*made, Prepare()]
     maker = _Maker(job, taken, address, hostnames)
     if is_wanted and now >= judgement.helpers_at:
-        made += maker.coordinator(judgement)
+        made += maker.coordinator(judgement, seat)
     elif not is_wanted and not any(pod.role == names.WORKER and pod.is_leaving for pod in found):
         made += [DeletePod(pod, "NoWorkers") for pod in judgement.coordinators]
     if judgement.is_ending:
@@ -79,7 +81,8 @@ def steps(
         return made
     made += maker.workers(judgement, plan, now)
     made += maker.servers(judgement, plan, now)
-    made += _labels(found, judgement)
+    going = {each.pod.uid for each in made if isinstance(each, DeletePod)}
+    made += _labels((pod for pod in found if pod.uid not in going), judgement)
     return made
 
 
@@ -147,7 +150,7 @@ def _late(
             yield DeletePod(pod, "TrainingEnded", f"{pod.name} is late: the training has ended")
 
 
-def _labels(found: Sequence[SeenPod], judgement: Judgement) -> Iterator[Action]:
+def _labels(found: Iterable[SeenPod], judgement: Judgement) -> Iterator[Action]:
     for pod in found:
         if pod.role != names.WORKER or pod.end is not None:
             continue
@@ -177,12 +180,14 @@ class _Maker:
         self._taken.add((role, number))
         return number
 
-    def coordinator(self, judgement: Judgement) -> Iterator[Action]:
-        if not judgement.coordinators:
+    def coordinator(self, judgement: Judgement, seat: str) -> Iterator[Action]:
+        if not judgement.coordinators and seat in self._hostnames:
+            yield Prepare()  # Something may have been deleted since.
+            place = NodePlace(seat, self._hostnames[seat])
             number = self._next(names.COORDINATOR)
             # Then there is nobody to wait for.
             is_first = not any(pod.is_running for pod in judgement.workers)
-            made = pods.coordinator(self._job, number, is_first=is_first)
+            made = pods.coordinator(self._job, number, place, is_first=is_first)
             message = "a training begins" if is_first else "the one before is gone"
             yield CreatePod(made, "CoordinatorCreated", message)
         for pod in judgement.coordinators[:-1]:

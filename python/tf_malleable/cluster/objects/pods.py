@@ -13,6 +13,8 @@ from tf_malleable.cluster.objects.parts import Draft
 from tf_malleable.cluster.spec import JobSpec, containers
 
 _LEAST_CPUS: Final = 0.01
+COORDINATOR_CPUS: Final = 0.05
+COORDINATOR_MEMORY: Final = 96.0 * 2**20
 _COORDINATOR: Final = {
     "requests": {"cpu": "50m", "memory": "96Mi"},
     "limits": {"cpu": "1", "memory": "256Mi"},
@@ -81,12 +83,13 @@ def server(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator
     return made
 
 
-def coordinator(job: JobSpec, member: int, *, is_first: bool) -> Draft:
+def coordinator(job: JobSpec, member: int, place: NodePlace, *, is_first: bool) -> Draft:
     """Return a coordinator's pod.
 
     Args:
         job: The job.
         member: Number of the coordinator.
+        place: Where it is to be: what it takes there is not planned for others.
         is_first: No worker has been started yet, so that there is nobody to wait for.
     """
     words = ["tfm", "elastic", "coordinator", "--listen", f"{parts.own_address()}:{names.PORT}"]
@@ -95,15 +98,14 @@ def coordinator(job: JobSpec, member: int, *, is_first: bool) -> Draft:
         "resources": copy.deepcopy(_COORDINATOR),
         "ports": [{"name": "elastic", "containerPort": names.PORT}],
     }
-    made = _own_pod(job, names.COORDINATOR, member, words, container)
+    made = _own_pod(job, names.COORDINATOR, member, words, container, place.node)
     affinity = job.template["spec"].get("affinity")
-    if affinity:
-        made["spec"]["affinity"] = copy.deepcopy(affinity)
+    made["spec"]["affinity"] = parts.on_node(affinity, place.hostname)
     return made
 
 
 def _own_pod(
-    job: JobSpec, role: str, member: int, words: list[str], container: Draft, node: str = ""
+    job: JobSpec, role: str, member: int, words: list[str], container: Draft, node: str
 ) -> Draft:
     """Return a pod of ours, with the image of the workers: it has tfm."""
     first = containers(job.template)[0]
