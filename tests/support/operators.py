@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from base64 import b64decode
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,9 @@ from tests.support.kubernetes.authorization import account
 from tests.support.kubernetes.cluster import Cluster
 from tf_malleable.cluster import main, names
 from tf_malleable.cluster.settings import OperatorSettings, Timings
+from tf_malleable.elastic import wire
+from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.plan import Address
 from tf_malleable.elastic.sizing import Patience
 
 Object = dict[str, Any]
@@ -267,15 +271,31 @@ class Site:
         """Return how far a training is."""
         return int(self.status(name).get("progress", {}).get("step", 0))
 
-    def end(self, name: str = "t", ahead: int = 60) -> int:
+    def end(self, name: str = "t", ahead: int = 100) -> int:
         """Decide when a training ends; return the step."""
-        step = self.step(name) + ahead
+        step = max([self.step(name), *self._steps_now(name)]) + ahead
         fresh = self.folder / name / "fresh"
         fresh.write_text(str(step))
         fresh.rename(self.folder / name / STEPS)
         return step
 
-    def finish(self, name: str = "t", ahead: int = 60) -> Object:
+    def _steps_now(self, name: str) -> Iterator[int]:
+        """Tell how far a training is; an operator that was killed says so late."""
+        token = self.client.get(
+            "secrets", names.secret_name(name, self.job(name)["metadata"]["uid"])
+        )
+        secret = bytes.fromhex(b64decode(token["data"][names.TOKEN_KEY]).decode())
+        for pod in self.pods(name, names.COORDINATOR):
+            with suppress(OSError, EOFError, MeshError, KeyError):
+                deadline = time.monotonic() + 2.0
+                address = Address(pod["status"]["podIP"], names.PORT)
+                with wire.connect(address, secret, deadline) as connection:
+                    wire.send(connection, {"kind": "status"}, deadline)
+                    while (said := wire.receive(connection, deadline))["kind"] != "status":
+                        pass
+                yield int(said["step"])
+
+    def finish(self, name: str = "t", ahead: int = 100) -> Object:
         """Have a training end; all who come to the end have the undisturbed run's state.
 
         Nor may it have begun anew, which ends with the same.
