@@ -136,6 +136,12 @@ python-test-serial: .venv/installed-test
 test-elastic: .venv/installed-test
 	TFM_TEST_SCHEDULES=20 $(PYTEST) -n $(WORKERS) --dist loadgroup tests/elastic
 
+# The operator's tests, on the cluster of KUBECONFIG. Without TFM_TEST_IMAGE, an image that its nodes
+# can pull, nothing is trained there.
+.PHONY: test-cluster
+test-cluster: .venv/installed-test
+	TFM_TEST_CLUSTER=1 $(PYTEST) tests/cluster
+
 # The documentation, as a site in build/site. docs-check builds it without writing to
 # tracked files, and runs the example of docs/how-to/own-policy.md.
 .PHONY: docs docs-check

@@ -44,6 +44,16 @@ def own_folder(tmp_path, monkeypatch):
         (["run", "--cpus", "0", "--", "true"], "--cpus must be a positive number"),
         (["coordinator"], "TF_MALLEABLE_ELASTIC_SECRET must have"),
         (["set"], "give WORKERS, --servers, or both"),
+        (["run", "--patience", "0", "--", "true"], "Invalid value for '--patience'"),
+        (["run", "--checkpoint", "a", "--", "true"], "give --coordinator"),
+        (["local", "--checkpoint-every", "5", "--", "true"], "give --checkpoint, which says where"),
+        (
+            ["local", "--checkpoint", "a", "--checkpoint-every", "0", "--", "true"],
+            "--checkpoint-every must be a positive number of seconds, not 0",
+        ),
+        (["status", "--name", "a", "--coordinator", "a:1"], "give it or --coordinator"),
+        (["status", "--coordinator", "a"], "an address is HOST:PORT"),
+        (["status", "--coordinator", "a:1"], "TF_MALLEABLE_ELASTIC_SECRET must have"),
         (["set", "many"], "WORKERS must be a number or auto, not 'many'"),
     ],
 )
@@ -58,6 +68,47 @@ def test_there_is_no_training():
     result = tfm("elastic", "status")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "tfm: there is no elastic training of this user here\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--max", "2"], "makes this a worker of an elastic training, and --max is for a"),
+        (["--threads", "0"], "--threads must be an integer from 1"),
+        ([], "TF_MALLEABLE_ELASTIC_SECRET must have the training's secret"),
+    ],
+)
+def test_variables_that_ask_for_a_worker_are_checked(monkeypatch, words, sentence):
+    monkeypatch.setenv("TF_MALLEABLE_ELASTIC_COORDINATOR", "127.0.0.1:1")
+    if words:
+        monkeypatch.setenv("TF_MALLEABLE_ELASTIC_SECRET", "ab" * 16)
+    result = tfm("run", *words, "--", "true")
+    assert result.returncode == 2
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "expected"),
+    [
+        ([], {}, [None, "1", None]),
+        (["--threads", "1"], {}, [1.0, None, "1"]),
+        ([], {"TF_MALLEABLE_THREADS": "1"}, [1.0, None, "1"]),
+        (["--no-follow-cgroup"], {}, [None, "0", None]),
+        ([], {"TF_MALLEABLE_FOLLOW_CGROUP": "0"}, [None, "0", None]),
+    ],
+)
+def test_a_worker_by_variables_has_the_cpus_of_its_cgroup_unless_told(words, more, expected):
+    script = (
+        "import json, os\n"
+        "get = os.environ.get\n"
+        "said = json.loads(get('TF_MALLEABLE_ELASTIC'))\n"
+        "names = 'TF_MALLEABLE_FOLLOW_CGROUP', 'TF_MALLEABLE_THREADS'\n"
+        "print(json.dumps([said['cpus'], *map(get, names)]))\n"
+    )
+    asked = {"TF_MALLEABLE_ELASTIC_COORDINATOR": "a:1", "TF_MALLEABLE_ELASTIC_SECRET": "ab" * 16}
+    env = {**os.environ, **asked, **more}
+    result = tfm("run", *words, "--", sys.executable, "-c", script, env=env)
+    assert json.loads(result.stdout) == expected, result.stderr
 
 
 def test_a_worker_without_its_coordinator_says_so(monkeypatch):

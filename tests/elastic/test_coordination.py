@@ -305,6 +305,21 @@ def test_the_last_member_waits_longer_for_one_that_somebody_starts():
     assert ("b", "dismissed") in game.told
 
 
+def test_shards_follow_cpus_that_are_resized(game):
+    def resize(id_, cpus):
+        number = game.core.current.number
+        beat = {"step": 5, "speed": None, "stalled": [], "number": number, "leaving": False}
+        game.says(id_, "beat", **beat, cpus=cpus)
+        game.play(seconds=3.0)
+        return [each.stop - each.start for each in game.core.current.members]
+
+    assert resize("b", 1.0) == [2, 1, 1]
+    assert resize("b", 6.0) == [0, 4, 0]
+    # Others would wait longer after a move that was for speed.
+    assert resize("b", 2.0) == [1, 2, 1]
+    assert game.core.everybody["b"].cpus == 2.0
+
+
 def test_nonsense_is_refused(game):
     with pytest.raises(ValueError, match="no process says 'boo'"):
         game.says("a", "boo")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 
@@ -99,6 +100,37 @@ def test_only_the_lead_writes_files_and_each_row_once(undisturbed, tmp_path):
         assert [row.split(",")[0] for row in rows] == ["epoch", *map(str, range(EPOCHS))]
         names = {path.name for path in (tmp_path / "files").iterdir()}
         assert names == {"log.csv", "end.keras", *(f"{n}.keras" for n in range(1, EPOCHS + 1))}
+
+
+def test_all_are_killed_and_the_end_of_an_epoch_brings_the_same_bits(undisturbed, tmp_path):
+    kept = tmp_path / "kept"
+    with LocalTraining(tmp_path, f"--checkpoint={kept}", "--checkpoint-every=3600") as training:
+        training.lead_to(1)
+        (only,) = training.train_to(2 * STEPS + 5)
+        os.kill(only, signal.SIGKILL)
+        ended = training.finish()
+        (line,) = [each for each in training.said().splitlines() if "goes on from" in each]
+    # Each epoch has a step for its end. It is an earlier one where writing takes long.
+    assert int(re.findall(r"step-(\d+)\.checkpoint$", line)[0]) in (0, STEPS, 2 * STEPS + 1)
+    check(undisturbed, ended)
+
+
+def test_the_last_worker_keeps_its_batch_and_the_same_command_goes_on(undisturbed, tmp_path):
+    options = f"--checkpoint={tmp_path / 'kept'}", "--checkpoint-every=3600"
+    with LocalTraining(tmp_path / "one", *options) as training:
+        training.lead_to(1)
+        training.train_to(STEPS + 3)
+        training.process.terminate()
+        training.allow(STEPS + 6)
+        assert training.process.wait(110) == 143
+        sentence = r"nobody is left: \S+ has the state of epoch 2, batch (\d+)"
+        (batch,) = map(int, re.findall(sentence, training.said()))
+    with LocalTraining(tmp_path / "two", *options) as training:
+        ended = training.finish()
+    check(undisturbed, ended)
+    # A callback may see one batch begin that is passed over.
+    (values,) = ended.values()
+    assert STEPS + batch in values["batches"].tolist()[:2]
 
 
 def test_all_that_had_the_state_are_gone_and_the_backup_brings_the_same_bits(undisturbed, tmp_path):

@@ -16,7 +16,9 @@ from tests.support import zygote
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cases", ["cases_backup.py", "cases_marks.py", "cases_pipeline.py"])
+@pytest.mark.parametrize(
+    "cases", ["cases_backup.py", "cases_kept.py", "cases_marks.py", "cases_pipeline.py"]
+)
 def test_all_pass(cases):
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     process = zygote.popen("keras")(

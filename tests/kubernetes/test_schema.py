@@ -128,3 +128,28 @@ def test_elements_of_a_map_list_are_compared_by_their_keys():
 def test_schemas_that_no_server_takes(wrong, why):
     found = [f"{cause.field}: {cause.message}" for cause in schema.structural(wrong, "schema")]
     assert any(why in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("below", "why"),
+    [
+        ({"x-kubernetes-validations": [{"rule": "true", "fieldPath": ".b"}]}, "valid path"),
+        ({"x-kubernetes-validations": [{"rule": "true", "fieldPath": "a"}]}, "valid path"),
+        ({"x-kubernetes-validations": [{"rule": "true", "fieldPath": ".a[0]"}]}, "valid path"),
+    ],
+)
+def test_paths_of_rules_are_held_against_the_schema(below, why):
+    given = {"type": "object", "properties": {"a": {"type": "array", "items": {}}}, **below}
+    given["properties"]["a"]["items"] = {"type": "string"}
+    assert [why in cause.message for cause in schema.structural(given, "s")] == [True]
+
+
+def test_of_metadata_only_names_can_be_restricted():
+    names = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}}
+    given = {"type": "object", "properties": {"metadata": names}}
+    assert not list(schema.structural(given, "s"))
+    assert [cause.field for cause in schema.validate({"metadata": {"name": "long"}}, given)] == [
+        "metadata.name"
+    ]
+    names["properties"]["labels"] = {"type": "object"}
+    assert [cause.field for cause in schema.structural(given, "s")] == ["s.properties[metadata]"]

@@ -154,7 +154,7 @@ def test_paths_and_methods_that_are_not_there(server, admin, method, path, code)
 def test_bodies_that_are_not_understood(server, client, admin):
     assert ask(server, "POST", MAPS, [1], token=admin)[0] == 400
     client.create(config())
-    kind = "application/apply-patch+yaml"
+    kind = "application/x-patch"
     status, body, _ = ask(server, "PATCH", f"{MAPS}/one", {}, token=admin, content_type=kind)
     assert (status, body["reason"]) == (415, "UnsupportedMediaType")
 

@@ -81,6 +81,7 @@ def test_the_sdist_builds_a_wheel(tmp_path, tensorflow):
     names = zipfile.ZipFile(wheel).namelist()
     for needed in (
         f"runtime/libtf_malleable_overlay-{tensorflow.minor}.so",
+        "cli/cluster/manifests.yaml",
         "preload/sitecustomize.py",
         "py.typed",
     ):

@@ -16,8 +16,10 @@ from typing import Any
 
 from tests.support import ROOT, zygote
 from tests.support.elastic_training import STEPS, undisturbed
-from tf_malleable.cli.elastic.whereabouts import SECRET, Whereabouts, ask
+from tf_malleable.cli.elastic.whereabouts import Whereabouts, ask
 from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.settings import SECRET
+from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError
 
 # The machine may be slow; what takes longer hangs.
@@ -118,22 +120,35 @@ class ElasticRun:
             slower: How many times longer it takes for a shard.
             secret: Another one than the training's.
         """
+        words = [*_TFM, "run", "--coordinator", self.where, "--cpus", "1", *options, "--"]
+        env = self._env if secret is None else {**self._env, SECRET: secret.hex()}
+        return self._start_worker([*words, *self._script(slower)], env)
+
+    def start_pod(self, **variables: str) -> Process:
+        """Start a worker as in a pod: with tfm run, and by variables of the environment alone."""
+        words = [*_TFM[:-1], "run", "--", *self._script()]
+        asked = {"COORDINATOR": self.where, **variables}
+        env = {f"TF_MALLEABLE_ELASTIC_{name}": value for name, value in asked.items()}
+        return self._start_worker(words, {**self._env, **env})
+
+    def _script(self, slower: float = 1.0) -> list[str]:
         seconds = self._shard_seconds * slower
         script = [sys.executable, "-m", "tests.support.elastic_training", str(self.folder)]
         script += ["--words", str(self.words), "--shard-seconds", str(seconds)]
         if self._has_founder:
             script.append("--own-start")
         self._has_founder = True
-        words = [*_TFM, "run", "--coordinator", self.where, "--cpus", "1", *options, "--"]
-        env = self._env if secret is None else {**self._env, SECRET: secret.hex()}
-        process = self._start([*words, *script], env=env)
+        return script
+
+    def _start_worker(self, words: list[str], env: dict[str, str]) -> Process:
+        process = self._start(words, env=env)
         self.workers.append(process)
         return process
 
-    def start_server(self) -> Process:
-        """Start a server."""
+    def start_server(self, place: str = "") -> Process:
+        """Start a server, which status may call something else than its host and process id."""
         words = [*_TFM, "server", "--coordinator", self.where]
-        process = self._start(words, env=self._env)
+        process = self._start(words, env={**self._env, PLACE: place})
         self.servers.append(process)
         return process
 

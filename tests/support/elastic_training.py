@@ -100,6 +100,11 @@ def steps_of(folder: Path) -> float:
 def train(mesh: TrainingMember, state: State, folder: Path, seconds: float) -> Turn:
     """Train to the end, or until this process is to go."""
     step = 0
+    if mesh.settings.checkpoint:
+        try:
+            mesh.ahead()
+        except Rescaled as change:
+            return change.turn
     while True:
         turn = mesh.begin(step)
         if turn.must_end:
@@ -140,6 +145,7 @@ def main() -> None:
     turn = train(mesh, state, said.folder, said.shard_seconds)
     how = "left" if turn.leaving else "late" if turn.finished else "trained"
     found = {"how": how, "step": turn.step, "digest": state.digest(), "lead": turn.is_lead}
+    found["kept"] = turn.kept
     (said.folder / f"{os.getpid()}.json").write_text(json.dumps(found))
     mesh.close()
     sys.exit(turn.exit_code)

@@ -306,9 +306,10 @@ def _run(words: Sequence[str], address: str) -> None:
     program, *arguments = words[1:] if is_module else words
     sys.argv = [program, *arguments]
     if program == _CLI:
+        from tf_malleable.cli import run
         from tf_malleable.cli.elastic import group, processes
 
-        vars(group)["become"] = _become
+        vars(group)["become"] = vars(run)["become"] = _become
         if "--supervised" in arguments:  # Forked from here, it is no child of its supervisor.
             sys.argv[sys.argv.index("--supervised") + 1] = str(os.getppid())
         if "local" in arguments:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _PRELOAD = Path(__file__).parent.parent / "preload"
 _MOST_RETRIES = 1000
+# As in elastic/variables.py, which is loaded only if it is set.
+_COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -130,10 +132,15 @@ def run(
     change as other jobs come and go. Without a controller, or with --threads, it starts at
     once. In a container, the limits follow the CPUs that the container is given.
 
+    With TF_MALLEABLE_ELASTIC_COORDINATOR in its environment, as in a pod, the program becomes a
+    worker of that elastic training.
+
     Every Python process of the program loads tf_malleable before tensorflow. The program
     replaces tfm, so exit code, signals, input and output are the program's own. With --retries,
     tfm stays, passes signals on, and exits as the last attempt did.
     """
+    if os.environ.get(_COORDINATOR):
+        _become_elastic_worker(threads, follow_cgroup, command)
     required = requirement.is_controller_required(asked_for=require_controller)
     _check_background(detach, notify=notify, array=array, id_file=id_file)
     if not 0 <= retries <= _MOST_RETRIES:
@@ -228,18 +235,64 @@ def _is_to_follow(asked_for: bool | None) -> bool:
 def _check_by_hand(threads: int, most: int) -> None:
     if not 1 <= threads <= most:
         raise ValueError(f"--threads must be an integer from 1 to {most}, not {threads}")
-    context = click.get_current_context()
-    if context.params["follow_cgroup"]:
+    if click.get_current_context().params["follow_cgroup"]:
         raise ValueError(
             "--threads sets the cores by hand and --follow-cgroup leaves them to the cgroup:"
             " give one or the other"
         )
+    option = _given_for_a_controller()
+    if option is not None:
+        raise ValueError(
+            f"--threads sets the cores by hand and {option} is for a controller: give one or the"
+            " other"
+        )
+
+
+def _given_for_a_controller() -> str | None:
+    """Return an option of the command line that only a controller can do something about."""
+    context = click.get_current_context()
     for option in sorted(context.params.keys() - {"threads", "follow_cgroup", "command"}):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
-            raise ValueError(
-                f"--threads sets the cores by hand and --{option.replace('_', '-')} is for a"
-                " controller: give one or the other"
-            )
+            return f"--{option.replace('_', '-')}"
+    return None
+
+
+def _become_elastic_worker(
+    threads: int | None, follow_cgroup: bool | None, command: tuple[str, ...]
+) -> NoReturn:
+    """Run a command as the worker of an elastic training that the environment asks for.
+
+    Raises:
+        ValueError: The environment or an option says what cannot be.
+    """
+    from tf_malleable.cli.elastic.keeping import with_checkpoint
+    from tf_malleable.elastic import variables
+    from tf_malleable.elastic.settings import SETTINGS
+
+    option = _given_for_a_controller()
+    if option is not None:
+        raise ValueError(
+            f"{_COORDINATOR} makes this a worker of an elastic training, and {option} is for a"
+            " controller: leave one of them out"
+        )
+    worker = variables.worker(os.environ)
+    assert worker is not None
+    if threads is not None:
+        _check_by_hand(threads, environment.max_threads())
+        os.environ[environment.THREADS] = str(threads)
+        os.environ.pop(environment.FOLLOW_CGROUP, None)
+    by_hand = environment.first_threads()
+    if by_hand is not None:
+        worker = replace(worker, cpus=float(by_hand))
+    else:
+        inherited = environment.follow_cgroup()
+        following = inherited if follow_cgroup is None else follow_cgroup
+        # Whatever container this is: its CPUs are what the others are told.
+        os.environ[environment.FOLLOW_CGROUP] = str(int(following is not False))
+    os.environ[SETTINGS] = with_checkpoint(worker).encode()
+    os.environ.pop(JOIN, None)
+    preload()
+    become(command)
 
 
 def _is_program(name: str) -> bool:

@@ -3,43 +3,25 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 import sys
-import termios
 import time
-import tty
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import NoReturn
+from contextlib import suppress
 
 import click
 import msgspec
-from rich.live import Live
+from rich.console import RenderableType
 
 from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.client import Client
+from tf_malleable.cli import live
 from tf_malleable.cli.options import json_option, socket_option
 from tf_malleable.cli.tables import console
 from tf_malleable.cli.top_view import Scene, picture
 
-_END = b"q"
-
-_SHORTEST = 0.1
-_LONGEST = 3600.0
-
 
 @click.command()
-@click.option(
-    "--interval",
-    type=float,
-    metavar="S",
-    default=1.0,
-    help=f"Refresh every S seconds, {_SHORTEST:g} to {_LONGEST:g}.  [default: 1]",
-)
-@click.option("--once", is_flag=True, help="Print the view once, as text.")
+@live.interval_option
+@live.once_option
 @json_option
 @socket_option
 def top(client: Client, interval: float, once: bool, as_json: bool) -> None:
@@ -52,10 +34,7 @@ def top(client: Client, interval: float, once: bool, as_json: bool) -> None:
     Quit with q or Ctrl-C. In a pipe it prints one view; with --json it prints one line per
     refresh.
     """
-    if not _SHORTEST <= interval <= _LONGEST:
-        raise ValueError(
-            f"--interval must be a number from {_SHORTEST:g} to {_LONGEST:g}, not {interval:g}"
-        )
+    live.check_interval(interval)
     scene = _look(client)
     if as_json:
         _print_lines(client, scene, interval, once)
@@ -87,60 +66,14 @@ def _next_look(client: Client, interval: float) -> Scene:
 
 
 def _show(client: Client, scene: Scene, interval: float) -> None:
-    note = ""
-    with (
-        suppress(KeyboardInterrupt),
-        _keyboard() as ended_within,
-        Live(console=console(), screen=True, auto_refresh=False) as live,
-    ):
-        while True:
-            live.update(picture(scene, note), refresh=True)
-            if ended_within(interval):
-                return
-            try:
-                scene, note = _look(client), ""
-            except NoAnswerError as error:
-                note = f"{error.problem}; this is its last answer"
+    last = scene
 
+    def following() -> RenderableType:
+        nonlocal last
+        try:
+            last = _look(client)
+        except NoAnswerError as error:
+            return picture(last, f"{error.problem}; this is its last answer")
+        return picture(last)
 
-@contextmanager
-def _keyboard() -> Iterator[Callable[[float], bool]]:
-    """Read keys without waiting for Enter; yield a function that waits for q.
-
-    It takes a timeout in seconds and returns whether to quit. The terminal's settings are
-    restored, also on SIGTERM.
-    """
-    signal.signal(signal.SIGTERM, _end)
-    # Ctrl-Z would return to the shell on our alternate screen.
-    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-    keyboard = sys.stdin.fileno()
-    if not os.isatty(keyboard):
-        yield _sleep
-        return
-    before = termios.tcgetattr(keyboard)
-    tty.setcbreak(keyboard)
-    try:
-        yield lambda seconds: _is_end_pressed(keyboard, seconds)
-    finally:
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    sys.exit(128 + number)
-
-
-def _sleep(seconds: float) -> bool:
-    time.sleep(seconds)
-    return False
-
-
-def _is_end_pressed(keyboard: int, seconds: float) -> bool:
-    """Wait at most `seconds` for q or the end of input; return whether it came."""
-    deadline = time.monotonic() + seconds
-    while True:
-        left = max(0.0, deadline - time.monotonic())
-        if not select.select([keyboard], [], [], left)[0]:
-            return False
-        keys = os.read(keyboard, 64)
-        if not keys or _END in keys:
-            return True
+    live.show(picture(scene), following, interval)

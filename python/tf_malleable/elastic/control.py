@@ -18,12 +18,21 @@ _BEAT_SECONDS: Final = 0.25
 # A coordinator that says nothing for so long is frozen, or cut off.
 _SILENT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.2
+# Without a coordinator for so long, people are told.
+_LONG_SECONDS: Final = 5.0
 
 Message = dict[str, Any]
 
 
 class Control:
-    """Two threads: one connects and listens, the other tells that this process lives."""
+    """Two threads: one connects and listens, the other tells that this process lives.
+
+    A name is resolved each time anew: another coordinator may have another address.
+
+    Attributes:
+        where: HOST:PORT of the coordinator.
+        shards: Into how many each batch is cut; 0 before the coordinator has said it.
+    """
 
     def __init__(
         self,
@@ -35,6 +44,7 @@ class Control:
         beat: Callable[[], Message],
         heard: Callable[[Message], None],
         absent: Callable[[float], None],
+        say: Callable[[str], None],
     ) -> None:
         """Prepare.
 
@@ -47,9 +57,12 @@ class Control:
             heard: Is called with each of its messages.
             absent: Is called now and then without a coordinator, with the seconds since there was
                 one.
+            say: Tells people a sentence.
         """
         self._address, self._secret = address, secret
+        self.where = f"{address.host}:{address.port}"
         self._hello, self._beat, self._heard, self._absent = hello, beat, heard, absent
+        self._say = say
         self._connection: socket.socket | None = None
         self._lock = lock
         self._over = threading.Event()
@@ -67,13 +80,12 @@ class Control:
         for target in (self._run, self._tell_often):
             threading.Thread(target=target, name="tf_malleable_elastic", daemon=True).start()
         while not self._welcome.wait(0.05):
-            where = f"{self._address.host}:{self._address.port}"
             if self._refusal is not None:
                 self.stop()
                 raise self._refusal
             if time.monotonic() > deadline:
                 self.stop()
-                raise MeshError(f"no coordinator of an elastic training answers at {where}")
+                raise MeshError(f"no coordinator of an elastic training answers at {self.where}")
 
     def stop(self) -> None:
         """Hang up for good."""
@@ -92,14 +104,18 @@ class Control:
                 self._connection.shutdown(socket.SHUT_RDWR)
 
     def _run(self) -> None:
-        since = time.monotonic()
+        since, has_said = time.monotonic(), False
         while not self._over.is_set():
             try:
                 connection = self._connect()
             except (OSError, EOFError, MeshError) as error:
                 if isinstance(error, WrongSecretError):
                     self._refusal = error
-                self._absent(time.monotonic() - since)
+                seconds = time.monotonic() - since
+                if seconds >= _LONG_SECONDS and not has_said:
+                    has_said = True
+                    self._say(f"no coordinator answers at {self.where}: tries again and again")
+                self._absent(seconds)
                 self._over.wait(_PAUSE_SECONDS)
                 continue
             # Also what cannot be understood: a new connection begins with all that matters.
@@ -108,7 +124,7 @@ class Control:
             with self._lock:
                 self._connection = None
                 connection.close()
-            since = time.monotonic()
+            since, has_said = time.monotonic(), False
 
     def _connect(self) -> socket.socket:
         deadline = time.monotonic() + wire.GREETING_SECONDS

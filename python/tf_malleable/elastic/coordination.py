@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tf_malleable.elastic import roster
-from tf_malleable.elastic.deciding import Deciding
+from tf_malleable.elastic.deciding import SETTLED_SECONDS, Deciding
 from tf_malleable.elastic.phases import (
     AwaitHolders,
     Halting,
@@ -137,6 +137,10 @@ class Coordination(Deciding):
         one.step = int(said["step"])
         one.leaving = one.leaving or bool(said["leaving"])
         one.speed = None if said["speed"] is None else float(said["speed"])
+        cpus = float(said.get("cpus", one.cpus))
+        if cpus != one.cpus and cpus > 0:
+            one.cpus = cpus
+            self._settled_seconds = SETTLED_SECONDS
         done, total = said.get("batches", (None, None))
         one.batches = (done and int(done), total and int(total))
         current = self.current is not None and said["number"] == self.current.number

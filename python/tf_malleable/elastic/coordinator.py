@@ -21,9 +21,10 @@ from typing import Any, Final
 from tf_malleable.elastic import wire
 from tf_malleable.elastic.coordination import Coordination
 from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.measuring import StepRate
 from tf_malleable.elastic.phases import Over
 from tf_malleable.elastic.plan import incarnation
-from tf_malleable.elastic.status import WantedNumbers, status
+from tf_malleable.elastic.status import WantedNumbers, status, steps_done
 
 # A process that says nothing for so long is frozen, or cut off.
 SILENT_SECONDS: Final = 1.5
@@ -65,7 +66,7 @@ class Coordinator:
         self._heard: dict[int, float] = {}
         self._strangers = threading.Semaphore(_MOST_STRANGERS)
         self._serial = 0
-        self._wanted = WantedNumbers()
+        self._wanted, self._rate = WantedNumbers(), StepRate()
         self._core = Coordination(
             shards,
             time.monotonic(),
@@ -94,6 +95,8 @@ class Coordinator:
                 self._tell(self._latest.get(id_), message)
             if now >= beat_at:
                 beat_at = now + BEAT_SECONDS
+                if self._core.current is not None:
+                    self._rate.add(now, steps_done(self._core))
                 for serial in list(self._ids):
                     self._tell(serial, {"kind": "beat"})
             while self._core.notices:
@@ -215,7 +218,8 @@ class Coordinator:
         """Answer somebody who is no process of the training."""
         kind = message["kind"]
         if kind == "status":
-            self._tell(serial, {"kind": "status", **status(self._core, self._wanted)})
+            known = status(self._core, self._wanted, self._rate.steps_per_second())
+            self._tell(serial, {"kind": "status", **known})
         elif kind == "supervise":
             self._wanted.supervise(serial, message)
             self._tell(serial, {"kind": "wanted", **self._wanted.as_json()})

@@ -44,7 +44,7 @@ _PREPARE_SECONDS: Final = 4.0
 # When to ask again after somebody could not be reached.
 _RETRY_SECONDS: Final = 5.0
 # How old a generation is at least before shards move to faster members.
-_SETTLED_SECONDS: Final = 3.0
+SETTLED_SECONDS: Final = 3.0
 # For how long the last member, when it wants to go, waits for another to have started.
 _HEIR_SECONDS: Final = 20.0
 _REPLACEMENT_SECONDS: Final = 60.0
@@ -99,7 +99,7 @@ class Deciding:
         self._plan_at = now
         self._has_begun = first_seconds > _LOST_SECONDS
         self._last_since = inf
-        self._settled_seconds = _SETTLED_SECONDS
+        self._settled_seconds = SETTLED_SECONDS
 
     def decide(self, now: float) -> list[Outgoing]:
         """Return whom to tell what, after all that has happened; to be called often, too."""
@@ -280,7 +280,7 @@ class Deciding:
         self.spread(self.ledger.note(self.current, made, self._wall(), reason))
         # Speeds are noisy, and depend on the plan: what has not helped is tried ever less often.
         again = reason == "speed"
-        self._settled_seconds = 2 * self._settled_seconds if again else _SETTLED_SECONDS
+        self._settled_seconds = 2 * self._settled_seconds if again else SETTLED_SECONDS
         self.current, self._is_broken = made, False
         self._departed.clear()
         self._last_since = inf

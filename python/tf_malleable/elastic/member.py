@@ -27,6 +27,7 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tf_malleable.elastic.control import Message
@@ -73,6 +74,8 @@ class TrainingMember(Newcomer):
         self._is_own_step = False
         self._handed: Exchange | None = None
         self._absence = 0.0
+        self._cpus = 0.0
+        self._was_lead = False
         self.batches: Callable[[], tuple[int | None, int | None]] = lambda: (None, None)
         super().__init__(settings, holder)
 
@@ -81,6 +84,9 @@ class TrainingMember(Newcomer):
     def begin(self, step: int) -> Turn:
         """See Mesh."""
         self._pace.begins()
+        self._has_come = False
+        if not self._has_begun:
+            step = self._load_kept(step)
         while True:
             with self.changed:
                 if not self._has_begun:
@@ -89,19 +95,28 @@ class TrainingMember(Newcomer):
                 if self._lineage and step != self._step and self._handed is not None:
                     raise ValueError(f"the next step is {self._step}, not {step}")
                 turn = self._next_turn()
+                made = self._to_join() if turn is None else None
                 if turn is not None:
                     self._take_up(turn)
-                    self._pace.computes(turn.stop - turn.start)
-                    return turn
-                made = self._to_join()
-                if made is None:
+                elif made is None:
                     self.changed.wait(LOOK_SECONDS)
                     continue
                 attempt = self._attempt
+            if turn is not None:
+                turn = self._keep(turn)
+                self._pace.computes(turn.stop - turn.start)
+                return turn
+            assert made is not None
             self._join(made, attempt)
 
     def reduce(self, step: int, parts: Mapping[Node, Vector]) -> Vector:
         """See Mesh."""
+        try:
+            return self._reduce(step, parts)
+        except Rescaled as rescaled:
+            raise Rescaled(self._keep(rescaled.turn)) from None
+
+    def _reduce(self, step: int, parts: Mapping[Node, Vector]) -> Vector:
         self._pace.reduces()
         with self.changed:
             if step != self._step:
@@ -146,6 +161,27 @@ class TrainingMember(Newcomer):
                 self.changed.wait(LOOK_SECONDS)
             lead = self.generation is not None and self.generation.members[0].id == self.id
             return Turn(self._step, self._ordinal(), is_lead=lead)
+
+    def close(self) -> None:
+        """See Mesh."""
+        if self._keeper is not None:
+            self._keeper.wait()
+        super().close()
+
+    def _keep(self, turn: Turn) -> Turn:
+        """Keep the state in a file if it is time; return the turn, with the file if it must end.
+
+        The state stands still, and is what this step follows.
+        """
+        was_lead, self._was_lead = self._was_lead, turn.is_lead
+        if self._keeper is None or self._has_come or not self._lineage:
+            return turn
+        if turn.is_lead:
+            self._keeper.look(turn.step)
+        elif turn.leaving and (turn.last or (self._absence and was_lead)):
+            # Without a coordinator nobody can say whether others have the state.
+            return replace(turn, kept=str(self._keeper.keep_last(turn.step) or ""))
+        return turn
 
     # Turns.
 
@@ -233,8 +269,13 @@ class TrainingMember(Newcomer):
     def _beat(self) -> Message:
         exchange = self._use.exchange
         stalled = () if exchange is None else exchange.waits_for(STALLED_SECONDS)
+        cpus = self.cpus.now()
+        if cpus != self._cpus:
+            self._cpus = cpus
+            self._pace.forget()
         return {
             "step": self._step,
+            "cpus": cpus,
             "speed": self._pace.speed(),
             "stalled": stalled,
             "number": self._number(),

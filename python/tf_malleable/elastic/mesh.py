@@ -32,6 +32,7 @@ class Turn:
         finished: The training has ended without this process, which has no state and must end.
         leaving: This process is no member any more, and must end quietly with `exit_code`.
         last: It leaves, and nobody is left: what is not saved now is lost.
+        kept: File that has the state of a member that leaves; empty if there is none.
         exit_code: For the end of the process.
     """
 
@@ -45,6 +46,7 @@ class Turn:
     finished: bool = False
     leaving: bool = False
     last: bool = False
+    kept: str = ""
     exit_code: int = 0
 
     @property
@@ -91,6 +93,28 @@ class CountsBatches(Protocol):
 
     def batches(self) -> tuple[int | None, int | None]:
         """Return how many batches are done, and will be done; None if that is not known."""
+
+
+@runtime_checkable
+class HoldsStill(Protocol):
+    """A StateHolder of which a state can be had without a copy; asked between two steps."""
+
+    def still_buffers(self) -> Sequence[memoryview]:
+        """Return the bytes of the state; they stay as they are though steps go on."""
+
+    def is_at_epoch_end(self) -> bool:
+        """Return whether the state is that after an epoch."""
+
+
+@runtime_checkable
+class RestoresState(Protocol):
+    """A mesh that may have a state from a file.
+
+    Attributes:
+        restored_from: The file of which the state is that was loaded or is to be; empty if none.
+    """
+
+    restored_from: str
 
 
 class Mesh(Protocol):

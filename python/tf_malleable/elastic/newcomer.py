@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import socket
 import time
+from pathlib import Path
 from typing import Final
 
 from tf_malleable.elastic import state, wire
+from tf_malleable.elastic.checkpoint import CutUp, KeptState
 from tf_malleable.elastic.control import Message
 from tf_malleable.elastic.errors import MeshError
 from tf_malleable.elastic.holding import ANSWER_SECONDS, LOOK_SECONDS, HoldingProcess
+from tf_malleable.elastic.keeping import Keeper
 from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
 from tf_malleable.elastic.plan import Generation, Member
 from tf_malleable.elastic.settings import MeshSettings
@@ -26,7 +29,16 @@ class Newcomer(HoldingProcess):
         self._incoming: socket.socket | None = None
         self._failed = 0
         self._outlook: Message | None = None
+        self.restored_from = ""
+        self._kept: KeptState | None = None
+        self._keeper: Keeper | None = None
+        # What came is not the training's own before it has taken it over.
+        self._has_come = False
         super().__init__(settings, holder)
+        if settings.checkpoint:
+            cut_up = CutUp(self.shards, settings.training().seed)
+            folder, seconds = Path(settings.checkpoint), settings.checkpoint_seconds
+            self._keeper = Keeper(folder, seconds, cut_up, holder, self.say)
 
     def ahead(self) -> bytes | None:
         """See Mesh."""
@@ -45,11 +57,31 @@ class Newcomer(HoldingProcess):
             if outlook is None:
                 continue
             if outlook["first"]:
-                return None
+                return self._find_kept()
             said = self._ask(outlook)
             if said is not None:
+                self._kept, self.restored_from = None, ""
                 return said
             time.sleep(LOOK_SECONDS)
+
+    def _find_kept(self) -> bytes | None:
+        """Return how the state is described that is kept in files; None if there is none."""
+        if self._kept is None and self._keeper is not None:
+            self._kept = self._keeper.newest()
+        if self._kept is None:
+            return None
+        self.restored_from = str(self._kept.path)
+        return self._kept.description
+
+    def _load_kept(self, step: int) -> int:
+        """Take over what _find_kept() has found; return the step that follows the state."""
+        kept, self._kept = self._kept, None
+        if kept is None:
+            return step
+        self._holder.load(kept.description, kept.buffers)
+        self._has_come = True
+        self.say(f"goes on from {kept.path}")
+        return kept.step
 
     def _ask(self, outlook: Message) -> bytes | None:
         """Return how any of several members describes its state; None if none does so soon."""
@@ -127,7 +159,9 @@ class Newcomer(HoldingProcess):
         finally:
             with self.changed:
                 self._incoming = None
+        self.restored_from = ""
         self._holder.load(description, buffers)
+        self._has_come = True
         with self.changed:
             if attempt == self._attempt and self.drafted(made.number) is made:
                 self._lineage, self._step = str(header["lineage"]), int(header["step"])

@@ -57,6 +57,10 @@ class Pace:
             return None
         return max(0.0, spent - median(self._usual)) if was and self._usual else None
 
+    def forget(self) -> None:
+        """Measure anew: there are other CPUs."""
+        self._speeds.clear()
+
     def speed(self) -> float | None:
         """Return shards a second; None if too few steps were measured."""
         return median(self._speeds) if len(self._speeds) >= _FEWEST else None

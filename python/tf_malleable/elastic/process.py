@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from tf_malleable.elastic import draft, wire
 from tf_malleable.elastic.control import Control, Message
+from tf_malleable.elastic.cpus import OwnCpus
 from tf_malleable.elastic.ending import Ending, Restart
 from tf_malleable.elastic.errors import COME_AGAIN, AbortedError, LinkError
 from tf_malleable.elastic.exchange import Exchange
@@ -60,6 +61,7 @@ class MeshProcess:
         generation: The present generation; None before the first.
         ending: Why to end, if that is so.
         ledger: The rescales that it knows of.
+        cpus: Of this process.
     """
 
     def __init__(self, settings: MeshSettings, role: str) -> None:
@@ -73,17 +75,15 @@ class MeshProcess:
             raise ValueError("a process that trains alone has no others")
         self.id = settings.id or secrets.token_hex(6)
         self.role, self.settings = role, settings
+        self.cpus = OwnCpus(settings.cpus)
         self.changed = threading.Condition()
         self.generation: Generation | None = None
         self.ending = Ending()
         self.ledger = Ledger()
         self._drafts: dict[int, _Draft] = {}
         self._inbox = draft.Inbox()
-        self._highest = 0
-        self.proposed = 0
-        self.halted = False
-        self._is_leaving = False
-        self._is_finished = False
+        self._highest = self.proposed = 0
+        self.halted = self._is_leaving = self._is_finished = False
         self._use = _Use()
         self._listener = Listener(
             settings.host, settings.port, settings.secret, self._serve, self.say
@@ -96,6 +96,7 @@ class MeshProcess:
             beat=self._beat,
             heard=self._heard,
             absent=self._absent,
+            say=self.say,
         )
         try:
             self._control.start(time.monotonic() + settings.patience_seconds)
@@ -167,8 +168,8 @@ class MeshProcess:
                 "id": self.id,
                 "role": self.role,
                 "address": vars(self.settings.reached_at or self._listener.address),
-                "cpus": self.settings.cpus,
-                "place": f"{socket.gethostname()}:{os.getpid()}",
+                "cpus": self.cpus.now(),
+                "place": self.settings.place or f"{socket.gethostname()}:{os.getpid()}",
                 "ready": self._is_ready(),
                 "leaving": self._is_leaving,
                 "finished": self._is_finished,

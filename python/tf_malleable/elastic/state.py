@@ -1,7 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """The state of a training and the last sum, on their way from one member's memory to another's.
 
-What is not complete does not exist: the receiver collects all of it before anything is loaded.
+A checkpoint is a state on its way to a later process; see checkpoint.py. What is not complete does
+not exist: the receiver collects all of it before anything is loaded.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from tf_malleable.elastic import wire
@@ -24,6 +26,47 @@ _PIECE: Final = 1 << 22
 # Without a byte for so long, the other side is given up.
 _PATIENCE_SECONDS: Final = 5.0
 _MOST_BUFFERS: Final = 1 << 20
+
+
+def pieces(description: bytes, buffers: Sequence[memoryview]) -> Iterator[memoryview]:
+    """Yield the bytes of a state one after the other: sizes, description, buffers."""
+    flat = [each.cast("B") if each.nbytes else memoryview(b"") for each in buffers]
+    sizes = struct.pack(f"!{len(flat)}Q", *(len(each) for each in flat))
+    for each in (memoryview(sizes), memoryview(description), *flat):
+        for start in range(0, len(each), _PIECE):
+            yield each[start : start + _PIECE]
+
+
+def from_pieces(
+    description: int, buffers: int, fill: Callable[[memoryview], None], most: float = inf
+) -> tuple[bytes, list[memoryview]]:
+    """Return the description and the buffers of a state.
+
+    Args:
+        description: Length of the description.
+        buffers: How many buffers there are.
+        fill: Fills a place with the next bytes.
+        most: How many bytes there can be.
+
+    Raises:
+        ValueError: There cannot be so many.
+    """
+    import numpy as np
+
+    if not 0 <= buffers <= _MOST_BUFFERS:
+        raise ValueError(f"a state does not have {buffers} buffers")
+    head = bytearray(8 * buffers)
+    fill(memoryview(head))
+    sizes = description, *struct.unpack(f"!{buffers}Q", head)
+    if description < 0 or sum(sizes) > most:
+        raise ValueError(f"there are not {sum(sizes)} bytes")
+    found = []
+    for size in sizes:
+        place = np.empty(size, np.uint8).data if size else memoryview(bytearray())
+        for start in range(0, size, _PIECE):
+            fill(place[start : start + _PIECE])
+        found.append(place)
+    return bytes(found[0]), found[1:]
 
 
 def send_state(
@@ -47,18 +90,13 @@ def send_state(
     Raises:
         OSError: The other side is gone, or this is no longer wanted.
     """
-    flat = [each.cast("B") if each.nbytes else memoryview(b"") for each in buffers]
-    sizes = struct.pack(f"!{len(flat)}Q", *(len(each) for each in flat))
-    wire.send(
-        connection,
-        {"step": step, "lineage": lineage, "description": len(description), "buffers": len(flat)},
-        _soon(),
-    )
-    for each in (memoryview(sizes), memoryview(description), *flat):
-        for start in range(0, len(each), _PIECE):
-            if not goes_on():
-                raise ConnectionAbortedError("the state is no longer wanted")
-            wire.send_all(connection, each[start : start + _PIECE], _soon())
+    said = {"step": step, "lineage": lineage}
+    said |= {"description": len(description), "buffers": len(buffers)}
+    wire.send(connection, said, _soon())
+    for each in pieces(description, buffers):
+        if not goes_on():
+            raise ConnectionAbortedError("the state is no longer wanted")
+        wire.send_all(connection, each, _soon())
 
 
 def receive_state(
@@ -72,23 +110,15 @@ def receive_state(
         goes_on: As in send_state().
 
     Raises:
-        OSError, EOFError: It broke off, or is no longer wanted.
+        OSError, EOFError, ValueError: It broke off, or is no longer wanted, or is none.
     """
-    import numpy as np
 
-    count = int(header["buffers"])
-    if not 0 <= count <= _MOST_BUFFERS:
-        raise ConnectionAbortedError(f"a state does not have {count} buffers")
-    sizes = struct.unpack(f"!{count}Q", wire.receive_exactly(connection, 8 * count, _soon()))
-    found = []
-    for size in (int(header["description"]), *sizes):
-        place = np.empty(size, np.uint8).data if size else memoryview(bytearray())
-        for start in range(0, size, _PIECE):
-            if not goes_on():
-                raise ConnectionAbortedError("the state is no longer wanted")
-            wire.receive_into(connection, place[start : start + _PIECE], _soon())
-        found.append(place)
-    return bytes(found[0]), found[1:]
+    def fill(place: memoryview) -> None:
+        if not goes_on():
+            raise ConnectionAbortedError("the state is no longer wanted")
+        wire.receive_into(connection, place, _soon())
+
+    return from_pieces(int(header["description"]), int(header["buffers"]), fill)
 
 
 def send_vector(connection: socket.socket, step: int, vector: Vector) -> None:

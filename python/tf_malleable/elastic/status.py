@@ -73,8 +73,24 @@ class WantedNumbers:
         return {"workers": self.workers, "servers": self.servers, "by_hand": self.by_hand}
 
 
-def status(core: Coordination, wanted: WantedNumbers) -> dict[str, Any]:
-    """Return all that is known, as plain data."""
+def steps_done(core: Coordination) -> int:
+    """Return how many batches the training has done; if nobody counts them, how many steps."""
+    current = core.current
+    here = [each for each in core.everybody.values() if current and current.member(each.id)]
+    known = [each.batches[0] for each in here if each.batches[0] is not None]
+    return max(known or [max(each.step, each.position.step) for each in here], default=0)
+
+
+def status(
+    core: Coordination, wanted: WantedNumbers, steps_per_second: float | None = None
+) -> dict[str, Any]:
+    """Return all that is known, as plain data.
+
+    Args:
+        core: Knows the processes.
+        wanted: How many there should be.
+        steps_per_second: As measured; None if not known.
+    """
     current = core.current
     processes: list[dict[str, Any]] = []
     for each in core.everybody.values():
@@ -101,6 +117,11 @@ def status(core: Coordination, wanted: WantedNumbers) -> dict[str, Any]:
         "shards": core.shards,
         "generation": 0 if current is None else current.ordinal,
         "step": max((each["step"] for each in processes if each["shards"]), default=0),
+        "steps_done": steps_done(core),
+        "steps_total": max(
+            (each["batches_total"] for each in processes if each["batches_total"]), default=None
+        ),
+        "steps_per_second": steps_per_second,
         "wanted": asdict(wanted) | {"supervisors": len(wanted.supervisors)},
         "processes": processes,
         "rescales": [each.as_json() for each in core.ledger],

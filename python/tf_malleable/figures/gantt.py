@@ -21,7 +21,7 @@ from tf_malleable.api.history import History, Outcome, Summary
 from tf_malleable.figures import style, time_axis
 from tf_malleable.figures.formats import MOST_PANELS
 from tf_malleable.figures.timeline import Row, bands, load, rows
-from tf_malleable.model.units import cores, duration, number
+from tf_malleable.model.units import duration, number
 
 _WAITING = "#9A9A9A"
 _SHADE = "#F6F6F6"
@@ -90,6 +90,28 @@ def compare(
         cpus = len({cpu for _, each in histories for span in each.spans for cpu in span.cpus})
     each_cpus = [cpus] * len(histories) if isinstance(cpus, int) else cpus
     panels = [rows(history, zero) for _, history in histories]
+    titles = [(title, _metrics(history.summary)) for title, history in histories]
+    return _figure(panels, titles, each_cpus, "core")
+
+
+def draw_rows(panel: Sequence[Row], metrics: str, *, most: int = 0, unit: str) -> Figure:
+    """Return a figure of rows that come from elsewhere.
+
+    Args:
+        panel: The rows.
+        metrics: What is written above them.
+        most: How many there are of what the heights of bars are; 0 if that is not known.
+        unit: What one of these is called.
+    """
+    return _figure([panel], [("", metrics)], [most], unit)
+
+
+def _figure(
+    panels: Sequence[Sequence[Row]],
+    titles: Sequence[tuple[str, str]],
+    each_cpus: Sequence[int],
+    unit: str,
+) -> Figure:
     stretches = [stretch for panel in panels for row in panel for stretch in row.stretches]
     longest = max((stretch.end for stretch in stretches), default=1.0)
     tallest = max((stretch.cores for stretch in stretches), default=1.0) or 1.0
@@ -100,13 +122,12 @@ def compare(
     axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)
     for index, (panel, here) in enumerate(zip(panels, each_cpus, strict=True)):
         upper, lower = axes[2 * index][0], axes[2 * index + 1][0]
-        title, history = histories[index]
-        _write_title(upper, title, history.summary)
+        _write_title(upper, *titles[index])
         _draw_rows(upper, panel, tallest, row)
-        _draw_strip(lower, panel, here)
+        _draw_strip(lower, panel, here, f"{unit}s")
     time_axis.linear(axes[-1][0], longest)
     figure.legend(
-        handles=_legend(panels, tallest, each_cpus),
+        handles=_legend(panels, tallest, each_cpus, unit),
         loc="outside lower center",
         ncols=6,
         fontsize=8.5,
@@ -122,11 +143,14 @@ def _row_inches(count: int) -> float:
     return min(fitting, _TALLEST / max(count, 1))
 
 
-def _write_title(axes: Axes, title: str, summary: Summary) -> None:
-    metrics = (
+def _metrics(summary: Summary) -> str:
+    return (
         f"makespan {duration(summary.makespan)}  ·  mean turnaround"
         f" {duration(summary.mean_turnaround)}  ·  mean slowdown {number(summary.mean_slowdown, 2)}"
     )
+
+
+def _write_title(axes: Axes, title: str, metrics: str) -> None:
     if title:
         style.title(axes, title)
     axes.set_title(metrics, loc="right" if title else "left", fontsize=9.5)
@@ -190,7 +214,7 @@ def _bar(count: float, tallest: float) -> float:
     return _BAR * math.pow(count / tallest, power)
 
 
-def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int) -> None:
+def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int, label: str) -> None:
     """Draw the stacked cores of all rows, against the number of CPUs."""
     steps = load(panel)
     times, counts = [time for time, _ in steps], [count for _, count in steps]
@@ -218,7 +242,7 @@ def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int) -> None:
     most = math.ceil(highest)
     # Of two labels that would overlap, the number of CPUs is the one with a line.
     axes.set_yticks(sorted({0, cpus, most if most - cpus >= _TICKS_APART * most else cpus}))
-    axes.set_ylabel("cores", fontsize=9)
+    axes.set_ylabel(label, fontsize=9)
     axes.tick_params(labelsize=8.5)
     style.frame(axes)
 
@@ -245,14 +269,17 @@ def _rectangle(left: float, right: float, low: float, high: float) -> _Corners:
 
 
 def _legend(
-    panels: Sequence[Sequence[Row]], tallest: float, cpus: Sequence[int]
+    panels: Sequence[Sequence[Row]],
+    tallest: float,
+    cpus: Sequence[int],
+    unit: str,
 ) -> list[Patch | Line2D]:
     """Return the legend of what occurs in the figure."""
     shown = [row for panel in panels for row in panel]
     states = {stretch.state for row in shown for stretch in row.stretches}
     handles: list[Patch | Line2D] = []
     if "running" in states:
-        most = cores(round(tallest))
+        most = f"{round(tallest)} {unit}{'' if round(tallest) == 1 else 's'}"
         handles.append(Patch(color=style.COLOURS[0], label=f"running, full height: {most}"))
     if "waiting" in states:
         handles.append(Line2D([], [], color=_WAITING, linewidth=3, label="waiting"))

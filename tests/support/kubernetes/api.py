@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.support.kubernetes import (
     admission,
+    applying,
     custom,
     deletion,
     kinds,
@@ -33,6 +35,7 @@ from tests.support.kubernetes.resources import Catalogue, Resource
 from tests.support.kubernetes.store import Key, Store
 
 Object = dict[str, Any]
+_MOST_ADDRESSES = 32 * 256 * 250
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -53,9 +56,11 @@ class Api:
         self.catalogue = Catalogue()
         self.authorizer = Authorizer(self.store)
         self.calls: list[Call] = []
+        self.owners = applying.Owners()
         self.available = True
         self._rests: dict[str, tuple[int, list[Object]]] = {}
-        self._addresses = 0
+        # Clusters of other tests beside this one have addresses of their own.
+        self._addresses = secrets.randbelow(_MOST_ADDRESSES)
         for name in _NAMESPACES:
             namespace = self.catalogue.named("namespaces")
             self.serve(Request("create", namespace, body={"metadata": {"name": name}}))
@@ -163,7 +168,9 @@ class Api:
         return self._change(request, request.body)
 
     def _patch(self, request: Request) -> Answer:
-        accepted = [patching.JSON, patching.MERGE]
+        if request.content_type == applying.CONTENT_TYPE:
+            return self._apply(request)
+        accepted = [patching.JSON, patching.MERGE, applying.CONTENT_TYPE]
         if request.resource.custom is None:
             accepted.append(patching.STRATEGIC)
         if request.content_type not in accepted:
@@ -174,6 +181,39 @@ class Api:
         patched = patching.apply(request.content_type, target, request.body)
         _check_body(request, patched, new=False)
         return self._change(request, patched)
+
+    def _apply(self, request: Request) -> Answer:
+        resource, body = request.resource, request.body
+        manager = request.query.get("fieldManager", "")
+        applying.check(body, manager)
+        if request.subresource == "scale":
+            raise media_type([patching.JSON, patching.MERGE])
+        _check_body(request, body, new=False)
+        old = self.store.get(request.key)
+        if old is None:
+            if request.subresource:
+                raise not_found(resource, request.name)
+            # Who may not create does not create by applying, either.
+            self.authorizer.check(request.user, replace(request.call, verb="create"))
+            answer = self._create(replace(request, verb="create"))
+        else:
+            owned = self.owners.of(old["metadata"]["uid"])
+            live = present(resource, old)
+            found = applying.conflicts(resource, live, body, owned, manager)
+            if found and request.query.get("force") != "true":
+                raise applying.refusal(found)
+            wanted = applying.merged(resource, live, body, owned, manager)
+            answer = self._change(request, wanted)
+        if not _is_dry(request):
+            owned = self.owners.of(answer.body["metadata"]["uid"])
+            mine = applying.fields(resource, body)
+            for name, theirs in owned.items():
+                if name != manager:
+                    for path in [p for p in theirs if p in mine and theirs[p] != mine[p]]:
+                        del theirs[path]
+            written = applying.fields(resource, answer.body)
+            owned[manager] = {path: written.get(path, value) for path, value in mine.items()}
+        return answer
 
     def _change(self, request: Request, body: Object) -> Answer:
         resource, old = request.resource, self.found(request)
@@ -232,8 +272,9 @@ class Api:
     def _give_address(self, service: Object) -> None:
         if service["spec"].get("clusterIP") is None:
             self._addresses += 1
-            high, low = divmod(self._addresses, 250)
-            service["spec"]["clusterIP"] = f"127.96.{high}.{low + 1}"
+            rest, low = divmod(self._addresses % _MOST_ADDRESSES, 250)
+            high, middle = divmod(rest, 256)
+            service["spec"]["clusterIP"] = f"127.{96 + high}.{middle}.{low + 1}"
         service["spec"].setdefault("clusterIPs", [service["spec"]["clusterIP"]])
 
 

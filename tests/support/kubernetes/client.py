@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from tests.support.kubernetes import patching
+from tests.support.kubernetes import applying, patching
 from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.authorization import ADMIN, User
 from tests.support.kubernetes.refusals import RefusedError
@@ -64,6 +64,22 @@ class Client:
         """Apply a JSON patch, if it is a list, or a merge patch to an object."""
         kind = patching.JSON if isinstance(patch, list) else patching.MERGE
         return self._call("patch", plural, namespace, name, part, patch, content_type=kind)
+
+    def apply(
+        self, item: Object, manager: str = "tests", namespace: str = NAMESPACE, **query: str
+    ) -> Object:
+        """Apply an object, in the namespace that it names, or in this one."""
+        resource = self._api.catalogue.of_kind(item["apiVersion"], item["kind"])
+        if resource is None:
+            raise KeyError(f"there is no kind {item['kind']} in {item['apiVersion']}")
+        metadata = item["metadata"]
+        namespace = metadata.get("namespace", namespace)
+        query = {"fieldManager": manager, **query}
+        kind = applying.CONTENT_TYPE
+        return self._call(
+            "patch", resource.qualified, namespace, metadata["name"], body=item, query=query,
+            content_type=kind,
+        )  # fmt: skip
 
     def set_status(self, plural: str, item: Object, status: Object) -> Object:
         """Write the status of an object, unless that has changed since it was read."""

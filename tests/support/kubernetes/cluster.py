@@ -22,6 +22,7 @@ from tests.support.kubernetes.garbage import Collector
 from tests.support.kubernetes.kubelet import Kubelet
 from tests.support.kubernetes.lifecycle import Lifecycle, Timings, of_pods_and
 from tests.support.kubernetes.loops import Loop
+from tests.support.kubernetes.proxy import Proxy
 from tests.support.kubernetes.refusals import RefusedError
 from tests.support.kubernetes.scheduler import Scheduler
 from tests.support.kubernetes.server import Server
@@ -56,6 +57,7 @@ class Cluster:
         self._nodes: dict[str, Object] = {}
         # Clusters of other tests beside this one have addresses of their own.
         self._next = count(random.randrange(1 << 20))
+        self._proxy = Proxy(Client(self.api, system("kube-proxy")))
         self._loops = self._start_loops()
 
     def __enter__(self) -> Cluster:
@@ -78,6 +80,8 @@ class Cluster:
             if kubelet.died is None:
                 kubelet.die()
         self.server.close()
+        if loops:
+            self._proxy.close()
         said = [loop.broken for loop in loops] + [kubelet.broken for kubelet in kubelets.values()]
         broken = [text for text in said if text]
         if broken:
@@ -93,6 +97,7 @@ class Cluster:
             ("scheduler", Scheduler(client("scheduler")).step, of_pods_and(kinds.NODES)),
             ("garbage", Collector(self.api, manager).step, lambda change: True),
             ("lifecycle", lifecycle.step, of_pods_and(kinds.NODES)),
+            ("proxy", self._proxy.step, lambda change: change.key[0] == kinds.SERVICES),
             ("statuses", lifecycle.write_statuses, of_pods_and(kinds.BUDGETS, kinds.QUOTAS)),
         ]
         return [Loop(self.api, name, step, concerns) for name, step, concerns in steps]

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.support.kubernetes import custom, metadata, pods
+from tests.support.kubernetes import custom, deployments, metadata, pods
 from tests.support.kubernetes.refusals import Cause, bad_request, invalid, required
 from tests.support.kubernetes.resources import Resource
 from tests.support.kubernetes.schema import is_time
@@ -22,9 +22,10 @@ SERVICES, SECRETS, EVENTS = ("", "services"), ("", "secrets"), ("", "events")
 QUOTAS, ACCOUNTS, CONFIGMAPS = ("", "resourcequotas"), ("", "serviceaccounts"), ("", "configmaps")
 BUDGETS = ("policy", "poddisruptionbudgets")
 LEASES = ("coordination.k8s.io", "leases")
+DEPLOYMENTS = ("apps", "deployments")
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 # Whose generation is counted. Nodes, for one, have none.
-_COUNTED = (PODS, BUDGETS, CRDS)
+_COUNTED = (PODS, BUDGETS, CRDS, DEPLOYMENTS)
 # Who answers a deletion with what was deleted, rather than with a Status.
 RETURNED = (PODS, SERVICES, ACCOUNTS, QUOTAS)
 # Whose status a client may give with the object.
@@ -160,6 +161,7 @@ _FILL: dict[Id, Callable[[Object], Object]] = {
     SERVICES: _fill_service,
     LEASES: _fill_lease,
     CRDS: _fill_definition,
+    DEPLOYMENTS: deployments.fill,
 }
 
 
@@ -198,4 +200,5 @@ _VALIDATE: dict[Id, Callable[[Object], Iterator[Cause]]] = {
     SERVICES: _service,
     BUDGETS: _budget,
     CRDS: custom.definition_causes,
+    DEPLOYMENTS: deployments.validate,
 }

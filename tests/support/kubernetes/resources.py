@@ -76,6 +76,17 @@ BUILT_IN = (
     Resource("", "v1", "resourcequotas", "ResourceQuota", True, ("status",), ("quota",)),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("status",)),
     Resource("coordination.k8s.io", "v1", "leases", "Lease"),
+    # Nobody here makes pods of it.
+    Resource(
+        "apps",
+        "v1",
+        "deployments",
+        "Deployment",
+        True,
+        ("status",),
+        ("deploy",),
+        categories=("all",),
+    ),
     Resource(_RBAC, "v1", "roles", "Role"),
     Resource(_RBAC, "v1", "rolebindings", "RoleBinding"),
     Resource(_RBAC, "v1", "clusterroles", "ClusterRole", False),

@@ -35,6 +35,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
 }
+# After one of these, rules are not looked at.
+_BLOCKING = (
+    "FieldValueNotSupported",
+    "FieldValueRequired",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+)
 _RULE = lru_cache(maxsize=None)(rules.parse)
 
 
@@ -98,6 +106,27 @@ def validate(value: Any, schema: Schema, old: Any = None, path: str = "") -> Ite
         old: The value before; None for what is new, of which no transition is checked.
         path: Where it is.
     """
+    causes = list(_causes(value, schema, path))
+    yield from causes
+    if not _has_rules(schema):
+        return
+    if any(cause.reason in _BLOCKING for cause in causes):
+        why = "some validation rules were not checked because the object was invalid; correct the "
+        yield invalid("<nil>", None, why + "existing errors to complete validation")
+    else:
+        yield from _all_rule_causes(value, schema, old, path)
+
+
+def _has_rules(schema: Schema) -> bool:
+    if "x-kubernetes-validations" in schema:
+        return True
+    others = [schema.get(name) for name in ("items", "additionalProperties")]
+    below = [*schema.get("properties", {}).values(), *others]
+    return any(_has_rules(one) for one in below if isinstance(one, dict))
+
+
+def _causes(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+    """Tell what is wrong with a value, rules left out."""
     if value is None and schema.get("nullable"):
         return
     wrong = list(_type_causes(value, schema, path))
@@ -111,11 +140,10 @@ def validate(value: Any, schema: Schema, old: Any = None, path: str = "") -> Ite
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield from _number_causes(value, schema, path)
     elif isinstance(value, list):
-        yield from _list_causes(value, schema, old, path)
+        yield from _list_causes(value, schema, path)
     elif isinstance(value, dict):
-        yield from _object_causes(value, schema, old, path)
+        yield from _object_causes(value, schema, path)
     yield from _combined(value, schema, path)
-    yield from _rule_causes(value, schema, old, path)
 
 
 def _type_causes(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
@@ -184,7 +212,7 @@ def _number_causes(value: float, schema: Schema, path: str) -> Iterator[Cause]:
         yield invalid(path, value, f"{path} in body should be a multiple of {schema['multipleOf']}")
 
 
-def _list_causes(value: list[Any], schema: Schema, old: Any, path: str) -> Iterator[Cause]:
+def _list_causes(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
     if len(value) < schema.get("minItems", 0):
         least = schema["minItems"]
         yield invalid(path, len(value), f"{path} in body should have at least {least} items")
@@ -195,47 +223,65 @@ def _list_causes(value: list[Any], schema: Schema, old: Any, path: str) -> Itera
         )
     keys = schema.get("x-kubernetes-list-map-keys", [])
     named = schema.get("x-kubernetes-list-type")
-    before = {}
-    if named == "map" and isinstance(old, list):
-        before = {_map_key(one, keys): one for one in old}
     seen = []
     for index, one in enumerate(value):
         key = _map_key(one, keys) if named == "map" else one
         if named in ("map", "set") and key in seen:
             yield duplicate(f"{path}[{index}]", one)
         seen.append(key)
-        was = before.get(key) if named == "map" else None
-        yield from validate(one, schema.get("items", {}), was, f"{path}[{index}]")
+        yield from _causes(one, schema.get("items", {}), f"{path}[{index}]")
 
 
 def _map_key(one: Any, keys: list[str]) -> tuple[Any, ...]:
     return tuple(one.get(key) for key in keys) if isinstance(one, dict) else (None,)
 
 
-def _object_causes(value: Object, schema: Schema, old: Any, path: str) -> Iterator[Cause]:
-    before = old if isinstance(old, dict) else {}
+def _object_causes(value: Object, schema: Schema, path: str) -> Iterator[Cause]:
     for name in schema.get("required", ()):
         if name not in value:
             yield required(f"{path}.{name}" if path else name)
-    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
     if len(value) > schema.get("maxProperties", len(value)):
         yield invalid(path, len(value), f"must have at most {schema['maxProperties']} properties")
-    for name, one in value.items():
+    for name, inner, below in _below(value, schema, path):
+        yield from _causes(value[name], below, inner)
+
+
+def _below(value: Object, schema: Schema, path: str) -> Iterator[tuple[str, str, Schema]]:
+    """Return the names, paths and schemas of an object's fields that have a schema."""
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    for name in value:
         below = properties.get(name, others if isinstance(others, dict) else None)
-        if below is not None and not (path == "" and name == "metadata"):
-            inner = f"{path}.{name}" if path else name
-            yield from validate(one, below, before.get(name), inner)
+        if below is not None:
+            yield name, f"{path}.{name}" if path else name, below
+
+
+def _all_rule_causes(value: Any, schema: Schema, old: Any, path: str) -> Iterator[Cause]:
+    """Tell which rules fail of a value and all that is in it."""
+    if isinstance(value, list):
+        keys = schema.get("x-kubernetes-list-map-keys", [])
+        named = schema.get("x-kubernetes-list-type") == "map"
+        known = old if named and isinstance(old, list) else []
+        before = {_map_key(one, keys): one for one in known}
+        for index, one in enumerate(value):
+            was = before.get(_map_key(one, keys))
+            yield from _all_rule_causes(one, schema.get("items", {}), was, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        was = old if isinstance(old, dict) else {}
+        for name, inner, below in _below(value, schema, path):
+            yield from _all_rule_causes(value[name], below, was.get(name), inner)
+    if not (value is None and schema.get("nullable")):
+        yield from _rule_causes(value, schema, old, path)
 
 
 def _combined(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     for below in schema.get("allOf", ()):
-        yield from validate(value, below, None, path)
+        yield from _causes(value, below, path)
     for name in ("anyOf", "oneOf"):
         if name in schema:
-            fitting = sum(not list(validate(value, below, None, path)) for below in schema[name])
+            fitting = sum(not list(_causes(value, below, path)) for below in schema[name])
             if fitting == 0 or (name == "oneOf" and fitting > 1):
                 yield invalid(path, value, f"{path} in body must validate {name} of the schemas")
-    if "not" in schema and not list(validate(value, schema["not"], None, path)):
+    if "not" in schema and not list(_causes(value, schema["not"], path)):
         yield invalid(path, value, f"{path} in body must not validate the schema (not)")
 
 
@@ -270,19 +316,40 @@ def structural(schema: Schema, path: str, *, root: bool = True) -> Iterator[Caus
     if "properties" in schema and "additionalProperties" in schema:
         yield forbidden(f"{path}.additionalProperties", "mutually exclusive with properties")
     for one in schema.get("x-kubernetes-validations", ()):
+        at = f"{path}.x-kubernetes-validations[0]"
         try:
             rules.check(_RULE(one["rule"]), schema)
         except RuleError as error:
-            at = f"{path}.x-kubernetes-validations[0].rule"
-            yield invalid(at, one["rule"], f"compilation failed: ERROR: {error}")
+            yield invalid(f"{at}.rule", one["rule"], f"compilation failed: ERROR: {error}")
+        if not _is_field(one.get("fieldPath", ""), schema):
+            yield invalid(f"{at}.fieldPath", one["fieldPath"], "fieldPath must be a valid path")
     for name, below in schema.get("properties", {}).items():
         if "default" in below:
             for cause in validate(default(below["default"], below), below):
                 yield invalid(f"{path}.properties[{name}].default", below["default"], cause.message)
-        if not (root and name in _OWN):
+        if root and name == "metadata":
+            yield from _metadata_causes(below, f"{path}.properties[metadata]")
+        elif not (root and name in _OWN):
             yield from structural(below, f"{path}.properties[{name}]", root=False)
     for name in ("items", "additionalProperties"):
         if isinstance(schema.get(name), dict):
             yield from structural(schema[name], f"{path}.{name}", root=False)
     if schema.get("type") == "array" and "items" not in schema:
         yield required(f"{path}.items", "must be specified")
+
+
+def _metadata_causes(schema: Schema, path: str) -> Iterator[Cause]:
+    """Tell what a schema says of the metadata that it may not: only names can be restricted."""
+    others = set(schema) - {"type", "description", "properties"}
+    if others or set(schema.get("properties", {})) - {"name", "generateName"}:
+        why = "must not specify anything other than name and generateName, but metadata is implicit"
+        yield forbidden(path, why)
+
+
+def _is_field(path: str, schema: Schema) -> bool:
+    """Say whether a path such as .a.b is one of a schema; places in lists cannot be named."""
+    for name in path.split(".")[1:]:
+        if name not in schema.get("properties", {}):
+            return False
+        schema = schema["properties"][name]
+    return path == "" or path.startswith(".")

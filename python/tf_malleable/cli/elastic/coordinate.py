@@ -16,7 +16,8 @@ from tf_malleable.cli.elastic import cutting, supervised, whereabouts
 from tf_malleable.elastic.coordinator import Coordinator
 from tf_malleable.elastic.plan import Address
 from tf_malleable.elastic.server import ServingMember
-from tf_malleable.elastic.settings import MeshSettings
+from tf_malleable.elastic.settings import MeshSettings, address, secret
+from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError
 
 # A new coordinator waits so long for processes that were there before, in a training that
@@ -25,6 +26,15 @@ _RESUMED_SECONDS = 15.0
 _UNKNOWN_SECONDS = 3.0
 # For how long one that is ended together with all others helps them to hand over.
 _LAST_SECONDS = 8.0
+
+
+patience_option = click.option(
+    "--patience",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    default=30.0,
+    metavar="SECONDS",
+    help="For how long to look for the coordinator at the start.  [default: 30]",
+)
 
 
 @click.command("coordinator")
@@ -42,7 +52,7 @@ def coordinator(
     It may end and be started again at any time; workers go on without it, and tell the next
     one everything. TF_MALLEABLE_ELASTIC_SECRET has the training's secret.
     """
-    at, secret = whereabouts.address(listen), whereabouts.secret()
+    at, shared = address(listen), secret()
     cutting.check_shards(shards)
     if name is not None:
         whereabouts.check_name(name)
@@ -53,14 +63,14 @@ def coordinator(
     bound = Address(at.host, listener.getsockname()[1])
     click.echo(f"{bound.host}:{bound.port}")
     sys.stdout.flush()
-    file = whereabouts.write(name, whereabouts.Whereabouts(bound, secret)) if name else None
+    file = whereabouts.write(name, whereabouts.Whereabouts(bound, shared)) if name else None
     seconds = _RESUMED_SECONDS if resume else 0.0 if fresh else _UNKNOWN_SECONDS
     stop: list[float] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.append(time.monotonic()))
     if supervisor is not None:
         supervised.begin(supervisor)
-    running = Coordinator(listener, secret, shards, first_seconds=seconds)
+    running = Coordinator(listener, shared, shards, first_seconds=seconds)
 
     def is_over() -> bool:
         if not stop or supervisor is None:
@@ -76,15 +86,22 @@ def coordinator(
 @click.command()
 @click.option("--coordinator", "where", metavar="HOST:PORT", required=True, help="Of the training.")
 @click.option("--host", default="127.0.0.1", help="Name or address of this host for the others.")
+@patience_option
 @supervised.option
-def server(where: str, host: str, supervisor: int | None) -> None:
+def server(where: str, host: str, patience: float, supervisor: int | None) -> None:
     """Own slices of the parameters' sums in an elastic training.
 
     TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets it hand over and go.
     """
     if supervisor is not None:
         supervised.begin(supervisor)
-    settings = MeshSettings(whereabouts.address(where), whereabouts.secret(), host=host)
+    settings = MeshSettings(
+        address(where),
+        secret(),
+        host=host,
+        place=os.environ.get(PLACE, ""),
+        patience_seconds=patience,
+    )
     process = ServingMember(settings)
     signal.signal(signal.SIGTERM, lambda *_: process.leave())
     code = process.serve()

@@ -8,12 +8,20 @@ from typing import Any
 
 import click
 
-from tf_malleable.cli.elastic import cutting, supervised, whereabouts
-from tf_malleable.cli.elastic.coordinate import coordinator, server
+from tf_malleable.cli.elastic import cutting, keeping, supervised, whereabouts
+from tf_malleable.cli.elastic.coordinate import coordinator, patience_option, server
 from tf_malleable.cli.elastic.local import local
 from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.run import become, preload
-from tf_malleable.elastic.settings import SETTINGS, MeshSettings
+from tf_malleable.elastic.settings import (
+    CHECKPOINT_SECONDS,
+    LEFT,
+    SETTINGS,
+    MeshSettings,
+    address,
+    secret,
+)
+from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import short
 
@@ -46,8 +54,10 @@ elastic.add_command(server)
     "--reached-at", metavar="HOST:PORT", help="Where others reach it, if that is another address."
 )
 @click.option("--cpus", type=float, help="With how many CPUs it computes.  [default: all it has]")
+@patience_option
 @click.option("--shards", type=int, default=4, help="Without a coordinator: pieces of each batch.")
 @cutting.options
+@keeping.options
 @supervised.option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -56,9 +66,12 @@ def run(
     port: int,
     reached_at: str | None,
     cpus: float | None,
+    patience: float,
     shards: int,
     seed: int | None,
     shard_threads: int | None,
+    checkpoint: str | None,
+    checkpoint_every: float | None,
     supervisor: int | None,
     command: tuple[str, ...],
 ) -> None:
@@ -71,26 +84,32 @@ def run(
     """
     cutting.check_shards(shards)
     cutting.check(seed, shard_threads)
+    keeping.check(checkpoint, checkpoint_every)
+    if checkpoint is not None and where is None:
+        raise ValueError("--checkpoint is for a training with a coordinator: give --coordinator")
     if not 0 <= port < 65536:
         raise ValueError(f"--port must be from 0 to 65535, not {port}")
-    mine = float(len(os.sched_getaffinity(0))) if cpus is None else cpus
-    if not 0 < mine <= 65536:
-        raise ValueError(f"--cpus must be a positive number, not {mine:g}")
+    if cpus is not None and not 0 < cpus <= 65536:
+        raise ValueError(f"--cpus must be a positive number, not {cpus:g}")
     settings = MeshSettings(
-        None if where is None else whereabouts.address(where),
-        b"" if where is None else whereabouts.secret(),
+        None if where is None else address(where),
+        b"" if where is None else secret(),
         host=host,
         port=port,
-        reached_at=None if reached_at is None else whereabouts.address(reached_at),
-        cpus=mine,
+        reached_at=None if reached_at is None else address(reached_at),
+        cpus=cpus,
+        place=os.environ.get(PLACE, ""),
+        patience_seconds=patience,
         shards=shards,
         seed=seed,
         threads=shard_threads,
-        left_code=supervised.LEFT if supervisor is not None else 0,
+        checkpoint=checkpoint or "",
+        checkpoint_seconds=checkpoint_every or CHECKPOINT_SECONDS,
+        left_code=LEFT if supervisor is not None else 0,
     )
     if supervisor is not None:
         supervised.begin(supervisor)
-    os.environ[SETTINGS] = settings.encode()
+    os.environ[SETTINGS] = keeping.with_checkpoint(settings).encode()
     preload()
     become(command)
 
@@ -120,10 +139,22 @@ def set_numbers(workers: str | None, servers: int | None, name: str | None) -> N
 
 @elastic.command("status")
 @_name_option
+@click.option(
+    "--coordinator", "where", metavar="HOST:PORT", help="Of a training that is not on this host."
+)
 @json_option
-def show_status(name: str | None, as_json: bool) -> None:
-    """Show the processes of a training, and how long its rescales took."""
-    found = whereabouts.ask(whereabouts.read(name), {"kind": "status"})
+def show_status(name: str | None, where: str | None, as_json: bool) -> None:
+    """Show the processes of a training, and how long its rescales took.
+
+    With --coordinator, TF_MALLEABLE_ELASTIC_SECRET has the training's secret.
+    """
+    if where is None:
+        whom = whereabouts.read(name)
+    elif name is not None:
+        raise ValueError("--name is for a training of this host: give it or --coordinator")
+    else:
+        whom = whereabouts.Whereabouts(address(where), secret())
+    found = whereabouts.ask(whom, {"kind": "status"})
     del found["kind"]
     if as_json:
         print_json(found)
@@ -131,13 +162,19 @@ def show_status(name: str | None, as_json: bool) -> None:
         _print(found)
 
 
+def _summary(found: dict[str, Any]) -> str:
+    total, rate = found["steps_total"], found["steps_per_second"]
+    of = f" of {total}" if total else ""
+    words = [f"generation {found['generation']}", f"step {found['steps_done']}{of}"]
+    words += [f"{rate:.1f} steps/s"] if rate is not None else []
+    return ", ".join([*words, f"{found['shards']} shards"])
+
+
 def _print(found: dict[str, Any]) -> None:
     from tf_malleable.cli.tables import console, table
 
     output = console()
-    output.print(
-        f"generation {found['generation']}, step {found['step']}, {found['shards']} shards"
-    )
+    output.print(_summary(found))
     rows = [
         (
             each["place"],

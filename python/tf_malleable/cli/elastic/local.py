@@ -15,7 +15,7 @@ from tf_malleable.api import requirement
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.join import JOIN, Join, join_asked_for
 from tf_malleable.api.naming import default_name, shortened_command
-from tf_malleable.cli.elastic import cutting, whereabouts
+from tf_malleable.cli.elastic import cutting, keeping, whereabouts
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.cli.run import ask_controller
 from tf_malleable.elastic.sizing import Bounds
@@ -67,6 +67,7 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
 @click.option("--no-controller", is_flag=True, help="Be no job of the controller, if there is one.")
 @socket_path_option
 @cutting.options
+@keeping.options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def local(
@@ -81,6 +82,8 @@ def local(
     socket: Path,
     seed: int | None,
     shard_threads: int | None,
+    checkpoint: str | None,
+    checkpoint_every: float | None,
     command: tuple[str, ...],
 ) -> None:
     """Run an unchanged Keras script with several workers on this machine.
@@ -100,6 +103,7 @@ def local(
     pieces = max(_FEWEST_SHARDS, most) if shards is None else shards
     cutting.check_shards(pieces)
     cutting.check(seed, shard_threads)
+    keeping.check(checkpoint, checkpoint_every)
     if most > pieces:
         raise ValueError(
             f"--workers must be at most the number of shards, {pieces}, not {most}: one more has"
@@ -125,6 +129,7 @@ def local(
     from tf_malleable.cli.elastic.supervisor import Supervisor
 
     options = cutting.as_options(seed, shard_threads)
+    options += keeping.as_options(checkpoint, checkpoint_every)
     numbers = Numbers(least, least, most, few_servers, most_servers)
     sharing = None
     if join is None or not cpus:

@@ -16,9 +16,6 @@ import click
 
 from tf_malleable.linux.parent_death import signal_at_end_of_parent
 
-LEFT: Final = 83
-"""Exit code of a worker that has left before the training has ended."""
-
 _OF_THE_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGHUP})
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -18,9 +18,6 @@ from tf_malleable.elastic.errors import MeshError
 from tf_malleable.elastic.plan import Address
 from tf_malleable.model import OperationError
 
-SECRET = "TF_MALLEABLE_ELASTIC_SECRET"
-"""The environment variable with a training's secret, for tfm elastic coordinator and run."""
-
 _ASK_SECONDS = 5.0
 
 
@@ -99,37 +96,6 @@ def read(name: str | None) -> Whereabouts:
         raise OperationError(f"there is no elastic training {name!r} of this user here") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise OperationError(f"cannot read {path}: {error}") from None
-
-
-def address(text: str) -> Address:
-    """Return an address from HOST:PORT.
-
-    Raises:
-        ValueError: It is none.
-    """
-    host, colon, port = text.rpartition(":")
-    if not (host and colon and port.isdigit() and int(port) < 65536):
-        raise ValueError(f"an address is HOST:PORT, such as 10.0.0.1:7070, not {text!r}")
-    return Address(host.strip("[]"), int(port))
-
-
-def secret() -> bytes:
-    """Return the secret that the environment has.
-
-    Raises:
-        ValueError: It has none, or one that is too short or no hexadecimal number.
-    """
-    text = os.environ.get(SECRET, "")
-    try:
-        found = bytes.fromhex(text)
-    except ValueError:
-        found = b""
-    if len(found) < 16:
-        raise ValueError(
-            f"{SECRET} must have the training's secret: at least 32 hexadecimal digits, such as"
-            " those of: openssl rand -hex 32"
-        )
-    return found
 
 
 def ask(found: Whereabouts, message: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from tf_malleable.elastic.training.position import Place
 
 
-def save(callbacks: Iterable[Any], position: Place | None) -> str:
+def save(callbacks: Iterable[Any], position: Place | None, kept: str = "") -> str:
     """Save the state of a fit() whose last worker goes; return a sentence about what is kept.
 
     A BackupAndRestore that saves within epochs does so now. One that saves after each epoch has
@@ -19,8 +19,11 @@ def save(callbacks: Iterable[Any], position: Place | None) -> str:
     Args:
         callbacks: Keras's, of this fit().
         position: Where it is; None if this process has no state.
+        kept: File that has the state; empty if there is none.
     """
     callback = _backup_of(callbacks)
+    if kept and position is not None:
+        return f"nobody is left: {kept} has the state of {_at(position)}"
     if callback is None or position is None:
         return (
             "nobody is left, and no BackupAndRestore has kept the state: what this training has"
@@ -28,8 +31,7 @@ def save(callbacks: Iterable[Any], position: Place | None) -> str:
         )
     if callback.save_freq != "epoch":
         callback._save_model()
-        at = f"epoch {position.epoch + 1}, batch {position.batch}"
-        return f"nobody is left: BackupAndRestore has kept the state of {at}"
+        return f"nobody is left: BackupAndRestore has kept the state of {_at(position)}"
     epochs = callback._current_epoch
     if not epochs:
         return (
@@ -40,6 +42,11 @@ def save(callbacks: Iterable[Any], position: Place | None) -> str:
         f"nobody is left: what goes on later goes on after epoch {epochs}, whose state"
         " BackupAndRestore has kept"
     )
+
+
+def _at(position: Place) -> str:
+    at = "its end" if position.is_over else f"batch {position.batch}"
+    return f"epoch {position.epoch + 1}, {at}"
 
 
 def _backup_of(callbacks: Iterable[Any]) -> Any:

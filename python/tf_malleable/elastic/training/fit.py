@@ -50,6 +50,7 @@ class Fit:
         self.first_epoch: int | None = None
         self.epochs: Any = None
         self.validation: Validation | None = None
+        self.unagreed: dict[str, Logs] = {}
         self._training = training
         self._epoch, self._batch, self._is_over = 0, 0, False
         self._step: Step | None = None
@@ -155,22 +156,25 @@ class Fit:
         """Replace an epoch's logs by those that all members see; add those of validation."""
         self._is_over, self._batch = True, 0
         validation, self.validation = self.validation, None
-        training = self._training
+        training, here = self._training, key(self.number, self._epoch)
+        self.unagreed = {here: text.plain(logs)}
         if not self.is_passing_over:
             turn = self._begin()
         if self.is_passing_over:
             logs.clear()
-            logs.update(training.logs.get(key(self.number, self._epoch), {}))
+            logs.update(training.logs.get(here, {}))
             assert training.target is not None
             is_earlier = training.target.position.fit > self.number
             if is_earlier and key(self.number, self._epoch + 1) not in training.logs:
                 self.model.stop_training = True
             return
         self._arrive()
-        said = self._agree(turn, logs, validation)
+        # If the state came at this very place, whoever had it has seen the batches.
+        said = self._agree(turn, training.logs.get(here, logs), validation)
+        self.unagreed = {}
         logs.clear()
         logs.update(said)
-        training.logs[key(self.number, self._epoch)] = dict(said)
+        training.logs[here] = dict(said)
         self._end()
 
     @property

@@ -40,7 +40,7 @@ class Description:
         position: Where it is.
         first_epoch: Number of the first epoch of this fit.
         order: Seed of the order of examples.
-        logs: Logs of past epochs, by "fit/epoch".
+        logs: Logs of past epochs, by "fit/epoch"; at the end of one its own, before all agree.
         marks: Fingerprints of first batches of epochs, by "fit/epoch".
         shapes: Type and shape of each variable, such as "float32[3, 4]".
         kept: How many arrays of callbacks follow the variables, and their types and shapes.

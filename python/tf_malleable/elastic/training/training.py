@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tf_malleable.elastic.errors import COME_AGAIN, MeshError
-from tf_malleable.elastic.mesh import Alone, Mesh, Rescaled, StateHolder, Turn
+from tf_malleable.elastic.mesh import (
+    Alone,
+    Mesh,
+    Rescaled,
+    RestoresState,
+    StateHolder,
+    Turn,
+)
 from tf_malleable.elastic.settings import TrainingSettings
 from tf_malleable.elastic.training import backup, order, state
 from tf_malleable.elastic.training.graphs import say
@@ -80,6 +87,8 @@ class Training:
             said = self.mesh.ahead()
         except Rescaled as rescaled:
             self.leave(rescaled.turn)
+        except MeshError as error:
+            raise RefusedError(str(error)) from None
         if said is not None:
             self._follow(Description.from_bytes(said))
         if self.order_seed is None:
@@ -104,6 +113,11 @@ class Training:
             say("all other members are gone: what goes on, goes on from the last checkpoint")
             raise SystemExit(COME_AGAIN)
         if fit.position != self.target.position:
+            if self._restored_from:
+                raise RefusedError(
+                    f"{self._restored_from} is the state at {self.target.position}, and this"
+                    f" script is at {fit.position}; is it the same script, with the same data?"
+                )
             raise RefusedError(
                 f"this member is at {fit.position} where others were at {self.target.position};"
                 " does its data end earlier or later than theirs?"
@@ -135,7 +149,7 @@ class Training:
             position=fit.position,
             first_epoch=fit.first_epoch or 0,
             order=self.order_seed or 0,
-            logs=dict(self.logs),
+            logs={**fit.unagreed, **self.logs},
             marks=dict(self.marks),
             shapes=tuple(state.shape_of(variable) for variable in fit.variables()),
             kept=tuple(
@@ -160,6 +174,14 @@ class Training:
         if here is None:
             return None, None
         return self._batches_before + here[0], self._batches_before + here[1]
+
+    def still_buffers(self) -> Sequence[memoryview]:
+        """Return the same: steps give variables other memory while somebody holds what they had."""
+        return self.buffers()
+
+    def is_at_epoch_end(self) -> bool:
+        """Return whether all batches of an epoch are done."""
+        return self.fit is not None and self.fit.position.is_over
 
     def release(self) -> None:
         """Do nothing: whoever holds the buffers keeps their memory."""
@@ -196,7 +218,8 @@ class Training:
         self._has_left = True
         if turn.last:
             fit = self.fit if self._is_member else None
-            say(backup.save(fit.callbacks, fit.position) if fit else backup.save((), None))
+            kept = turn.kept if fit else ""
+            say(backup.save(fit.callbacks, fit.position, kept) if fit else backup.save((), None))
         raise SystemExit(turn.exit_code)
 
     def finish(self) -> None:
@@ -210,6 +233,11 @@ class Training:
 
     def _check_shapes(self, variables: Sequence[Any], said: Description) -> None:
         own = tuple(state.shape_of(variable) for variable in variables)
+        if own != said.shapes and self._restored_from:
+            raise RefusedError(
+                f"{self._restored_from} is of another model: {_difference(own, said.shapes)}; give"
+                " this training a folder of its own"
+            )
         if own != said.shapes:
             raise RefusedError(
                 f"this member's model, of {len(own)} variables, is not that of the others, of"
@@ -222,11 +250,27 @@ class Training:
         self.logs = dict(said.logs)
         self.marks = {**self.marks, **said.marks}
 
+    @property
+    def _restored_from(self) -> str:
+        mesh = self._mesh
+        return mesh.restored_from if isinstance(mesh, RestoresState) else ""
+
     def _kept_counts(self) -> list[int]:
         assert self.fit is not None
         assert self.target is not None
         owners = [int(text.partition(" ")[0]) for text in self.target.kept]
         return [owners.count(number) for number in range(len(self.fit.callbacks))]
+
+
+def _difference(own: Sequence[str], theirs: Sequence[str]) -> str:
+    if len(own) != len(theirs):
+        return f"it has {len(theirs)} variables where this one has {len(own)}"
+    number, one, other = next(
+        (number, *pair)
+        for number, pair in enumerate(zip(own, theirs, strict=True))
+        if len(set(pair)) > 1
+    )
+    return f"its variable {number} is {other} where this one's is {one}"
 
 
 def different_data(epoch: int) -> str:

@@ -1,0 +1,175 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Asks a cluster: the one that options name. Its answers, or one sentence why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tf_malleable.cluster import names, whereis
+from tf_malleable.cluster.client import ApiClient, CallError
+from tf_malleable.cluster.names import ResourceKind
+from tf_malleable.model import OperationError
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+_Result = TypeVar("_Result")
+_WAIT_SECONDS = 10.0
+
+Object = dict[str, Any]
+
+
+class UnreachableError(OperationError):
+    """The API server does not answer."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster, as somebody with a kubeconfig sees it.
+
+    Attributes:
+        kubeconfig: The file; None for the usual ones.
+        context: Of the file; None for its current one.
+        namespace: To look into; None for the context's own.
+    """
+
+    kubeconfig: Path | None
+    context: str | None
+    namespace: str | None
+
+    def own_namespace(self) -> str:
+        """Return the namespace to look into."""
+        return self.namespace or whereis.namespace(self.kubeconfig, self.context)
+
+    def jobs(self, *, everywhere: bool = False) -> list[Object]:
+        """Return the MalleableJobs of the namespace, or of all."""
+        namespace = "" if everywhere else self.own_namespace()
+        return self._list(names.JOBS, namespace)
+
+    def job(self, name: str) -> Object:
+        """Return a MalleableJob.
+
+        Raises:
+            OperationError: There is none of this name.
+        """
+        namespace = self.own_namespace()
+        for item in self._list(names.JOBS, namespace):
+            if item["metadata"]["name"] == name:
+                return item
+        raise OperationError(f"there is no MalleableJob {name!r} in namespace {namespace}")
+
+    def nodes(self) -> list[Object]:
+        """Return the nodes; none if whoever asks may not see them."""
+        try:
+            return self._list(names.NODES, "")
+        except UnreachableError:
+            raise
+        except OperationError:
+            return []
+
+    def apply(self, kind: ResourceKind, item: Mapping[str, Any], *, force: bool) -> None:
+        """Apply an object, with all that it says of its fields.
+
+        Raises:
+            OperationError: It is refused, or others want these fields otherwise.
+        """
+        about = f"{kind.kind} {item['metadata']['name']}"
+
+        async def apply(client: ApiClient) -> None:
+            await client.apply(kind, item, manager="tfm", force=force)
+
+        try:
+            self._ask(apply)
+        except _RefusedError as refusal:
+            advice = ""
+            if refusal.error.is_conflict:
+                advice = "; --force-conflicts takes these fields over"
+            raise OperationError(f"{about}: {refusal}{advice}") from None
+
+    def _list(self, kind: ResourceKind, namespace: str) -> list[Object]:
+        async def ask(client: ApiClient) -> list[Object]:
+            return (await client.list(kind, namespace))[0]
+
+        try:
+            return self._ask(ask)
+        except _RefusedError as refusal:
+            if refusal.error.is_gone and kind is names.JOBS:
+                raise OperationError(
+                    "this cluster does not know MalleableJobs: tfm cluster install"
+                ) from None
+            raise
+
+    def _ask(self, question: Callable[[ApiClient], Awaitable[_Result]]) -> _Result:
+        server = whereis.find(self.kubeconfig, self.context)
+
+        async def ask() -> _Result:
+            client = ApiClient(server, call_seconds=_WAIT_SECONDS)
+            try:
+                return await question(client)
+            except CallError as error:
+                if error.code == 0:
+                    raise UnreachableError(
+                        f"the API server at {server.url} does not answer"
+                    ) from None
+                if error.code == 401:
+                    raise OperationError(
+                        f"the API server at {server.url} does not know who asks: its kubeconfig"
+                        " has no valid credentials"
+                    ) from None
+                raise _RefusedError(error) from None
+            finally:
+                await client.close()
+
+        return asyncio.run(ask())
+
+
+class _RefusedError(OperationError):
+    """The API server has answered that it does not do it."""
+
+    def __init__(self, error: CallError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+def cluster_options(command: _Command) -> _Command:
+    """Add --kubeconfig and --context to a command, which gets them as the Cluster `cluster`."""
+    return _options(command, namespaced=False)
+
+
+def namespace_options(command: _Command) -> _Command:
+    """Add the same and --namespace."""
+    return _options(command, namespaced=True)
+
+
+def _options(command: _Command, *, namespaced: bool) -> _Command:
+    @wraps(command)
+    def with_cluster(
+        *arguments: object,
+        kubeconfig: Path | None,
+        context: str | None,
+        **more: object,
+    ) -> object:
+        namespace = more.pop("namespace") if namespaced else None
+        cluster = Cluster(kubeconfig, context, None if namespace is None else str(namespace))
+        return command(*arguments, cluster=cluster, **more)
+
+    made: Callable[..., object] = with_cluster
+    if namespaced:
+        made = click.option(
+            "--namespace", "-n", metavar="NAME", help="Where.  [default: the context's own]"
+        )(made)
+    made = click.option(
+        "--context", metavar="NAME", help="Of the kubeconfig, not its current one."
+    )(made)
+    made = click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="How to reach the cluster.  [default: $KUBECONFIG, or the standard path]",
+    )(made)
+    return made  # type: ignore[return-value]

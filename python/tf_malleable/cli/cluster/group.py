@@ -1,0 +1,103 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm cluster: the operator, and what it does, from the command line."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import click
+
+from tf_malleable.cli.cluster.connection import Cluster, cluster_options, namespace_options
+from tf_malleable.cli.cluster.history import gantt, history
+from tf_malleable.cli.cluster.install import install
+from tf_malleable.cli.cluster.job_tables import details, overview
+from tf_malleable.cli.cluster.job_view import JobView
+from tf_malleable.cli.cluster.top import top
+from tf_malleable.cli.options import json_option, print_json
+from tf_malleable.cli.tables import console
+from tf_malleable.policies.registry import DEFAULT
+
+
+@click.group()
+def cluster() -> None:
+    """Run trainings as MalleableJobs in a Kubernetes cluster.
+
+    tfm cluster install sets the operator up; then kubectl apply a MalleableJob, and watch it
+    with tfm cluster top.
+    """
+
+
+cluster.add_command(install)
+cluster.add_command(top)
+cluster.add_command(history)
+cluster.add_command(gantt)
+
+
+@cluster.command()
+@click.argument("name", required=False)
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces.")
+@json_option
+@namespace_options
+def status(cluster: Cluster, name: str | None, everywhere: bool, as_json: bool) -> None:
+    """Show the MalleableJobs, or all of one: workers, rescales, conditions.
+
+    CPUs and workers are desired (what the job could use), granted (by the policy) and actual
+    (with which it computes).
+    """
+    if name is not None and everywhere:
+        raise ValueError("give a NAME or --all-namespaces, not both")
+    now = time.time()
+    if name is not None:
+        found = JobView.read(cluster.job(name))
+        if as_json:
+            print_json(found.as_json())
+            return
+        for index, part in enumerate(details(found, now)):
+            if index:
+                console().print()
+            console().print(part)
+        return
+    jobs = [JobView.read(each) for each in cluster.jobs(everywhere=everywhere)]
+    if as_json:
+        print_json([each.as_json() for each in jobs])
+    elif jobs:
+        console().print(overview(jobs, now, namespaces=everywhere))
+    else:
+        where = "any namespace" if everywhere else f"namespace {cluster.own_namespace()}"
+        click.echo(f"there are no MalleableJobs in {where}")
+
+
+@cluster.command()
+@click.option(
+    "--policy",
+    metavar="SPEC",
+    default=DEFAULT,
+    show_default=True,
+    help="Decides about CPUs, as tfm controller has it.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Of /metrics; 0 for any.")
+@click.option("--namespace", "-n", metavar="NAME", help="Of its lease and key.  [default: its own]")
+@click.option("--verbose", "-v", is_flag=True, help="Log what it does.")
+@cluster_options
+def operator(cluster: Cluster, policy: str, port: int, namespace: str | None, verbose: bool) -> int:
+    """Run the operator until SIGTERM; in a cluster, its Deployment does.
+
+    Several may run at once: one acts, the others wait for its lease.
+    """
+    from tf_malleable.cluster.main import run
+    from tf_malleable.cluster.settings import OperatorSettings
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    return run(
+        OperatorSettings(
+            kubeconfig=cluster.kubeconfig,
+            context=cluster.context,
+            policy=policy,
+            namespace=namespace,
+            port=port,
+        )
+    )

@@ -1,0 +1,95 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How objects of the API are called: kinds, labels, and what belongs to a MalleableJob."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+GROUP: Final = "tf-malleable.dev"
+API_VERSION: Final = f"{GROUP}/v1alpha1"
+JOB_KIND: Final = "MalleableJob"
+FINALIZER: Final = f"{GROUP}/generation"
+MANAGER: Final = f"{GROUP}/operator"
+"""The value of spec.managedBy that means this operator; so does none."""
+
+JOB: Final = f"{GROUP}/job"
+ROLE: Final = f"{GROUP}/role"
+MEMBER: Final = f"{GROUP}/member"
+HOLDER: Final = f"{GROUP}/holds-state"
+"""A label of workers that have the training's state, for the disruption budget."""
+NODE: Final = f"{GROUP}/node"
+"""An annotation of pods: the node that they are for."""
+FAILURE: Final = f"{GROUP}/failure"
+"""An annotation of pods that have failed: as which failure in a row, and at which step."""
+
+WORKER: Final = "worker"
+SERVER: Final = "server"
+COORDINATOR: Final = "coordinator"
+PORT: Final = 7070
+"""Where the coordinator listens, and its Service."""
+TOKEN_KEY: Final = "token"
+
+
+@dataclass(frozen=True)
+class ResourceKind:
+    """A kind of the API, and where it is served.
+
+    Attributes:
+        prefix: Of the paths, such as ``"/api/v1"``.
+        plural: Its name in paths.
+        api_version: As objects say it.
+        kind: As objects say it.
+    """
+
+    prefix: str
+    plural: str
+    api_version: str
+    kind: str
+
+    def path(self, namespace: str = "", name: str = "", part: str = "") -> str:
+        """Return the path of all objects, of those of a namespace, of one, or of a part of it."""
+        words = [self.prefix]
+        words += ["namespaces", namespace] if namespace else []
+        words.append(self.plural)
+        words += [each for each in (name, part) if each]
+        return "/".join(words)
+
+
+JOBS: Final = ResourceKind(f"/apis/{API_VERSION}", "malleablejobs", API_VERSION, JOB_KIND)
+PODS: Final = ResourceKind("/api/v1", "pods", "v1", "Pod")
+NODES: Final = ResourceKind("/api/v1", "nodes", "v1", "Node")
+QUOTAS: Final = ResourceKind("/api/v1", "resourcequotas", "v1", "ResourceQuota")
+SECRETS: Final = ResourceKind("/api/v1", "secrets", "v1", "Secret")
+SERVICES: Final = ResourceKind("/api/v1", "services", "v1", "Service")
+EVENTS: Final = ResourceKind("/api/v1", "events", "v1", "Event")
+BUDGETS: Final = ResourceKind(
+    "/apis/policy/v1", "poddisruptionbudgets", "policy/v1", "PodDisruptionBudget"
+)
+LEASES: Final = ResourceKind(
+    "/apis/coordination.k8s.io/v1", "leases", "coordination.k8s.io/v1", "Lease"
+)
+
+
+def secret_name(job: str, uid: str) -> str:
+    """Return the name of the Secret with a job's token.
+
+    With part of the job's uid: nobody may read whose the Secret of an earlier job of the same
+    name is.
+    """
+    return f"{job}-elastic-{uid[:8]}"
+
+
+def service_name(job: str) -> str:
+    """Return the name of the Service in front of a job's coordinator."""
+    return f"{job}-coordinator"
+
+
+def budget_name(job: str) -> str:
+    """Return the name of the disruption budget of a job's last holder of the state."""
+    return f"{job}-state"
+
+
+def pod_name(job: str, role: str, member: int) -> str:
+    """Return the name of a job's pod."""
+    return f"{job}-{role}-{member}"

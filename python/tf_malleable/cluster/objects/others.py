@@ -1,0 +1,59 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a job has beside its pods: its token, a Service, a disruption budget. Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+from tf_malleable.cluster import names
+from tf_malleable.cluster.objects import parts
+from tf_malleable.cluster.objects.parts import Draft
+from tf_malleable.cluster.spec import JobSpec
+
+
+def token(key: bytes, job: JobSpec) -> str:
+    """Return a job's token, as hexadecimal digits.
+
+    It follows from a key that only the operator has: so that it need not read Secrets, and
+    another operator after it, or a creation whose answer is lost, has the same one.
+    """
+    return hmac.new(key, job.uid.encode(), hashlib.sha256).hexdigest()
+
+
+def secret(job: JobSpec, said: str) -> Draft:
+    """Return the Secret with a job's token."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": parts.metadata(job, names.secret_name(job.name, job.uid)),
+        "type": "Opaque",
+        "immutable": True,
+        "data": {names.TOKEN_KEY: base64.b64encode(said.encode()).decode()},
+    }
+
+
+def service(job: JobSpec) -> Draft:
+    """Return the Service in front of a job's coordinator, whose address outlives its pods."""
+    port = {"name": "elastic", "port": names.PORT, "protocol": "TCP", "targetPort": names.PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": parts.metadata(job, names.service_name(job.name)),
+        "spec": {
+            "selector": {names.JOB: job.name, names.ROLE: names.COORDINATOR},
+            "ports": [port],
+        },
+    }
+
+
+def budget(job: JobSpec) -> Draft:
+    """Return the disruption budget that keeps the last holder of the training's state."""
+    labels = {names.JOB: job.name, names.HOLDER: "true"}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": parts.metadata(job, names.budget_name(job.name)),
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+    }

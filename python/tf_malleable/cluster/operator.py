@@ -1,0 +1,177 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The operator: looks, decides once about all jobs, carries out the difference, and so on.
+
+Nothing but the API's objects says what is to be done, so that it may be killed at any moment, and
+another one goes on. What is carried out for one job does not keep the others waiting: a job of
+which something is still under way is left out of the next rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from tf_malleable.cluster import names
+from tf_malleable.cluster.carrying import Carrier
+from tf_malleable.cluster.client import ApiClient
+from tf_malleable.cluster.deciding import ClusterDecision, ClusterScene, Decider, JobDecision
+from tf_malleable.cluster.following import CoordinatorAt, Follower
+from tf_malleable.cluster.metrics import OperatorMetrics
+from tf_malleable.cluster.mirror import Mirror
+from tf_malleable.cluster.objects import others
+from tf_malleable.cluster.settings import Timings
+from tf_malleable.policies.policy import Policy
+
+_RETRY_SECONDS: Final = 0.3
+_PROBLEM_SECONDS: Final = 5.0
+# Several changes come together; one decision is enough for them.
+_GATHER_SECONDS: Final = 0.02
+_log = logging.getLogger(__name__)
+
+
+class Operator:
+    """Carries out all MalleableJobs of a cluster.
+
+    Attributes:
+        decided_at: When it last decided, in seconds of the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        policy: Policy,
+        key: bytes,
+        timings: Timings,
+        metrics: OperatorMetrics,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: Of the API server.
+            policy: Shares out the CPUs.
+            key: From which the jobs' tokens follow.
+            timings: How long to wait for what.
+            metrics: Are told what happens.
+        """
+        self.decided_at = time.monotonic()
+        self._changed = asyncio.Event()
+        self._key, self._metrics = key, metrics
+        kinds = (names.JOBS, names.PODS, names.NODES, names.QUOTAS)
+        self._mirrors = {kind.plural: Mirror(client, kind, self.wake) for kind in kinds}
+        self._decider = Decider(policy, timings)
+        self._follower = Follower(timings.poll, self.wake)
+        jobs, pods = self._mirrors["malleablejobs"], self._mirrors["pods"]
+        self._carrier = Carrier(client, jobs, pods, key, timings.refused, self._count)
+        self._busy: dict[str, asyncio.Task[None]] = {}
+
+    def wake(self) -> None:
+        """Have it decide soon."""
+        self._changed.set()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it knows the cluster."""
+        return all(mirror.is_complete for mirror in self._mirrors.values())
+
+    def _count(self, action: str, result: str) -> None:
+        self._metrics.calls.labels(action, result).inc()
+
+    async def run(self, may_act: Callable[[], bool]) -> None:
+        """Carry out jobs while that is allowed, until this is cancelled.
+
+        Args:
+            may_act: Returns whether this operator is the one that acts.
+        """
+        work: list[Coroutine[Any, Any, None]] = [each.run() for each in self._mirrors.values()]
+        work.append(self._decide_often(may_act))
+        tasks = [asyncio.create_task(each) for each in work]
+        try:
+            # None of them ends by itself, unless it is broken.
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            tasks += self._busy.values()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._follower.close()
+
+    async def _decide_often(self, may_act: Callable[[], bool]) -> None:
+        wait = _RETRY_SECONDS
+        while True:
+            await self._wait_for_changes(max(0.0, wait))
+            leads = may_act()
+            self._metrics.leader.set(leads)
+            if not leads or not self.is_ready:
+                self.decided_at = time.monotonic()
+                wait = _RETRY_SECONDS
+                continue
+            try:
+                with self._metrics.decisions.time():
+                    decision = self._decider.decide(self._look())
+            except Exception:  # Of a policy of somebody else's, say. Trainings go on meanwhile.
+                _log.exception("nothing can be decided")
+                wait = _PROBLEM_SECONDS
+                continue
+            self.decided_at = time.monotonic()
+            self._metrics.show(decision.jobs.values())
+            self._follow(decision)
+            for uid, each in decision.jobs.items():
+                if each.actions and uid not in self._busy:
+                    self._busy[uid] = asyncio.create_task(self._carry_out(uid, each, may_act))
+            wait = decision.review_at - time.time()
+
+    async def _wait_for_changes(self, seconds: float) -> None:
+        # Before Python 3.12, wait_for() may lose a cancellation.
+        changed = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait((changed,), timeout=seconds)
+        finally:
+            changed.cancel()
+        if self._changed.is_set():
+            await asyncio.sleep(_GATHER_SECONDS)
+        self._changed.clear()
+
+    def _look(self) -> ClusterScene:
+        found = {name: tuple(mirror.items.values()) for name, mirror in self._mirrors.items()}
+        return ClusterScene(
+            found["malleablejobs"],
+            found["pods"],
+            found["nodes"],
+            found["resourcequotas"],
+            self._follower.progress(),
+            time.time(),
+        )
+
+    def _follow(self, decision: ClusterDecision) -> None:
+        self._follower.follow(
+            {
+                uid: CoordinatorAt(
+                    each.coordinator,
+                    others.token(self._key, each.job),
+                    each.job.shards,
+                    each.workers,
+                    each.servers,
+                )
+                for uid, each in decision.jobs.items()
+                if each.coordinator
+            }
+        )
+
+    async def _carry_out(
+        self, uid: str, decision: JobDecision, may_act: Callable[[], bool]
+    ) -> None:
+        try:
+            memory = self._decider.memories[uid]
+            if not await self._carrier.carry_out(decision, memory, may_act):
+                await asyncio.sleep(_RETRY_SECONDS)
+        except Exception:  # One job must not end the others' operator.
+            _log.exception("%s/%s: what was decided cannot be carried out", *decision.job.key)
+            await asyncio.sleep(_RETRY_SECONDS)
+        finally:
+            del self._busy[uid]
+            self.wake()

@@ -1,0 +1,46 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Quantities such as 500m and 2Gi, as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Final
+
+_QUANTITY: Final = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(n|u|m||k|[MGTPE]i?|Ki|[eE][+-]?\d+)$")
+_DECIMAL: Final = {
+    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+    "E": 1e18,
+}  # fmt: skip
+_BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+
+
+# True is 1 where types do not count.
+@lru_cache(maxsize=1024, typed=True)
+def number(quantity: Hashable) -> float:
+    """Return a quantity's value, in cores or bytes.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match = _QUANTITY.match(str(quantity))
+    if match is None or isinstance(quantity, bool):
+        raise ValueError(f"a quantity is a number such as 2, 500m or 1.5Gi, not {quantity!r}")
+    digits, suffix = match.groups()
+    if suffix in _BINARY:
+        return float(digits) * 1024.0 ** _BINARY[suffix]
+    if suffix in _DECIMAL:
+        return round(float(digits) * _DECIMAL[suffix], 9)
+    return float(digits + suffix)
+
+
+def cores(value: float) -> str:
+    """Return a number of cores as servers write it: whole, or in thousandths."""
+    thousandths = round(value * 1000)
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
+
+
+def whole(value: float) -> str:
+    """Return a number of bytes as a quantity."""
+    return str(round(value))

@@ -1,0 +1,283 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What may go wrong around an operator: trainings go on, and all comes right in the end."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.support.operators import IMAGE, JOBS, kill
+from tf_malleable.cluster import names
+
+pytestmark = pytest.mark.slow
+
+
+def events(site):
+    return {event["reason"]: event["message"] for event in site.client.list("events")}
+
+
+def test_an_operator_killed_at_any_moment_is_followed_by_another(site):
+    site.cluster.add_node("a", 1.5)
+    site.cluster.add_node("b", 1.5)
+    site.submit()
+    chance = random.Random(1)
+    for number in range(4):
+        operator = site.spawn(identity=str(number), lease_seconds=1.0)
+        site.wait(lambda operator=operator: is_acting(site, operator))
+        time.sleep(chance.uniform(0.0, 0.6))
+        operator.kill()
+    site.spawn(identity="last", lease_seconds=1.0)
+    status = site.wait_for_workers(2)
+    assert len(status["workers"]) == 2
+    site.finish()
+
+
+def is_acting(site, operator):
+    lease = site.client.find("leases", "tf-malleable-operator", site.namespace)
+    assert operator.process.poll() is None
+    return lease and lease["spec"]["holderIdentity"] == operator.identity
+
+
+def test_two_operators_of_which_one_acts(site):
+    site.cluster.add_node("n", 4)
+    first, second = site.spawn(identity="one"), site.spawn(identity="two")
+    site.submit()
+    site.wait_for_workers(2)
+    lease = site.client.get("leases", "tf-malleable-operator", site.namespace)
+    leader = first if lease["spec"]["holderIdentity"] == "one" else second
+    created = [
+        call
+        for call in site.cluster.calls(site.user)
+        if (call.verb, call.resource) == ("create", "pods")
+    ]
+    assert len(created) == 3
+    leader.kill()
+    site.client.patch(JOBS, "t", {"spec": {"workers": {"max": 1}}})
+    site.wait_for_workers(1)
+    site.finish()
+
+
+def test_a_coordinator_that_dies_is_replaced(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    site.submit()
+    site.wait_for_workers(2)
+    (before,) = site.pods(role=names.COORDINATOR)
+    kill(site, before)
+
+    def is_replaced():
+        found = site.pods(role=names.COORDINATOR)
+        return found and found[0]["metadata"]["name"] != before["metadata"]["name"]
+
+    site.wait(is_replaced)
+    step = site.step()
+    site.wait(lambda: site.step() > step + 5)
+    site.wait_for_workers(2)
+    site.finish()
+
+
+def test_a_worker_that_is_killed_is_replaced(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    site.submit()
+    site.wait_for_workers(2)
+    victim = site.pods()[0]
+    kill(site, victim)
+    site.wait(lambda: site.status().get("failures") == 1)
+    site.wait_for_workers(2)
+    # One took part since, so that the crash does not count any more.
+    site.wait(lambda: site.status().get("failures") == 0)
+    site.finish()
+
+
+def test_an_api_server_that_is_down_for_a_while(site):
+    site.cluster.add_node("a", 1.5)
+    site.start()
+    site.submit()
+    site.wait_for_workers(1)
+    step = site.step()
+    site.cluster.server.kill()
+    time.sleep(1.0)
+    site.cluster.server.start()
+    site.cluster.add_node("b", 1.5)
+    site.wait_for_workers(2)
+    assert site.step() > step
+    site.finish()
+
+
+CALLS = [
+    ("list", "pods"),
+    ("list", "malleablejobs"),
+    ("watch", "pods"),
+    ("watch", "nodes"),
+    ("create", "pods"),
+    ("create", "services"),
+    ("create", "secrets"),
+    ("create", "events"),
+    ("create", "poddisruptionbudgets"),
+    ("create", "leases"),
+    ("update", "leases"),
+    ("patch", "pods"),
+    ("patch", "malleablejobs"),
+    ("patch", "malleablejobs/status"),
+    ("delete", "pods"),
+]
+
+
+@pytest.mark.parametrize("effect", [409, 410, 500, "lose", "drop", "hang"])
+def test_any_call_may_go_wrong(site, effect):
+    faults = site.cluster.server.faults
+    found = [
+        faults.inject(effect, verb=verb, resource=resource, user=site.user.name, skip=skip)
+        for verb, resource in CALLS
+        for skip in (0, 1)
+        if not (effect == "lose" and verb in ("watch", "list"))
+        # Each of these costs the time after which no answer is awaited any more.
+        if not (effect == "hang" and (skip or verb == "watch" or resource == "events"))
+    ]
+    site.cluster.add_node("n", 4)
+    site.start()
+    site.submit()
+    site.wait_for_workers(2)
+    site.client.patch(JOBS, "t", {"spec": {"workers": {"max": 1}}})
+    site.wait_for_workers(1)
+    site.cluster.server.cut_watches()
+    site.cluster.api.compact()
+    site.client.patch(JOBS, "t", {"spec": {"workers": {"max": 2}}})
+    site.wait_for_workers(2)
+    site.finish()
+    assert sum(fault.met for fault in found) > len(found) / 2
+    # Whatever was done twice, no member is there twice.
+    calls = [pod["metadata"]["name"] for pod in site.client.list("pods")]
+    assert len(calls) == len(set(calls))
+
+
+def test_an_image_that_does_not_start(site):
+    site.cluster.add_node("a", 1.5)
+    site.start()
+    site.submit()
+    site.wait_for_workers(1)
+    site.cluster.images.missing.add(IMAGE)
+    site.cluster.add_node("b", 1.5)
+    site.wait(
+        lambda: site.condition("Healthy").get("reason") in ("ErrImagePull", "ImagePullBackOff")
+    )
+    step = site.step()
+    site.wait(lambda: site.step() > step)
+    assert site.status()["phase"] == "Running"
+    # A late worker does not keep the training from its end.
+    site.finish()
+    site.submit("never", workers={"max": 1})
+    status = site.wait_for_phase("Failed", "never")
+    assert "ImagePull" in site.condition("Failed", "never")["reason"]
+    assert status["actual"]["workers"] == 0
+    site.wait(lambda: not site.running("never"), "never")
+    assert "does not start" in events(site)["Failed"]
+
+
+def test_a_script_that_crashes(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    item = site.make("t", backoffLimit=1, workers={"max": 1})
+    container = item["spec"]["template"]["spec"]["containers"][0]
+    container["command"] = ["tfm", "run", "--", "sh", "-c", "exit 3"]
+    site.client.create(item)
+    status = site.wait_for_phase("Failed")
+    assert status["failures"] == 2
+    assert site.condition("Failed")["reason"] == "BackoffLimitExceeded"
+    assert "exit code 3" in site.condition("Failed")["message"]
+    site.wait(lambda: not site.running())
+    # Those that have failed are kept for their logs.
+    assert len(site.client.list("pods")) == 2
+
+
+def test_a_quota_that_is_exceeded(site):
+    site.cluster.add_node("n", 4)
+    site.cluster.apply("""
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q, namespace: default}
+spec: {hard: {limits.memory: 100Mi}}
+""")
+    site.start()
+    site.submit()
+    site.wait(lambda: site.condition("Healthy").get("reason") == "QuotaExceeded")
+    assert "exceeded quota: q" in site.condition("Healthy")["message"]
+    # One worker of 64 Mi and a coordinator of 256 Mi.
+    site.client.patch("resourcequotas", "q", {"spec": {"hard": {"limits.memory": "330Mi"}}})
+    site.wait_for_workers(1)
+    hard = {"limits.memory": None, "requests.cpu": "2100m"}
+    site.client.patch("resourcequotas", "q", {"spec": {"hard": hard}})
+    site.wait_for_workers(2)
+    site.finish()
+
+
+def test_pods_that_nobody_schedules(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    item = site.make("t", workers={"max": 1})
+    item["spec"]["template"]["spec"]["schedulerName"] = "nobody"
+    site.client.create(item)
+    site.wait(lambda: site.condition("Healthy").get("reason") == "Unschedulable")
+    site.wait(lambda: "Unschedulable" in events(site))
+    site.client.delete(JOBS, "t")
+    site.wait(lambda: not site.client.list("pods"))
+
+
+def test_a_pod_that_stays_terminating(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    site.submit()
+    site.wait_for_workers(2)
+    held = site.pods()[1]["metadata"]["name"]
+    site.client.patch("pods", held, {"metadata": {"finalizers": ["example.com/held"]}})
+    site.client.delete("pods", held)
+    site.wait(lambda: held not in {each["pod"] for each in site.status()["workers"]})
+    site.wait_for_workers(2)
+    site.finish()
+    site.client.patch("pods", held, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.serial("it measures how long a new generation takes")
+def test_a_node_that_dies(site):
+    for name in "abc":
+        site.cluster.add_node(name, 1.5)
+    site.start()
+    site.submit()
+    site.wait_for_workers(2)
+    victim = site.status()["workers"][1]["node"]
+    before = site.status()["rescales"]
+    site.cluster.kill_node(victim)
+
+    def is_unready():
+        found = site.client.get("nodes", victim)["status"]["conditions"]
+        return any(one["type"] == "Ready" and one["status"] != "True" for one in found)
+
+    site.wait(is_unready)
+    seen = time.monotonic()
+    site.wait(lambda: len(site.status()["rescales"]) > len(before))
+    assert time.monotonic() - seen < 2.0
+    status = site.wait_for_workers(2)
+    assert victim not in {each["node"] for each in status["workers"]}
+    # Nobody can say that its pods have ended before it is clear that it is gone.
+    site.client.delete("nodes", victim)
+    site.finish()
+    site.client.delete(JOBS, "t")
+    site.wait(lambda: not site.client.list("pods"))
+
+
+def test_a_job_of_the_same_name_after_one_that_is_going(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    site.submit(workers={"max": 1})
+    site.wait_for_workers(1)
+    first = site.job()["metadata"]["uid"]
+    site.client.delete(JOBS, "t")
+    site.wait(lambda: site.client.find(JOBS, "t") is None)
+    site.submit(workers={"max": 1})
+    site.wait_for_workers(1)
+    (worker,) = site.pods()
+    assert worker["metadata"]["ownerReferences"][0]["uid"] != first
+    site.finish()

@@ -1,0 +1,159 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Trainings under an operator: they begin, grow, shrink and end."""
+
+from __future__ import annotations
+
+import urllib.request
+
+import pytest
+
+from tests.support.kubernetes.examples import pod
+from tests.support.operators import JOBS, kill
+from tf_malleable.cluster import names
+
+LOST = ["lost", "servers"]
+pytestmark = pytest.mark.slow
+
+
+def reasons(site):
+    return {event["reason"] for event in site.client.list("events")}
+
+
+def test_a_training_runs_to_its_end_and_leaves_nothing(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    site.submit()
+    status = site.wait_for_workers(2)
+    assert status["phase"] == "Running"
+    assert status["granted"] == status["actual"] == {"workers": 2, "cpus": 2}
+    assert sum(each["shards"] for each in status["workers"]) == 4
+    assert {each["actual"] for each in status["workers"]} == {1}
+    assert status["selector"] == "tf-malleable.dev/job=t,tf-malleable.dev/role=worker"
+    assert site.condition("Running")["status"] == "True"
+    found = site.pods()
+    for one in found:
+        spec = one["spec"]
+        assert spec["restartPolicy"] == "Never"
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["affinity"]["nodeAffinity"]
+    assert [one["metadata"]["labels"].get(names.HOLDER) for one in found] == ["true", "true"]
+
+    def allowed():
+        budget = site.client.get("poddisruptionbudgets", "t-state")
+        return budget.get("status", {}).get("disruptionsAllowed")
+
+    site.wait(lambda: allowed() == 1)
+    status = site.finish()
+    assert status["endedAt"]
+    assert status["progress"]["step"] > 0
+    assert status["rescales"][0]["reason"] == "start"
+    assert site.condition("Complete")["status"] == "True"
+    assert {"WorkerComes", "CoordinatorCreated", "Running", "Succeeded"} <= reasons(site)
+    # What has ended is kept for its logs until the job is deleted.
+    ended = site.client.list("pods", labelSelector=f"{names.ROLE}={names.WORKER}")
+    assert [one["status"]["phase"] for one in ended] == ["Succeeded"] * 2
+    assert not site.client.list("pods", labelSelector=f"{names.ROLE}={names.COORDINATOR}")
+    site.client.delete(JOBS, "t")
+    for plural in (JOBS, "pods", "services", "poddisruptionbudgets"):
+        site.wait(lambda plural=plural: not site.client.list(plural))
+    assert not site.client.list("secrets", "default")
+
+
+def test_a_training_grows_with_the_cluster_and_moves_before_a_drain(site):
+    site.cluster.add_node("a", 1.5)
+    site.start()
+    site.submit()
+    site.wait_for_workers(1)
+    site.cluster.add_node("b", 1.5)
+    status = site.wait_for_workers(2)
+    assert {each["node"] for each in status["workers"]} == {"a", "b"}
+    site.cluster.cordon("a")
+    status = site.wait_for_workers(1)
+    assert [each["node"] for each in status["workers"]] == ["b"]
+    # The last one with the state stays until another one, somewhere else, has it too.
+    site.cluster.add_node("c", 1.5)
+    site.wait_for_workers(2)
+    site.client.patch(JOBS, "t", {"spec": {"replicas": 1}}, part="scale")
+    site.wait_for_workers(1)
+    (before,) = {each["node"] for each in site.status()["workers"]}
+    after = {"b": "c", "c": "b"}[before]
+    step = site.step()
+
+    def is_drained():
+        return not site.cluster.drain(before) and not site.client.list(
+            "pods", fieldSelector=f"spec.nodeName={before}"
+        )
+
+    site.wait(is_drained)
+    status = site.wait_for_workers(1)
+    assert [each["node"] for each in status["workers"]] == [after]
+    site.wait(lambda: site.step() >= step)
+    site.finish()
+
+
+def test_cpus_change_in_place_and_make_way_for_pods_of_others(site):
+    node = site.cluster.add_node("n", 3)
+    site.start()
+    site.submit(workers={"max": 1, "cpu": {"min": 1, "max": 2}})
+    site.wait(lambda: site.status().get("actual") == {"workers": 1, "cpus": 2})
+    (worker,) = site.pods()
+    site.client.create(pod("other", cpus="1500m"))
+    site.wait(lambda: site.client.get("pods", "other")["status"]["phase"] == "Running")
+    site.wait(lambda: site.status()["actual"]["cpus"] == 1)
+    # What the node cannot give is asked for no more.
+    node.resize_seconds = 0.1
+    site.client.delete("pods", "other", gracePeriodSeconds=0)
+    status = site.wait(lambda: site.status()["actual"]["cpus"] == 2 and site.status())
+    assert status["desired"] == {"workers": 1, "cpus": 2}
+    (now,) = site.pods()
+    assert now["metadata"]["uid"] == worker["metadata"]["uid"]
+    assert now["status"]["containerStatuses"][0]["restartCount"] == 0
+    site.finish()
+
+
+def test_a_job_is_suspended_and_goes_on(site):
+    site.cluster.add_node("n", 3)
+    site.start()
+    site.submit(suspend=True, workers={"max": 1})
+    site.wait_for_phase("Suspended")
+    assert not site.pods()
+    site.client.patch(JOBS, "t", {"spec": {"suspend": False}})
+    site.wait_for_workers(1)
+    site.client.patch(JOBS, "t", {"spec": {"suspend": True}})
+    site.wait_for_phase("Suspended")
+    site.wait(lambda: not site.running())
+    site.client.patch(JOBS, "t", {"spec": {"suspend": False}})
+    site.wait_for_workers(1)
+    site.finish()
+
+
+def test_a_server_that_is_lost_is_replaced(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    site.submit(workers={"max": 1}, parameterServers={"min": 1, "max": 1, "cpu": "500m"})
+    site.wait_for_workers(1)
+    site.wait(lambda: site.status()["parameterServers"])
+    (server,) = site.wait(lambda: site.pods(role=names.SERVER))
+    site.wait(lambda: site.status()["parameterServers"][0].get("actual") == 0.5)
+    # It takes part: else its end would be no loss.
+    kill(site, server)
+    site.wait(lambda: [each["reason"] for each in site.status()["rescales"]][-2:] == LOST)
+    site.finish()
+
+
+def test_metrics_and_health(site):
+    site.cluster.add_node("n", 4)
+    operator = site.start()
+    site.submit(workers={"max": 1})
+    site.wait_for_workers(1)
+
+    def read(path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}{path}", timeout=20) as file:
+            return file.read().decode()
+
+    assert read("/healthz") == read("/readyz") == "ok\n"
+    site.wait(lambda: 'tfm_jobs{phase="Running"} 1.0' in read("/metrics"))
+    shown = read("/metrics")
+    assert 'tfm_workers{number="actual"} 1.0' in shown
+    assert "tfm_operator_leader 1.0" in shown
+    assert 'tfm_operator_actions_total{action="CreatePod",result="done"} 2.0' in shown

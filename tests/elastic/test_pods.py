@@ -1,0 +1,88 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Workers that variables of the environment make, as in pods."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.support import cgroups
+from tests.support.commands import tfm
+from tests.support.elastic_runs import ElasticRun, wait_until
+from tf_malleable.elastic.settings import SECRET
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_workers_by_variables_are_seen_from_elsewhere_and_say_that_they_leave(tmp_path):
+    with ElasticRun(tmp_path) as run:
+        run.start_pod(PLACE="digits-worker-0")
+        run.wait_for_members(1)
+        second = run.start_pod(PLACE="digits-worker-1", SEED="7")
+        run.wait_for_members(2)
+        wait_until(lambda: run.status()["steps_per_second"], lambda: str(run.status()))
+        env = {**os.environ, SECRET: run.secret.hex()}
+        words = ["elastic", "status", "--coordinator", run.where]
+        found = json.loads(tfm(*words, "--json", env=env).stdout)
+        places = [each["place"] for each in found["processes"]]
+        assert places == ["digits-worker-0", "digits-worker-1"]
+        run.start_server("a server")
+        wait_until(lambda: [p["place"] for p in run.in_training("server")] == ["a server"], str)
+        assert (found["generation"], found["steps_total"]) == (2, None)
+        assert found["steps_done"] == found["step"] > 0
+        assert 0 < found["steps_per_second"] < 250  # A shard takes 4 ms at least.
+        assert [each["reason"] for each in found["rescales"]] == ["start", "join"]
+        assert "steps/s, 4 shards" in tfm(*words, env=env).stdout
+        second.terminate()
+        assert second.wait(60) == 83
+        run.finish()
+        assert run.workers[0].wait(60) == 0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU only")
+def test_the_coordinator_hears_of_other_cpus(tmp_path):
+    with ElasticRun(tmp_path) as run:
+        worker = run.start_pod()
+        run.wait_for_members(1)
+        for cpus in (1, 2):
+            os.sched_setaffinity(worker.pid, sorted(os.sched_getaffinity(0))[:cpus])
+            wait_until(
+                lambda cpus=cpus: [each["cpus"] for each in run.in_training()] == [cpus],
+                lambda: str(run.status()),
+            )
+        run.finish()
+
+
+def test_the_coordinator_hears_that_a_pod_was_resized(tmp_path):
+    try:
+        pod = cgroups.make(f"tf_malleable-pod-{os.getpid()}")
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error}")
+    try:
+        with ElasticRun(tmp_path) as run:
+            worker = run.start_pod()
+            pod.set_quota(1)
+            pod.add(worker.pid)
+            run.wait_for_members(1)
+            for cpus in (1, 0.5):
+                pod.set_quota(cpus)
+                wait_until(
+                    lambda cpus=cpus: [each["cpus"] for each in run.in_training()] == [cpus],
+                    lambda: str(run.status()),
+                )
+            run.finish()
+    finally:
+        pod.remove()
+
+
+def test_a_worker_may_start_long_before_its_coordinator(tmp_path):
+    with ElasticRun(tmp_path) as run:
+        run.coordinator.kill()
+        run.coordinator.wait()
+        run.start_pod()
+        wait_until(lambda: "tries again and again" in run.said(), str)
+        run.start_coordinator("--fresh")
+        run.wait_for_members(1)
+        run.finish()

@@ -1,0 +1,112 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The cluster of KUBECONFIG, with the client that tests use of a fake one.
+
+Only `make test-cluster` uses it, by TFM_TEST_CLUSTER: nobody's cluster is touched by other tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+from tests.support.kubernetes.client import Client
+from tests.support.kubernetes.refusals import RefusedError
+from tests.support.kubernetes.resources import BUILT_IN, Resource
+from tf_malleable.cluster import whereis
+
+Object = dict[str, Any]
+IS_REAL = bool(os.environ.get("TFM_TEST_CLUSTER"))
+_OURS = Resource("tf-malleable.dev", "v1alpha1", "malleablejobs", "MalleableJob")
+_METHODS = {
+    "get": "GET",
+    "list": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+
+
+class _Catalogue:
+    def __init__(self) -> None:
+        self._resources = (*BUILT_IN, _OURS)
+
+    def named(self, plural: str) -> Resource:
+        return next(r for r in self._resources if plural in (r.plural, r.qualified))
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        found = ((r.api_version, r.kind) for r in self._resources)
+        pairs = dict(zip(found, self._resources, strict=True))
+        return pairs.get((api_version, kind))
+
+
+class _Server:
+    """What a Client needs of an API."""
+
+    def __init__(self) -> None:
+        self.catalogue = _Catalogue()
+
+
+class RealClient(Client):
+    """Calls the API server of KUBECONFIG, in a namespace of its own where none is named.
+
+    Attributes:
+        namespace: Which.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_Server())  # type: ignore[arg-type]
+        self._where = whereis.find(None)
+        self.namespace = f"tfm-test-{secrets.token_hex(4)}"
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+
+    def close(self) -> None:
+        """Delete the namespace, and with it what is there."""
+        self.delete("namespaces", self.namespace)
+
+    def _call(
+        self,
+        verb: str,
+        plural: str,
+        namespace: str,
+        name: str = "",
+        part: str = "",
+        body: Any = None,
+        *,
+        query: Any = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        resource = self._api.catalogue.named(plural)
+        words = ["api" if not resource.group else f"apis/{resource.group}", resource.version]
+        # "default" is what the fake's client says where nothing is said.
+        namespace = self.namespace if namespace == "default" else namespace
+        words += ["namespaces", namespace] if resource.namespaced and namespace else []
+        words += [each for each in (resource.plural, name, part) if each]
+        url = f"{self._where.url}/{'/'.join(words)}?{urllib.parse.urlencode(query or {})}"
+        if isinstance(body, dict) and body.get("metadata", {}).get("namespace") == "default":
+            body = {**body, "metadata": {**body["metadata"], "namespace": self.namespace}}
+        request = urllib.request.Request(
+            url,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={**self._where.headers(), "Content-Type": content_type},
+            method=_METHODS[verb],
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=self._where.tls) as answer:
+                found: Object = json.loads(answer.read())
+                return found
+        except urllib.error.HTTPError as error:
+            raise _refusal(error.code, error.read()) from None
+
+
+def _refusal(code: int, text: bytes) -> RefusedError:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = {"message": text.decode(errors="replace")}
+    return RefusedError(code, said.get("reason", ""), said.get("message", ""), said.get("details"))
