@@ -27,9 +27,8 @@
 //
 // 1. The shim opens the source for the caller. If State allows it, the file
 //    was modified long enough ago, and growing/private/UID is there, it makes
-//    NAME.map exclusively, writes its header, makes NAME.part exclusively, and
-//    sends kGrowing with descriptors of source, part and map. It waits for
-//    nothing.
+//    NAME.part exclusively, then NAME.map, and writes its header. It sends
+//    kGrowing with descriptors of source, map and part, and waits for nothing.
 // 2. Each read that the shim sees goes, as far as the map says, to the part;
 //    else to the source, and then what was read is written to the part, and
 //    the map says so. Other processes of the same user that open the file find
@@ -54,10 +53,19 @@
 // the daemon's own, and is published in private/UID. The map is then the
 // daemon's to write; a reader that finds it there reads what it has.
 //
-// With State::kPeers, the first read of a copy that a reader has begun waits
-// up to State::answer_ns for MapHeader::answer. While it is kFetching, a read
-// of what is not there waits for up to kStallNs for the next piece, then goes
-// to the source.
+// A file of at most kSmall bytes has neither map nor name while it grows: the
+// part is made with O_TMPFILE in growing/private/UID. When it was read from
+// its beginning to its end, in this order, kWhole has descriptors of source and
+// part, to be published as in 4. If it was not, nothing is sent. With kShared
+// and a file that everybody may read, there is no part: the daemon reads the
+// source.
+//
+// With State::kAsks, a reader that finds no complete copy and no growing one
+// asks before it opens the source: kAsk, with the write end of a pipe into
+// which the daemon writes Replies. So a file that another node has is not
+// even opened in the source. The first reply must come within kReplyNs, each
+// one after it, too. Otherwise, or if the pipe is closed, the reader opens the
+// source; it asks nothing more for kQuietNs if there was no reply in time.
 //
 // Freshness. While State::valid_until has not passed, a complete copy is
 // opened without asking the source: the daemon compares every copy with the
@@ -112,18 +120,18 @@ inline constexpr char kSourceAttribute[] = "user.tfm.source";
 inline constexpr char kBlocksAttribute[] = "user.tfm.blocks";
 
 // NAME.map: this header, then, from kMapBytes on, one byte for each unit of
-// the file: 0 not there, kThere, or kBeingRead: somebody reads it right now, so
-// others wait a moment. A unit is 4 KiB, or the next power of 2 with which the
-// file has at most 65536. Whoever writes the map first wrote the part. Bytes
-// are written whole, so nobody needs a lock.
+// the file: 0 or kThere. A unit is 4 KiB, or the next power of 2 with which the
+// file has at most 65536. The file may end before the last byte, which are 0
+// then. Whoever writes a byte wrote the unit to the part first. Bytes are
+// written whole, so nobody needs a lock.
 struct MapHeader {
   uint32_t magic;  // kMapMagic, written last: before, the map is not ready.
   uint32_t version;
   uint32_t unit;  // Bytes.
   uint32_t units;
-  uint32_t state;   // MapState.
-  uint32_t answer;  // Answer. Written by the daemon.
-  uint32_t fills;   // 1: readers fill the part; 0: they mark what they read.
+  uint32_t state;     // MapState.
+  uint32_t fetching;  // 1: the daemon fills it from another node, in order.
+  uint32_t fills;     // 1: readers fill the part; 0: they mark what they read.
   uint32_t reserved;
   Identity identity;
   uint8_t padding[96];
@@ -138,12 +146,9 @@ enum MapState : uint32_t {
   kIsFull = 1,     // Every unit is there.
   kIsDropped = 2,  // Nobody may use or fill it any more.
 };
-enum Unit : uint8_t { kAbsent = 0, kThere = 1, kBeingRead = 2 };
-enum Answer : uint32_t {
-  kNoAnswer = 0,
-  kReadSource = 1,  // No other node has it: readers read the source.
-  kFetching = 2,    // Pieces come from another node, from the beginning on.
-};
+inline constexpr uint8_t kThere = 1;
+// While MapHeader::fetching, a read of what is not there waits for the next
+// piece for this long, and then goes to the source.
 inline constexpr int64_t kStallNs = 200 * 1000 * 1000;
 
 // The file SOCKET.state, 4096 bytes, which the daemon makes once, never
@@ -160,13 +165,12 @@ struct State {
   uint64_t valid_until;
   uint64_t flags;    // StateFlag.
   uint64_t largest;  // Bytes: of a larger file, no copy is begun.
-  uint64_t answer_ns;
 };
 inline constexpr uint32_t kStateMagic = 0x734d4654;  // "TFMs"
 inline constexpr uint64_t kStateBytes = 4096;
 enum StateFlag : uint64_t {
   kFills = 1,   // Copies may be begun.
-  kPeers = 2,   // There are other nodes.
+  kAsks = 2,    // Readers ask before they open the source.
   kShared = 4,  // For several users: look in public/, too.
 };
 
@@ -183,19 +187,20 @@ struct Counts {
 };
 
 // To the daemon, on a SOCK_SEQPACKET socket: one of these, followed by the
-// bytes of PATH, without a zero. There are no answers. A reader that cannot
-// send at once does without, so messages may be lost: the daemon also looks at
-// growing copies now and then. Credentials are the socket's: each process, a
-// forked one too, has its own connection, which it keeps.
+// bytes of PATH, without a zero. But for kAsk there are no answers. A reader
+// that cannot send at once does without, so messages may be lost: the daemon
+// also looks at growing copies now and then. Credentials are the socket's: each
+// process, a forked one too, has its own connection, which it keeps.
 struct Message {
-  uint32_t magic;  // kMessageMagic.
-  uint32_t kind;   // MessageKind.
+  uint32_t magic;     // kMessageMagic.
+  uint32_t kind;      // MessageKind.
+  Identity identity;  // The source's when it was opened: kGrowing, kWhole.
   Counts counts;
 };
-static_assert(sizeof(Message) == 72, "the layout is the daemon's too");
+static_assert(sizeof(Message) == 200, "the layout is the daemon's too");
 inline constexpr uint32_t kMessageMagic = 0x714d4654;  // "TFMq"
 enum MessageKind : uint32_t {
-  // With descriptors of source and map, and of the part if there is one.
+  // With descriptors of source, map, and part if there is one.
   kGrowing = 1,
   kFull = 2,    // The map is.
   kClosed = 3,  // The reader has closed it before all was there.
@@ -206,7 +211,18 @@ enum MessageKind : uint32_t {
   // PATH is a complete copy that was opened lately, or empty. At most one each
   // second, and one when the process ends.
   kCounts = 6,
+  kWhole = 7,  // With descriptors of source, and part if there is one.
+  kAsk = 8,    // With the write end of a pipe.
 };
+inline constexpr int64_t kSmall = 1 << 20;
+enum Reply : uint8_t {
+  kUseSource = 'S',  // Nobody else has it: this node has the claim.
+  kUseCopy = 'C',    // There is a complete copy now.
+  kFollow = 'F',     // There is a growing copy now: open the source, follow it.
+  kWait = 'W',       // It comes; another reply follows.
+};
+inline constexpr int64_t kReplyNs = 250 * 1000 * 1000;
+inline constexpr int64_t kQuietNs = 30LL * 1000 * 1000 * 1000;
 
 // What the shim is told: the environment variable kVariable has lines
 //   socket=PATH  the daemon's. Beside it is PATH.state.
