@@ -25,17 +25,20 @@
 //
 // How a copy comes to be, one that a reader fills:
 //
-// 1. The shim opens the source for the caller. If State allows it, the file
-//    was modified long enough ago, and growing/private/UID is there, it makes
-//    NAME.part exclusively, then NAME.map, and writes its header. It sends
-//    kGrowing with descriptors of source, map and part, and waits for nothing.
+// 1. The shim opens the source for the caller. At the first read, if State
+//    allows it, the file was modified 10 s ago or earlier, and
+//    growing/private/UID is there, it makes NAME.part exclusively, then
+//    NAME.map, and writes its header. It sends kGrowing with descriptors of
+//    source, map and part, and waits for nothing. The daemon removes a part
+//    whose map has not come for some seconds.
 // 2. Each read that the shim sees goes, as far as the map says, to the part;
 //    else to the source, and then what was read is written to the part, and
 //    the map says so. Other processes of the same user that open the file find
 //    the map by its name and do the same.
 // 3. When the map is full, the shim sets kFull in the header and sends kFull.
 //    If the caller stops earlier, or reads in a way that the shim cannot see,
-//    it sends kClosed or kUnseen. The daemon may then read what is missing by
+//    it sends kClosed or kUnseen (also for a copy that nobody has begun, then
+//    with a descriptor of the source). The daemon may then read what is missing by
 //    the descriptor that it has, or drop the copy.
 // 4. The daemon publishes a full copy only if the source's descriptor and name
 //    both still have the header's Identity: it computes checksums, sets the
@@ -46,12 +49,12 @@
 // NAME.*. It never truncates anything that a reader may have open.
 //
 // With State::kShared, files that everybody may read (by their own mode) get
-// no part from the shim, and kGrowing has only the source and the map: the
-// shim writes into the map what it has read, and the daemon reads the same by
-// the source's descriptor, from the kernel's cache. If every folder on the way
-// is everybody's too, the copy grows as growing/public/NAME.*, else as
-// the daemon's own, and is published in private/UID. The map is then the
-// daemon's to write; a reader that finds it there reads what it has.
+// no part from the shim, and kGrowing has only the source and a map without a
+// name (a memfd): the shim marks in it what it has read, and the daemon reads
+// the same by the source's descriptor, from the kernel's cache. If every folder
+// on the way is everybody's too, the copy grows as growing/public/NAME.*, from
+// where the shim reads what is there; else the daemon makes a copy for
+// private/UID out of sight. It never trusts what a reader wrote.
 //
 // A file of at most kSmall bytes has neither map nor name while it grows: the
 // part is made with O_TMPFILE in growing/private/UID. When it was read from
@@ -110,7 +113,7 @@ struct Identity {
   int64_t blocks;  // Of 512 bytes.
   int64_t block_size;
   uint64_t special_device;  // st_rdev: 0.
-  uint64_t reserved;
+  uint64_t copy_inode;      // In the attribute: the copy's own; else 0.
 };
 static_assert(sizeof(Identity) == 128, "the layout is the daemon's too");
 inline constexpr uint32_t kIdentityMagic = 0x694d4654;  // "TFMi"
@@ -194,7 +197,7 @@ struct Counts {
 struct Message {
   uint32_t magic;     // kMessageMagic.
   uint32_t kind;      // MessageKind.
-  Identity identity;  // The source's when it was opened: kGrowing, kWhole.
+  Identity identity;  // The source's when it was opened: or 0.
   Counts counts;
 };
 static_assert(sizeof(Message) == 200, "the layout is the daemon's too");
@@ -204,7 +207,9 @@ enum MessageKind : uint32_t {
   kGrowing = 1,
   kFull = 2,    // The map is.
   kClosed = 3,  // The reader has closed it before all was there.
-  kUnseen = 4,  // The reader goes on in a way that the shim does not see.
+  // The reader goes on in a way that the shim does not see. With a descriptor
+  // of the source, if no kGrowing was sent.
+  kUnseen = 4,
   // PATH (a file, or a folder with all in it) was changed through the shim,
   // which has removed the user's own copy.
   kChanged = 5,
