@@ -35,6 +35,7 @@ _MODULES = {
     "simulate": "simulate.command",
     "container": "container.group",
     "elastic": "elastic.group",
+    "tier": "tier.group",
     "config": "config",
     "completion": "completion",
     "dial-stdio": "dial",

@@ -46,6 +46,8 @@ class RottenError(Exception):
 
 Take = Callable[[int, bytearray, int], Awaitable[None]]
 """Takes a block that was checked: its number, its bytes and its checksum."""
+Begin = Callable[[BlocksHeader], Awaitable[None]]
+"""Is told what comes."""
 _GONE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
@@ -105,8 +107,18 @@ class NodeClient:
         self._answered(node)
         return answer
 
-    async def fetch(self, node: str, key: str, version: str, first: int, take: Take) -> int:
+    async def fetch(
+        self, node: str, key: str, version: str, first: int, begin: Begin, take: Take
+    ) -> int:
         """Fetch what a peer has of a copy from a block on, at most MOST_BLOCKS of them.
+
+        Args:
+            node: The peer.
+            key: Of the file.
+            version: Of the file; empty for any.
+            first: The first block.
+            begin: Is told what comes, before it comes.
+            take: Takes each block.
 
         Returns:
             How many blocks were taken: none if the peer's copy has not grown.
@@ -134,6 +146,7 @@ class NodeClient:
                 header = self._header(nonce, response)
                 if header.first != first:
                     raise RottenError
+                await begin(header)
                 return await self._take(node, header, response.content, take)
         except (*_GONE, PeerGoneError) as error:
             self.miss(node)

@@ -70,11 +70,13 @@ class BlocksHeader(msgspec.Struct, frozen=True, array_like=True):
         first: The number of the first one.
         size: Of the whole file, in bytes.
         codes: The checksum of each.
+        identity: Of the file in the source.
     """
 
     first: int
     size: int
     codes: tuple[int, ...]
+    identity: bytes
 
 
 def key_of(area: str, path: str) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from tf_malleable.tier.node_messages import (
     RecordsMessage,
     decode_key,
 )
+from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.signing import Signer
 
 _LARGEST_MESSAGE = 16 << 20
@@ -38,6 +39,7 @@ class Servable(Protocol):
     """A copy of this node, complete or growing, of which blocks are served."""
 
     size: int
+    identity: Identity
 
     async def wait_for_blocks(self, first: int, most: int, seconds: float) -> tuple[int, ...]:
         """Return the checksums of the blocks from one on that are there; none in time: none.
@@ -61,7 +63,7 @@ class NodeServer:
         self,
         signer: Signer,
         tell: Callable[[RecordsMessage], RecordsAnswer],
-        find: Callable[[str, str], Servable | None],
+        find: Callable[[str, str], Awaitable[Servable | None]],
         served: Callable[[int], None],
     ) -> None:
         """Prepare.
@@ -69,7 +71,8 @@ class NodeServer:
         Args:
             signer: With the nodes' secret.
             tell: Answers a message to this home.
-            find: Returns the copy of a file, given its key and version; None if there is none.
+            find: Returns the copy of a file, given its key and its version, or an empty one for
+                any; None if there is none.
             served: Is told the bytes of each answer.
         """
         self._signer, self._tell, self._find, self._served = signer, tell, find, served
@@ -126,21 +129,36 @@ class NodeServer:
             version, first, most = query["version"], int(query["first"]), int(query["most"])
         except (KeyError, ValueError):
             raise web.HTTPBadRequest(text="not a request for blocks of a copy") from None
-        copy = self._find(key, version)
-        if copy is None or not 0 <= first < max(1, blocks.block_count(copy.size)):
-            raise web.HTTPNotFound(text="no such copy")
-        try:
-            codes = await copy.wait_for_blocks(first, min(most, MOST_BLOCKS), WAIT_SECONDS)
-            if not codes and copy.size:
-                return web.Response(status=204)
-            descriptor = copy.open()
-        except OSError:
-            raise web.HTTPNotFound(text="no such copy") from None
-        header = BlocksHeader(first, copy.size, codes)
-        with os.fdopen(descriptor, "rb") as file:
-            return await self._send(request, nonce, header, file)
+        for _ in range(2):
+            copy = await self._find(key, version)
+            if copy is None or not 0 <= first < max(1, blocks.block_count(copy.size)):
+                break
+            # It may be given its name, or be replaced, meanwhile: then look again.
+            with suppress(OSError):
+                codes = await copy.wait_for_blocks(first, min(most, MOST_BLOCKS), WAIT_SECONDS)
+                if not codes and copy.size:
+                    return web.Response(status=204)
+                return await self._send(request, nonce, first, codes, copy)
+        raise web.HTTPNotFound(text="no such copy")
 
     async def _send(
+        self,
+        request: web.Request,
+        nonce: str,
+        first: int,
+        codes: tuple[int, ...],
+        copy: Servable,
+    ) -> web.StreamResponse:
+        """Send blocks.
+
+        Raises:
+            OSError: The copy is gone; nothing has been sent.
+        """
+        header = BlocksHeader(first, copy.size, codes, copy.identity.encode())
+        with os.fdopen(copy.open(), "rb") as file:
+            return await self._send_file(request, nonce, header, file)
+
+    async def _send_file(
         self, request: web.Request, nonce: str, header: BlocksHeader, file: object
     ) -> web.StreamResponse:
         said = msgspec.json.encode(header).decode()

@@ -55,13 +55,15 @@ class Records:
 
         Args:
             key: Of the file.
-            version: As the node sees it in the source. Another one replaces what is known.
+            version: As the node sees it in the source. Another one replaces what is known; empty if
+                it has not looked, and takes whichever there is.
             node: Who asks.
             now: The time in seconds, of any clock that only goes forward.
         """
         record = self._files.get(key)
-        if record is None or record.version != version:
+        if record is None or not _agree(record.version, version):
             record = self._files[key] = _FileRecord(version)
+        record.version = record.version or version
         holders = tuple(each for each in record.holders if each != node)
         if holders:
             return Whereto(False, holders, True)
@@ -73,8 +75,9 @@ class Records:
     def hold(self, key: str, version: str, node: str) -> None:
         """Note that a node has a complete copy; ends its claim."""
         record = self._files.get(key)
-        if record is None or record.version != version:
+        if record is None or not _agree(record.version, version):
             record = self._files[key] = _FileRecord(version)
+        record.version = version
         if node not in record.holders:
             record.holders.append(node)
         if record.claimer == node:
@@ -112,3 +115,7 @@ class Records:
             if record.claimer == node or node in record.holders
         ]:
             self.release(key, node)
+
+
+def _agree(one: str, other: str) -> bool:
+    return one == other or not one or not other

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
+from tf_malleable.tier.protocol import Identity
+
 SETTLED_SECONDS: Final = 10.0
 """A file that was modified less than this ago may change without another time of modification."""
 
@@ -29,6 +31,11 @@ class SourceVersion:
     def of(cls, about: os.stat_result) -> SourceVersion:
         """Return the version that a file's status tells."""
         return cls(about.st_size, about.st_mtime_ns, about.st_ino)
+
+    @classmethod
+    def of_identity(cls, identity: Identity) -> SourceVersion:
+        """Return the version that is written beside a copy."""
+        return cls(identity.size, identity.mtime_s * 10**9 + identity.mtime_ns, identity.inode)
 
     def is_settled(self, now: float) -> bool:
         """Return whether it was modified long enough ago.

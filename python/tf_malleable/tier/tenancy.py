@@ -13,11 +13,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 from pathlib import Path, PurePath
 from typing import Final
 
 PUBLIC: Final = "public"
-_ACLS: Final = frozenset({"system.posix_acl_access", "system.nfs4_acl", "system.richacl"})
+ACL_ATTRIBUTE: Final = "system.posix_acl_access"
+_ACLS: Final = frozenset({ACL_ATTRIBUTE, "system.nfs4_acl", "system.richacl"})
 # A file system without such attributes has no access control lists of this kind.
 _NONE: Final = (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -77,3 +79,13 @@ def _has_acl(path: Path) -> bool:
         if error.errno in _NONE:
             return False
         raise
+
+
+def search_acl(uid: int) -> bytes:
+    """Return the list by which a folder of mode 0700 lets one more user enter it, no more.
+
+    As in linux/posix_acl_xattr.h: owner, that user, group, mask, others.
+    """
+    nobody = 0xFFFFFFFF
+    entries = ((1, 7, nobody), (2, 1, uid), (4, 0, nobody), (16, 1, nobody), (32, 0, nobody))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
