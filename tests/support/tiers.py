@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -170,3 +172,13 @@ def _end(node: TierNode) -> None:
     if node.process is not None and node.process.poll() is None:
         node.go_on()
         node.kill()
+
+
+def run_through(node: TierNode, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end that reads through a tier, as tfm run --tier starts it."""
+    environment = {**os.environ, "TF_MALLEABLE_TIER_SOCKET": str(node.socket)}
+    environment["TF_MALLEABLE_SOCKET"] = str(node.folder / "no-controller")
+    command = [sys.executable, "-m", "tf_malleable_cli", "run", "--tier", "--", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=300, check=False, **more
+    )

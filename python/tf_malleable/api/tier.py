@@ -1,50 +1,17 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What people ask the tier of a node, and what it answers; and where it is."""
+"""What people ask the tier of a node, and what it answers."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-SOCKET: Final = "TF_MALLEABLE_TIER_SOCKET"
-ROOT_SOCKET: Final = "/run/tf_malleable-tier/tier.sock"
 STATUS: Final = "/v1/status"
 WARM: Final = "/v1/warm"
 DROP: Final = "/v1/drop"
 CHECK: Final = "/v1/check"
 WHY: Final = "/v1/why"
-
-
-def default_tier_socket() -> Path:
-    """Return where a reader looks for the tier: TF_MALLEABLE_TIER_SOCKET or the standard path.
-
-    That of the whole node if it is there, and else the user's own.
-    """
-    chosen = os.environ.get(SOCKET)
-    if chosen:
-        return Path(chosen)
-    own = own_tier_socket()
-    return Path(ROOT_SOCKET) if not own.exists() and os.access(ROOT_SOCKET, os.W_OK) else own
-
-
-def own_tier_socket() -> Path:
-    """Return where a tier that this user starts listens for readers, if not told."""
-    chosen = os.environ.get(SOCKET)
-    if chosen:
-        return Path(chosen)
-    if own := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(own, "tf_malleable-tier", "tier.sock")
-    if os.getuid() == 0:
-        return Path(ROOT_SOCKET)
-    return Path(f"/tmp/tf_malleable-tier-{os.getuid()}/tier.sock")
-
-
-def control_socket(socket: Path) -> Path:
-    """Return where people ask the tier whose readers ask at this socket."""
-    return socket.with_name(socket.name + ".control")
 
 
 class PathsMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -101,6 +101,9 @@ _MOST_RETRIES = 1000
     help="In the background only: a job for each index, such as 1-20, or 1-20%4 for at most 4 at"
     " once, with TF_MALLEABLE_ARRAY_INDEX in its environment.",
 )
+@click.option(
+    "--tier", is_flag=True, help="Read training data through the tier of this node: tfm tier."
+)
 @socket_path_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -119,6 +122,7 @@ def run(
     detach: bool,
     notify: str | None,
     array: Array | None,
+    tier: bool,
     socket: Path,
     command: tuple[str, ...],
 ) -> None:
@@ -170,6 +174,10 @@ def run(
         os.environ[environment.THREADS] = str(threads)
         os.environ.pop(JOIN, None)
         os.environ.pop(environment.FOLLOW_CGROUP, None)
+    if tier:
+        from tf_malleable.cli.tier.joining import join_tier
+
+        join_tier()
     preload()
     become(command)
 
@@ -234,7 +242,7 @@ def _check_by_hand(threads: int, most: int) -> None:
             "--threads sets the cores by hand and --follow-cgroup leaves them to the cgroup:"
             " give one or the other"
         )
-    for option in sorted(context.params.keys() - {"threads", "follow_cgroup", "command"}):
+    for option in sorted(context.params.keys() - {"threads", "follow_cgroup", "tier", "command"}):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             raise ValueError(
                 f"--threads sets the cores by hand and --{option.replace('_', '-')} is for a"

@@ -16,10 +16,11 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from tf_malleable.api.tier import control_socket
+from tf_malleable.api.tier_address import control_socket, reader_file
 from tf_malleable.linux.systemd import notify, watchdog_seconds
 from tf_malleable.tier.control import ControlServer
 from tf_malleable.tier.counting import Counters, TierCollector, registry_of
+from tf_malleable.tier.protocol import variable_for
 from tf_malleable.tier.running import RunningTier
 from tf_malleable.tier.settings import TierSettings
 from tf_malleable.tier.state_file import StateFile, state_path
@@ -111,6 +112,7 @@ async def _listen(settings: TierSettings, tier: RunningTier, stack: AsyncExitSta
         state = StateFile(state_path(socket), 0o644 if settings.shared else 0o600)
         stack.callback(state.close)
         tier.readers.start(socket, mode)
+        _tell_readers(settings)
         stack.callback(tier.readers.stop)
         living = asyncio.create_task(tier.live(state))
         stack.callback(living.cancel)
@@ -122,6 +124,22 @@ async def _listen(settings: TierSettings, tier: RunningTier, stack: AsyncExitSta
     if settings.metrics is None:
         return ""
     return f", metrics at http://127.0.0.1:{await _metrics(settings.metrics, tier, stack)}/metrics"
+
+
+def _tell_readers(settings: TierSettings) -> None:
+    """Write down what tfm run --tier tells programs.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    said = variable_for(
+        os.path.abspath(settings.socket),
+        os.path.realpath(settings.store),
+        tuple(str(source) for source in settings.sources),
+    )
+    file = reader_file(settings.socket)
+    file.write_text(said)
+    file.chmod(0o644)
 
 
 async def _metrics(port: int, tier: RunningTier, stack: AsyncExitStack) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tf_malleable.api.tier import control_socket, default_tier_socket
+from tf_malleable.api.tier_address import control_socket, default_tier_socket
 from tf_malleable.model import ControllerError, OperationError
 
 if TYPE_CHECKING:
