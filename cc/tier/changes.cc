@@ -57,8 +57,8 @@ void Changed(Key* key) {
   if (!shim.daemon.HasStore()) return;
   DropGrowing(*key);
   DropOwn(key->In(shim.settings.own));
-  const bool is_sent = shim.daemon.Send(kChanged, key->key(), key->size(),
-                                        nullptr, nullptr, 0);
+  const bool is_sent =
+      shim.daemon.Send(kChanged, key->key(), key->size(), nullptr, nullptr, 0);
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   while (is_sent && shim.daemon.IsValid() &&
          sys::Now(CLOCK_MONOTONIC) - begin < kMostWaitNs &&
@@ -132,12 +132,12 @@ TFM_HOOK(int, renameat2,
   return result;
 }
 
-#define TFM_TRUNCATE(name)                                         \
-  TFM_HOOK(int, name, (const char* path, int64_t size)) {          \
-    static Real<int(const char*, int64_t)> real(#name);            \
-    const int result = real(path, size);                           \
-    if (result == 0) ChangedPath(AT_FDCWD, path);                  \
-    return result;                                                 \
+#define TFM_TRUNCATE(name)                                \
+  TFM_HOOK(int, name, (const char* path, int64_t size)) { \
+    static Real<int(const char*, int64_t)> real(#name);   \
+    const int result = real(path, size);                  \
+    if (result == 0) ChangedPath(AT_FDCWD, path);         \
+    return result;                                        \
   }
 TFM_TRUNCATE(truncate)
 TFM_TRUNCATE(truncate64)

@@ -89,8 +89,8 @@ const State* Daemon::Map() {
   if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
       status.stx_size >= kStateBytes &&
       (status.stx_uid == 0 || status.stx_uid == syscall(SYS_geteuid))) {
-    page = reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, kStateBytes,
-                                           PROT_READ, MAP_SHARED, fd, 0));
+    page = reinterpret_cast<void*>(
+        syscall(SYS_mmap, nullptr, kStateBytes, PROT_READ, MAP_SHARED, fd, 0));
   }
   sys::Close(fd);
   return page == MAP_FAILED ? nullptr : static_cast<const State*>(page);
@@ -117,8 +117,7 @@ const State* Daemon::Page() {
   if (found == nullptr) return page;
   // A page that is replaced stays mapped, as somebody may be reading it.
   if (found->magic == kStateMagic && found->version == kVersion &&
-      found->boot == boot_ &&
-      (page == nullptr || IsValid(found)) &&
+      found->boot == boot_ && (page == nullptr || IsValid(found)) &&
       page_.compare_exchange_strong(page, found)) {
     return found;
   }
@@ -159,10 +158,8 @@ int Daemon::Connection() {
   address.sun_family = AF_UNIX;
   if (strlen(socket_) >= sizeof(address.sun_path)) return -1;
   memcpy(address.sun_path, socket_, strlen(socket_) + 1);
-  int fd = static_cast<int>(syscall(SYS_socket, AF_UNIX,
-                                    SOCK_SEQPACKET | SOCK_CLOEXEC |
-                                        SOCK_NONBLOCK,
-                                    0));
+  int fd = static_cast<int>(syscall(
+      SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd < 0) return -1;
   if (syscall(SYS_connect, fd, &address, sizeof(address)) != 0) {
     sys::Close(fd);
@@ -197,8 +194,8 @@ bool Daemon::Send(MessageKind kind, const char* key, size_t size,
   message.counts = counts.Get();
   struct iovec parts[2] = {{&message, sizeof(message)},
                            {const_cast<char*>(key), size}};
-  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) *
-                                                  kMostDescriptors)];
+  alignas(
+      struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];
   struct msghdr header;
   memset(&header, 0, sizeof(header));
   header.msg_iov = parts;
@@ -282,9 +279,9 @@ void Daemon::AfterFork() {
     CloseOwn(number - 1, connection_inode_.load(std::memory_order_relaxed));
   }
   std::atomic<uint64_t>* const all[] = {
-      &counts.copy_opens,    &counts.copy_bytes,   &counts.copy_stats,
-      &counts.source_opens,  &counts.source_bytes, &counts.growing_bytes,
-      &counts.waits,         &counts.wait_ns};
+      &counts.copy_opens,   &counts.copy_bytes,   &counts.copy_stats,
+      &counts.source_opens, &counts.source_bytes, &counts.growing_bytes,
+      &counts.waits,        &counts.wait_ns};
   for (std::atomic<uint64_t>* count : all) {
     count->store(0, std::memory_order_relaxed);
   }

@@ -127,10 +127,9 @@ bool Create(Growing* growing, int fd) {
     return errno == EEXIST && Join(growing, map_path, part_path);
   }
   growing->part.Take(part);
-  const bool has_space =
-      syscall(SYS_fallocate, growing->part.fd, 0, int64_t{0},
-              growing->identity.size) == 0 ||
-      errno == EOPNOTSUPP;
+  const bool has_space = syscall(SYS_fallocate, growing->part.fd, 0, int64_t{0},
+                                 growing->identity.size) == 0 ||
+                         errno == EOPNOTSUPP;
   if (has_space) {
     const int map = sys::Open(map_path, flags, 0600);
     if (map >= 0) {
@@ -149,8 +148,8 @@ bool Create(Growing* growing, int fd) {
 
 // Makes a map only, for the daemon.
 bool Mark(Growing* growing, int fd) {
-  growing->map.Take(static_cast<int>(
-      syscall(SYS_memfd_create, "tier", MFD_CLOEXEC)));
+  growing->map.Take(
+      static_cast<int>(syscall(SYS_memfd_create, "tier", MFD_CLOEXEC)));
   if (growing->map.fd < 0 || !WriteHeader(*growing)) return false;
   const int fds[] = {fd, growing->map.fd};
   return Send(*growing, kGrowing, fds, 2);
@@ -173,8 +172,8 @@ Growing::Stage Make(Growing* growing, int fd, int64_t offset) {
   // The program's descriptors come first.
   const uint64_t limit = sys::Soft(RLIMIT_NOFILE);
   if (static_cast<uint64_t>(fd) > limit / 4 * 3 ||
-      static_cast<uint64_t>(
-          shim.own_files.load(std::memory_order_relaxed)) > limit / 8) {
+      static_cast<uint64_t>(shim.own_files.load(std::memory_order_relaxed)) >
+          limit / 8) {
     return Growing::kOff;
   }
   if (size <= kSmall && offset == 0) {
@@ -282,8 +281,8 @@ Piece FindPiece(Growing* growing, int64_t offset, int64_t size) {
   int64_t count = (offset + size - 1) / unit - first + 1;
   if (count > static_cast<int64_t>(kMapPiece)) count = kMapPiece;
   uint8_t there[kMapPiece];
-  ssize_t got = sys::ReadAt(map.fd, there, static_cast<size_t>(count),
-                            kMapBytes + first);
+  ssize_t got =
+      sys::ReadAt(map.fd, there, static_cast<size_t>(count), kMapBytes + first);
   if (got < 0) got = 0;
   memset(there + got, 0, static_cast<size_t>(count - got));
   int64_t same = 1;
@@ -335,21 +334,24 @@ void AddToRun(Growing* growing, int64_t begin, int64_t end, int64_t* run_begin,
   growing->run_lock.store(false, std::memory_order_release);
 }
 
+// Moves the cursor to the first unit that is not there, and says so if there is
+// none.
 void CheckFull(Growing* growing) {
   uint32_t cursor = growing->cursor.load(std::memory_order_relaxed);
   uint8_t there[kMapPiece];
   while (cursor < growing->units) {
     const uint32_t rest = growing->units - cursor;
     const ssize_t got =
-        sys::ReadAt(growing->map.fd, there,
-                    rest < kMapPiece ? rest : kMapPiece, kMapBytes + cursor);
+        sys::ReadAt(growing->map.fd, there, rest < kMapPiece ? rest : kMapPiece,
+                    kMapBytes + cursor);
     ssize_t same = 0;
     while (same < got && there[same] == kThere) ++same;
     if (same <= 0) break;
     cursor += static_cast<uint32_t>(same);
-    if (same < got) break;
+    growing->cursor.store(cursor, std::memory_order_relaxed);
+    // A thread that marks this unit now sees the cursor, or is seen.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
   }
-  growing->cursor.store(cursor, std::memory_order_relaxed);
   if (cursor == growing->units &&
       !growing->is_full.exchange(true, std::memory_order_relaxed)) {
     if (!growing->is_public) SetState(*growing, kIsFull);
@@ -379,9 +381,9 @@ bool MarkUnits(Growing* growing, int64_t begin, int64_t end) {
                   kMapBytes + first)) {
       return false;
     }
-    if (first <= growing->cursor.load(std::memory_order_relaxed)) {
-      CheckFull(growing);
-    }
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const uint32_t cursor = growing->cursor.load(std::memory_order_relaxed);
+    if (first <= cursor && cursor < first + count) CheckFull(growing);
     first += count;
   }
   return true;
@@ -476,9 +478,8 @@ bool SwapIn(Growing* growing, int fd) {
   if (copy < 0) return false;
   Identity identity;
   struct statx status;
-  const long size =
-      syscall(SYS_fgetxattr, copy, kSourceAttribute, &identity,
-              sizeof(identity));
+  const long size = syscall(SYS_fgetxattr, copy, kSourceAttribute, &identity,
+                            sizeof(identity));
   const int flags = sys::Fcntl(fd, F_GETFD);
   const int64_t position = sys::Seek(fd, 0, SEEK_CUR);
   const bool is_same =
@@ -486,8 +487,8 @@ bool SwapIn(Growing* growing, int fd) {
       IsSameVersion(identity, status) && flags >= 0 && position >= 0 &&
       sys::Seek(copy, position, SEEK_SET) == position;
   const bool is_done =
-      is_same && syscall(SYS_dup3, copy, fd,
-                         flags & FD_CLOEXEC ? O_CLOEXEC : 0) == fd;
+      is_same &&
+      syscall(SYS_dup3, copy, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) == fd;
   sys::Close(copy);
   return is_done;
 }
@@ -626,11 +627,10 @@ ssize_t ReadGrowingAt(Table::Entry* entry, int fd, void* data, size_t size,
   }
   if (stage == Growing::kMapped) {
     const int64_t most = whole - offset;
-    return ReadMapped(growing, fd, static_cast<char*>(data),
-                      size < static_cast<uint64_t>(most)
-                          ? static_cast<int64_t>(size)
-                          : most,
-                      offset);
+    return ReadMapped(
+        growing, fd, static_cast<char*>(data),
+        size < static_cast<uint64_t>(most) ? static_cast<int64_t>(size) : most,
+        offset);
   }
   const ssize_t got = ReadSource(fd, data, size, offset);
   if (got > 0 && stage == Growing::kSmallFile && offset + got <= whole) {
@@ -729,26 +729,22 @@ int OpenCopy(Key* key, const char* source, int flags) {
       continue;
     }
     Identity identity;
-    bool is_good = IsIdentity(
-        identity,
-        syscall(SYS_fgetxattr, fd, kSourceAttribute, &identity,
-                sizeof(identity)));
+    bool is_good =
+        IsIdentity(identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
+                                     &identity, sizeof(identity)));
     if (is_good && !is_valid && source != nullptr) {
       struct statx status;
-      is_good =
-          sys::Status(source, &status) == 0 && IsSame(identity, status);
+      is_good = sys::Status(source, &status) == 0 && IsSame(identity, status);
     }
     if (is_good) {
       if (shim.copies_device.load(std::memory_order_relaxed) == 0) {
         struct statx status;
         if (sys::CachedStatus(fd, &status) == 0) {
-          shim.copies_device.store(DeviceOf(status),
-                                   std::memory_order_relaxed);
+          shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
         }
       }
       Add(&shim.daemon.counts.copy_opens);
-      Add(&shim.daemon.counts.copy_bytes,
-          static_cast<uint64_t>(identity.size));
+      Add(&shim.daemon.counts.copy_bytes, static_cast<uint64_t>(identity.size));
       shim.daemon.Report(key->key(), key->size());
       return fd;
     }
@@ -772,9 +768,8 @@ int OpenCopyOrAsk(Key* key, const char* source, int flags) {
 
 bool GiveUpAll() {
   const ErrnoGuard guard;
-  const bool had_any =
-      shim.own_files.load(std::memory_order_relaxed) > 0 ||
-      shim.table.size() > 0;
+  const bool had_any = shim.own_files.load(std::memory_order_relaxed) > 0 ||
+                       shim.table.size() > 0;
   shim.table.ForEach([](int fd, Growing*) { BeforeClose(fd); });
   shim.daemon.Disconnect();
   return had_any;

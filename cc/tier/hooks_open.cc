@@ -50,7 +50,9 @@ __attribute__((constructor)) void Load() {
 }
 
 __attribute__((destructor)) void Unload() {
-  if (shim.is_on.load(std::memory_order_acquire)) shim.daemon.ReportLast();
+  if (!shim.is_on.load(std::memory_order_acquire)) return;
+  shim.table.ForEach([](int fd, Growing*) { BeforeClose(fd); });
+  shim.daemon.ReportLast();
 }
 
 using Open = int(const char*, int, ...);
@@ -181,73 +183,73 @@ inline FILE* OpenStdioHook(Real<OpenStdio>* real, const char* path,
 
 }  // namespace
 
-#define TFM_OPEN(name)                                                   \
-  TFM_HOOK(int, name, (const char* path, int flags, ...)) {              \
-    static Real<Open> real(#name);                                       \
-    va_list arguments;                                                   \
-    va_start(arguments, flags);                                          \
-    const mode_t mode = ModeOf(flags, arguments);                        \
-    va_end(arguments);                                                   \
-    return OpenHook({&real, nullptr, AT_FDCWD, path, flags, mode});      \
+#define TFM_OPEN(name)                                              \
+  TFM_HOOK(int, name, (const char* path, int flags, ...)) {         \
+    static Real<Open> real(#name);                                  \
+    va_list arguments;                                              \
+    va_start(arguments, flags);                                     \
+    const mode_t mode = ModeOf(flags, arguments);                   \
+    va_end(arguments);                                              \
+    return OpenHook({&real, nullptr, AT_FDCWD, path, flags, mode}); \
   }
 TFM_OPEN(open)
 TFM_OPEN(open64)
 
-#define TFM_OPENAT(name)                                                 \
-  TFM_HOOK(int, name, (int folder, const char* path, int flags, ...)) {  \
-    static Real<OpenAt> real(#name);                                     \
-    va_list arguments;                                                   \
-    va_start(arguments, flags);                                          \
-    const mode_t mode = ModeOf(flags, arguments);                        \
-    va_end(arguments);                                                   \
-    return OpenHook({nullptr, &real, folder, path, flags, mode});        \
+#define TFM_OPENAT(name)                                                \
+  TFM_HOOK(int, name, (int folder, const char* path, int flags, ...)) { \
+    static Real<OpenAt> real(#name);                                    \
+    va_list arguments;                                                  \
+    va_start(arguments, flags);                                         \
+    const mode_t mode = ModeOf(flags, arguments);                       \
+    va_end(arguments);                                                  \
+    return OpenHook({nullptr, &real, folder, path, flags, mode});       \
   }
 TFM_OPENAT(openat)
 TFM_OPENAT(openat64)
 
 // What the headers make of open() without a mode, if they fortify.
-#define TFM_OPEN_2(name, plain)                                          \
-  TFM_HOOK(int, name, (const char* path, int flags)) {                   \
-    static Real<Open> real(#plain);                                      \
-    return OpenHook({&real, nullptr, AT_FDCWD, path, flags, 0});         \
+#define TFM_OPEN_2(name, plain)                                  \
+  TFM_HOOK(int, name, (const char* path, int flags)) {           \
+    static Real<Open> real(#plain);                              \
+    return OpenHook({&real, nullptr, AT_FDCWD, path, flags, 0}); \
   }
 TFM_OPEN_2(__open_2, open)
 TFM_OPEN_2(__open64_2, open64)
 
-#define TFM_OPENAT_2(name, plain)                                        \
-  TFM_HOOK(int, name, (int folder, const char* path, int flags)) {       \
-    static Real<OpenAt> real(#plain);                                    \
-    return OpenHook({nullptr, &real, folder, path, flags, 0});           \
+#define TFM_OPENAT_2(name, plain)                                  \
+  TFM_HOOK(int, name, (int folder, const char* path, int flags)) { \
+    static Real<OpenAt> real(#plain);                              \
+    return OpenHook({nullptr, &real, folder, path, flags, 0});     \
   }
 TFM_OPENAT_2(__openat_2, openat)
 TFM_OPENAT_2(__openat64_2, openat64)
 
-#define TFM_CREAT(name)                                                  \
-  TFM_HOOK(int, name, (const char* path, mode_t mode)) {                 \
-    static Real<Open> real("open");                                      \
-    constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;                 \
-    return OpenHook({&real, nullptr, AT_FDCWD, path, kFlags, mode});     \
+#define TFM_CREAT(name)                                              \
+  TFM_HOOK(int, name, (const char* path, mode_t mode)) {             \
+    static Real<Open> real("open");                                  \
+    constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;             \
+    return OpenHook({&real, nullptr, AT_FDCWD, path, kFlags, mode}); \
   }
 TFM_CREAT(creat)
 TFM_CREAT(creat64)
 
-#define TFM_FOPEN(name)                                                  \
-  TFM_HOOK(FILE*, name, (const char* path, const char* mode)) {          \
-    static Real<OpenStdio> real(#name);                                  \
-    return OpenStdioHook(&real, path, mode);                             \
+#define TFM_FOPEN(name)                                         \
+  TFM_HOOK(FILE*, name, (const char* path, const char* mode)) { \
+    static Real<OpenStdio> real(#name);                         \
+    return OpenStdioHook(&real, path, mode);                    \
   }
 TFM_FOPEN(fopen)
 TFM_FOPEN(fopen64)
 
-#define TFM_FREOPEN(name)                                                \
+#define TFM_FREOPEN(name)                                                   \
   TFM_HOOK(FILE*, name, (const char* path, const char* mode, FILE* file)) { \
-    static Real<Reopen> real(#name);                                     \
-    FILE* opened = real(path, mode, file);                               \
-    if (opened != nullptr && path != nullptr &&                          \
-        ModeOf(mode) == Mode::kChanges) {                                \
-      ChangedPath(AT_FDCWD, path);                                       \
-    }                                                                    \
-    return opened;                                                       \
+    static Real<Reopen> real(#name);                                        \
+    FILE* opened = real(path, mode, file);                                  \
+    if (opened != nullptr && path != nullptr &&                             \
+        ModeOf(mode) == Mode::kChanges) {                                   \
+      ChangedPath(AT_FDCWD, path);                                          \
+    }                                                                       \
+    return opened;                                                          \
   }
 TFM_FREOPEN(freopen)
 TFM_FREOPEN(freopen64)

@@ -61,17 +61,17 @@ bool AreGood(const struct iovec* parts, int count) {
 }  // namespace
 
 // A hook of a function that reads from `fd`: `growing` if a copy grows.
-#define TFM_READ(name, parameters, arguments, can, growing)              \
-  TFM_HOOK(ssize_t, name, parameters) {                                  \
-    static Real<ssize_t parameters> real(#name);                         \
-    if (__builtin_expect(shim.table.Has(fd), 0) && (can)) {              \
-      bool is_growing;                                                   \
-      const ssize_t got = WithEntry(                                     \
-          fd, [&](Table::Entry* entry) -> ssize_t { return growing; },   \
-          &is_growing);                                                  \
-      if (is_growing) return got;                                        \
-    }                                                                    \
-    return real arguments;                                               \
+#define TFM_READ(name, parameters, arguments, can, growing)            \
+  TFM_HOOK(ssize_t, name, parameters) {                                \
+    static Real<ssize_t parameters> real(#name);                       \
+    if (__builtin_expect(shim.table.Has(fd), 0) && (can)) {            \
+      bool is_growing;                                                 \
+      const ssize_t got = WithEntry(                                   \
+          fd, [&](Table::Entry* entry) -> ssize_t { return growing; }, \
+          &is_growing);                                                \
+      if (is_growing) return got;                                      \
+    }                                                                  \
+    return real arguments;                                             \
   }
 
 TFM_READ(read, (int fd, void* data, size_t size), (fd, data, size), true,
@@ -117,21 +117,21 @@ TFM_READ(preadv64v2,
          ReadVector(entry, fd, parts, count, offset))
 
 // A seek waits for a read by the same position, as it would in the kernel.
-#define TFM_SEEK(name)                                       \
+#define TFM_SEEK(name)                                            \
   TFM_HOOK(off64_t, name, (int fd, off64_t offset, int whence)) { \
-    static Real<off64_t(int, off64_t, int)> real(#name);     \
-    if (__builtin_expect(shim.table.Has(fd), 0)) {           \
-      if (Table::Entry* entry = shim.table.Acquire(fd)) {    \
-        off64_t result;                                      \
-        {                                                    \
-          const PositionLock lock(&entry->payload);          \
-          result = real(fd, offset, whence);                 \
-        }                                                    \
-        shim.table.Release(entry);                           \
-        return result;                                       \
-      }                                                      \
-    }                                                        \
-    return real(fd, offset, whence);                         \
+    static Real<off64_t(int, off64_t, int)> real(#name);          \
+    if (__builtin_expect(shim.table.Has(fd), 0)) {                \
+      if (Table::Entry* entry = shim.table.Acquire(fd)) {         \
+        off64_t result;                                           \
+        {                                                         \
+          const PositionLock lock(&entry->payload);               \
+          result = real(fd, offset, whence);                      \
+        }                                                         \
+        shim.table.Release(entry);                                \
+        return result;                                            \
+      }                                                           \
+    }                                                             \
+    return real(fd, offset, whence);                              \
   }
 TFM_SEEK(lseek)
 TFM_SEEK(lseek64)
@@ -166,36 +166,35 @@ TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
   return real(fd, other, flags);
 }
 
-#define TFM_FCNTL(name, other)                                          \
-  TFM_HOOK(int, name, (int fd, int command, ...)) {                     \
-    static Real<int(int, int, ...)> real(#name, #other);                \
-    va_list arguments;                                                  \
-    va_start(arguments, command);                                       \
-    void* argument = va_arg(arguments, void*);                          \
-    va_end(arguments);                                                  \
-    if (__builtin_expect(shim.table.Has(fd), 0)) {                      \
-      if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {           \
-        BeforeUnseen(fd, Use::kDuplicated);                             \
-      } else if (command == F_SETFL &&                                  \
-                 (reinterpret_cast<intptr_t>(argument) & O_DIRECT)) {   \
-        BeforeUnseen(fd, Use::kGone);                                   \
-      }                                                                 \
-    }                                                                   \
-    return real(fd, command, argument);                                 \
+#define TFM_FCNTL(name, other)                                        \
+  TFM_HOOK(int, name, (int fd, int command, ...)) {                   \
+    static Real<int(int, int, ...)> real(#name, #other);              \
+    va_list arguments;                                                \
+    va_start(arguments, command);                                     \
+    void* argument = va_arg(arguments, void*);                        \
+    va_end(arguments);                                                \
+    if (__builtin_expect(shim.table.Has(fd), 0)) {                    \
+      if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {         \
+        BeforeUnseen(fd, Use::kDuplicated);                           \
+      } else if (command == F_SETFL &&                                \
+                 (reinterpret_cast<intptr_t>(argument) & O_DIRECT)) { \
+        BeforeUnseen(fd, Use::kGone);                                 \
+      }                                                               \
+    }                                                                 \
+    return real(fd, command, argument);                               \
   }
 TFM_FCNTL(fcntl, fcntl64)
 TFM_FCNTL(fcntl64, fcntl)
 
-#define TFM_MMAP(name)                                                  \
-  TFM_HOOK(void*, name,                                                 \
-           (void* address, size_t size, int protection, int flags,      \
-            int fd, off64_t offset)) {                                  \
-    static Real<void*(void*, size_t, int, int, int, off64_t)> real(#name); \
-    if (__builtin_expect(shim.table.Has(fd), 0) &&                      \
-        !(flags & MAP_ANONYMOUS)) {                                     \
-      BeforeUnseen(fd, Use::kMapped);                                   \
-    }                                                                   \
-    return real(address, size, protection, flags, fd, offset);          \
+#define TFM_MMAP(name)                                                         \
+  TFM_HOOK(void*, name,                                                        \
+           (void* address, size_t size, int protection, int flags, int fd,     \
+            off64_t offset)) {                                                 \
+    static Real<void*(void*, size_t, int, int, int, off64_t)> real(#name);     \
+    if (__builtin_expect(shim.table.Has(fd), 0) && !(flags & MAP_ANONYMOUS)) { \
+      BeforeUnseen(fd, Use::kMapped);                                          \
+    }                                                                          \
+    return real(address, size, protection, flags, fd, offset);                 \
   }
 TFM_MMAP(mmap)
 TFM_MMAP(mmap64)
@@ -206,12 +205,11 @@ TFM_HOOK(FILE*, fdopen, (int fd, const char* mode)) {
   return real(fd, mode);
 }
 
-#define TFM_SENDFILE(name)                                              \
-  TFM_HOOK(ssize_t, name,                                               \
-           (int to, int fd, off64_t* offset, size_t size)) {            \
-    static Real<ssize_t(int, int, off64_t*, size_t)> real(#name);       \
-    if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kMapped);             \
-    return real(to, fd, offset, size);                                  \
+#define TFM_SENDFILE(name)                                                  \
+  TFM_HOOK(ssize_t, name, (int to, int fd, off64_t* offset, size_t size)) { \
+    static Real<ssize_t(int, int, off64_t*, size_t)> real(#name);           \
+    if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kMapped);                 \
+    return real(to, fd, offset, size);                                      \
   }
 TFM_SENDFILE(sendfile)
 TFM_SENDFILE(sendfile64)

@@ -78,81 +78,81 @@ bool IsOfDescriptor(const char* path, int flags) {
 static_assert(sizeof(struct stat) == sizeof(struct stat64),
               "both have the same layout on 64-bit machines");
 
-#define TFM_STAT(name)                                                  \
-  TFM_HOOK(int, name, (const char* path, struct stat* status)) {        \
-    static Real<int(const char*, struct stat*)> real(#name);            \
-    Identity identity;                                                  \
-    if (IsFound(AT_FDCWD, path, 0, &identity)) {                        \
-      Fill(identity, status);                                           \
-      return 0;                                                         \
-    }                                                                   \
-    return real(path, status);                                          \
+#define TFM_STAT(name)                                           \
+  TFM_HOOK(int, name, (const char* path, struct stat* status)) { \
+    static Real<int(const char*, struct stat*)> real(#name);     \
+    Identity identity;                                           \
+    if (IsFound(AT_FDCWD, path, 0, &identity)) {                 \
+      Fill(identity, status);                                    \
+      return 0;                                                  \
+    }                                                            \
+    return real(path, status);                                   \
   }
 TFM_STAT(stat)
 TFM_STAT(stat64)
 
-#define TFM_XSTAT(name)                                                 \
+#define TFM_XSTAT(name)                                                       \
   TFM_HOOK(int, name, (int version, const char* path, struct stat* status)) { \
-    static Real<int(int, const char*, struct stat*)> real(#name);       \
-    Identity identity;                                                  \
-    if (IsFound(AT_FDCWD, path, 0, &identity)) {                        \
-      Fill(identity, status);                                           \
-      return 0;                                                         \
-    }                                                                   \
-    return real(version, path, status);                                 \
+    static Real<int(int, const char*, struct stat*)> real(#name);             \
+    Identity identity;                                                        \
+    if (IsFound(AT_FDCWD, path, 0, &identity)) {                              \
+      Fill(identity, status);                                                 \
+      return 0;                                                               \
+    }                                                                         \
+    return real(version, path, status);                                       \
   }
 TFM_XSTAT(__xstat)
 TFM_XSTAT(__xstat64)
 
-#define TFM_FSTAT(name)                                                 \
-  TFM_HOOK(int, name, (int fd, struct stat* status)) {                  \
-    static Real<int(int, struct stat*)> real(#name);                    \
-    const int result = real(fd, status);                                \
-    if (result == 0) Correct(fd, status);                               \
-    return result;                                                      \
+#define TFM_FSTAT(name)                                \
+  TFM_HOOK(int, name, (int fd, struct stat* status)) { \
+    static Real<int(int, struct stat*)> real(#name);   \
+    const int result = real(fd, status);               \
+    if (result == 0) Correct(fd, status);              \
+    return result;                                     \
   }
 TFM_FSTAT(fstat)
 TFM_FSTAT(fstat64)
 
-#define TFM_FXSTAT(name)                                                \
-  TFM_HOOK(int, name, (int version, int fd, struct stat* status)) {     \
-    static Real<int(int, int, struct stat*)> real(#name);               \
-    const int result = real(version, fd, status);                       \
-    if (result == 0) Correct(fd, status);                               \
-    return result;                                                      \
+#define TFM_FXSTAT(name)                                            \
+  TFM_HOOK(int, name, (int version, int fd, struct stat* status)) { \
+    static Real<int(int, int, struct stat*)> real(#name);           \
+    const int result = real(version, fd, status);                   \
+    if (result == 0) Correct(fd, status);                           \
+    return result;                                                  \
   }
 TFM_FXSTAT(__fxstat)
 TFM_FXSTAT(__fxstat64)
 
-#define TFM_FSTATAT(name)                                               \
-  TFM_HOOK(int, name,                                                   \
+#define TFM_FSTATAT(name)                                                    \
+  TFM_HOOK(int, name,                                                        \
            (int folder, const char* path, struct stat* status, int flags)) { \
-    static Real<int(int, const char*, struct stat*, int)> real(#name);  \
-    Identity identity;                                                  \
-    if (IsFound(folder, path, flags, &identity)) {                      \
-      Fill(identity, status);                                           \
-      return 0;                                                         \
-    }                                                                   \
-    const int result = real(folder, path, status, flags);               \
+    static Real<int(int, const char*, struct stat*, int)> real(#name);       \
+    Identity identity;                                                       \
+    if (IsFound(folder, path, flags, &identity)) {                           \
+      Fill(identity, status);                                                \
+      return 0;                                                              \
+    }                                                                        \
+    const int result = real(folder, path, status, flags);                    \
     if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status); \
-    return result;                                                      \
+    return result;                                                           \
   }
 TFM_FSTATAT(fstatat)
 TFM_FSTATAT(fstatat64)
 
-#define TFM_FXSTATAT(name)                                              \
-  TFM_HOOK(int, name,                                                   \
-           (int version, int folder, const char* path,                  \
-            struct stat* status, int flags)) {                          \
-    static Real<int(int, int, const char*, struct stat*, int)> real(#name); \
-    Identity identity;                                                  \
-    if (IsFound(folder, path, flags, &identity)) {                      \
-      Fill(identity, status);                                           \
-      return 0;                                                         \
-    }                                                                   \
-    const int result = real(version, folder, path, status, flags);      \
+#define TFM_FXSTATAT(name)                                                   \
+  TFM_HOOK(int, name,                                                        \
+           (int version, int folder, const char* path, struct stat* status,  \
+            int flags)) {                                                    \
+    static Real<int(int, int, const char*, struct stat*, int)> real(#name);  \
+    Identity identity;                                                       \
+    if (IsFound(folder, path, flags, &identity)) {                           \
+      Fill(identity, status);                                                \
+      return 0;                                                              \
+    }                                                                        \
+    const int result = real(version, folder, path, status, flags);           \
     if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status); \
-    return result;                                                      \
+    return result;                                                           \
   }
 TFM_FXSTATAT(__fxstatat)
 TFM_FXSTATAT(__fxstatat64)

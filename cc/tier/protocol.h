@@ -38,8 +38,8 @@
 // 3. When the map is full, the shim sets kFull in the header and sends kFull.
 //    If the caller stops earlier, or reads in a way that the shim cannot see,
 //    it sends kClosed or kUnseen (also for a copy that nobody has begun, then
-//    with a descriptor of the source). The daemon may then read what is missing by
-//    the descriptor that it has, or drop the copy.
+//    with a descriptor of the source). The daemon may then read what is missing
+//    by the descriptor that it has, or drop the copy.
 // 4. The daemon publishes a full copy only if the source's descriptor and name
 //    both still have the header's Identity: it computes checksums, sets the
 //    attributes, links the part's descriptor to its place, and removes NAME.*.

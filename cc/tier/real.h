@@ -45,9 +45,9 @@ class Real {
 
 // Defines extern "C" RESULT NAME PARAMETERS under a C++ name, as the headers
 // of libc declare the same names with attributes that differ between versions.
-#define TFM_HOOK(result, name, parameters)                 \
-  extern "C" __attribute__((visibility("default"))) result \
-      Hook_##name parameters __asm__(#name);               \
+#define TFM_HOOK(result, name, parameters)                                  \
+  extern "C" __attribute__((                                                \
+      visibility("default"))) result Hook_##name parameters __asm__(#name); \
   result Hook_##name parameters
 
 }  // namespace tier
