@@ -38,6 +38,7 @@ class RecordsMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
         keep: Files that the node still reads from the source.
         release: Files of which the node has no copy any more.
         sole: Files of which the node wants to know whether nobody else has a copy.
+        rotten: Files of which the copy that came from here was not what its checksum says.
     """
 
     node: str
@@ -46,6 +47,7 @@ class RecordsMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
     keep: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     sole: tuple[str, ...] = ()
+    rotten: tuple[str, ...] = ()
 
 
 class RecordsAnswer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

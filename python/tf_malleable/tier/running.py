@@ -7,6 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tf_malleable.tier.filling import at_once, fill
 from tf_malleable.tier.following import Following
 from tf_malleable.tier.growing import GrowingCopy
 from tf_malleable.tier.membership import Membership
-from tf_malleable.tier.node_client import NodeClient
+from tf_malleable.tier.node_client import NodeClient, PeerGoneError
 from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage, key_of
 from tf_malleable.tier.node_server import NodeServer, Servable
 from tf_malleable.tier.people import People
@@ -197,7 +198,15 @@ class RunningTier:
 
     def _answer(self, message: RecordsMessage) -> RecordsAnswer:
         assert self.service.directory is not None
+        for key in message.rotten:
+            self.service.in_background(self._check(key))
         return self.service.directory.answer(message)
+
+    async def _check(self, key: str) -> None:
+        """Drop a copy of this node that is not what its checksums say."""
+        if not await self.service.in_thread(lambda: self._store.check(key)):
+            self.counters.rotten += 1
+            self.service.forget(key)
 
     async def _find(self, key: str, version: str) -> Servable | None:
         end = time.monotonic() + _CLAIM_SECONDS
@@ -222,6 +231,13 @@ class RunningTier:
 
     def _rotten(self, node: str, key: str) -> None:
         self.counters.rotten += 1
+        self.service.in_background(self._complain(node, key))
+
+    async def _complain(self, node: str, key: str) -> None:
+        """Have a node look whether its copy or the wire was at fault."""
+        assert self._client is not None
+        with suppress(PeerGoneError):
+            await self._client.tell(node, RecordsMessage(self.node, rotten=(key,)))
 
     def _in_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(coroutine))

@@ -83,10 +83,10 @@ class CopyStore:
         self.folder = folder
         self._sources = sources
         self._lock = threading.RLock()
+        self._evicting = threading.Lock()
         self._kept: dict[str, Kept] = {}
         self._unverified: dict[str, Path] = {}
         self._used = self._reserved = 0
-        self.evicted = 0
         for name in (PUBLIC, layout.PRIVATE):
             (folder / name).mkdir(mode=_MODE, parents=True, exist_ok=True)
         self._set_aside(boot_id or _BOOT.read_text().strip())
@@ -179,25 +179,26 @@ class CopyStore:
         """
         if self.take_free(size):
             return True
-        with self._lock:
-            missing = self._used + self._reserved + size - self.capacity
-            known = dict(self._kept)
-        soles = sole(known) if size <= self.capacity else frozenset()
-        copies = [
-            StoredCopy(
-                each.key,
-                self.dataset_of(each.key),
-                each.size,
-                each.read_at,
-                is_sole=each.key in soles,
-            )
-            for each in known.values()
-        ]
-        for victim in self._choose(copies, self.dataset_of(key), missing):
-            if self.drop(victim):
-                self.evicted += 1
-                dropped(victim)
-        return self.take_free(size)
+        # One at a time, or two would count on the room of the same copies.
+        with self._evicting:
+            with self._lock:
+                missing = self._used + self._reserved + size - self.capacity
+                known = dict(self._kept)
+            soles = sole(known) if size <= self.capacity else frozenset()
+            copies = [
+                StoredCopy(
+                    each.key,
+                    self.dataset_of(each.key),
+                    each.size,
+                    each.read_at,
+                    is_sole=each.key in soles,
+                )
+                for each in known.values()
+            ]
+            for victim in self._choose(copies, self.dataset_of(key), missing):
+                if self.drop(victim):
+                    dropped(victim)
+            return self.take_free(size)
 
     def take_free(self, size: int) -> bool:
         """Keep room for a copy if nothing must go for it; returns whether that was so."""

@@ -80,12 +80,12 @@ def warm(socket: Path | None, wait: bool, paths: tuple[str, ...]) -> None:
             left = duration(found.seconds_left)
             line = f"{size_text(size_done)} of {size_text(size)}, {left} left"
             click.echo(f"\r\033[K{line}", nl=False, err=True)
-        if files_done >= files:
+        if files_done >= files or found.problem:
             if sys.stderr.isatty():
                 click.echo("\r\033[K", nl=False, err=True)
+            if found.problem:
+                raise OperationError(f"no copies are made: {found.problem}")
             break
-        if found.problem:
-            raise OperationError(f"no copies are made: {found.problem}")
         time.sleep(_BEAT_SECONDS)
 
 
