@@ -7,7 +7,8 @@
 //
 // COUNTERS is a file of 64-bit numbers that is mapped, so reading it costs the source nothing:
 // written by us: bytes read, reads, opens, other requests; read by us: bytes a second (0 for no
-// limit), nanoseconds of latency.
+// limit), nanoseconds of latency. Several mounts with the same one share the bandwidth, as nodes
+// do, but not the kernel's cache.
 
 #define FUSE_USE_VERSION 312
 #define _GNU_SOURCE
@@ -17,7 +18,6 @@
 #include <fcntl.h>
 #include <fuse3/fuse.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +31,11 @@
 struct counters {
   uint64_t bytes, reads, opens, metadata;
   uint64_t rate, latency_ns;
+  uint64_t free_at;  // When the bandwidth is free again, by CLOCK_MONOTONIC in nanoseconds.
 };
 
 static struct counters* counters;
 static char folder[PATH_MAX];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t free_at;  // When the bandwidth is free again; guarded by lock.
 
 static uint64_t now(void) {
   struct timespec t;
@@ -58,11 +57,14 @@ static void serve(uint64_t* counter, uint64_t bytes) {
   if (bytes != 0) {
     __atomic_fetch_add(&counters->bytes, bytes, __ATOMIC_RELAXED);
     if (rate != 0) {
-      pthread_mutex_lock(&lock);
-      const uint64_t begin = free_at > now() ? free_at : now();
-      free_at = begin + bytes * 1000000000u / rate;
-      if (free_at > until) until = free_at;
-      pthread_mutex_unlock(&lock);
+      uint64_t before = __atomic_load_n(&counters->free_at, __ATOMIC_RELAXED);
+      uint64_t after;
+      do {
+        const uint64_t here = now();
+        after = (before > here ? before : here) + bytes * 1000000000u / rate;
+      } while (!__atomic_compare_exchange_n(&counters->free_at, &before, after, 0,
+                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+      if (after > until) until = after;
     }
   }
   sleep_until(until);

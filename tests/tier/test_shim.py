@@ -9,6 +9,7 @@ import random
 import subprocess
 
 import pytest
+
 from tests.support.tier_stand_in import CLOSED, FULL, GROWING, UNSEEN, WHOLE, StandIn
 
 SMALL, LARGE = 100_001, 5_000_003

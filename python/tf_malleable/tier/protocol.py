@@ -136,7 +136,7 @@ class Identity:
         magic, version, *fields, _, copy_inode = _IDENTITY.unpack(data)
         if (magic, version) != (_IDENTITY_MAGIC, VERSION):
             raise ProtocolError("this is no identity of a file")
-        return cls(*fields, copy_inode)
+        return replace(cls(*fields), copy_inode=copy_inode)
 
     def on(self, device: int) -> Identity:
         """Return it with the number that the source's device has on this node."""
