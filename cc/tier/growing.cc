@@ -205,8 +205,8 @@ Growing::Stage Start(Growing* growing, int fd, int64_t offset) {
     stage = Make(growing, fd, offset);
     growing->stage.store(stage, std::memory_order_release);
   }
-  for (int i = 0; stage == Growing::kStarting && i < 50; ++i) {
-    sys::Sleep(20000);
+  for (int i = 0; stage == Growing::kStarting && i < 100; ++i) {
+    sys::Sleep(i < 50 ? kMillisecond / 50 : kMillisecond);
     stage = growing->stage.load(std::memory_order_acquire);
   }
   return static_cast<Growing::Stage>(stage);
