@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,17 +22,20 @@ from tf_malleable.tier.filling import at_once, fill
 from tf_malleable.tier.following import Fetch
 from tf_malleable.tier.growing import GrowingCopy
 from tf_malleable.tier.growth_map import GrowthMap
+from tf_malleable.tier.layout import PRIVATE
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.protocol import Identity, ProtocolError, name_of
 from tf_malleable.tier.publishing import new_copy
 from tf_malleable.tier.rechecking import compare
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.source_version import SourceVersion
+from tf_malleable.tier.store import CopyStore
 from tf_malleable.tier.tenancy import PUBLIC, area_of, private_area
 
 _LOOK_SECONDS: Final = 0.005
 # Of a file of which its reader has read less than this, no copy is made.
 _WORTH: Final = 0.5
+_LEFT_SECONDS: Final = 10.0
 
 
 @dataclass
@@ -238,9 +243,14 @@ class Beginning:
             self._service.read(key_of(area, path))
 
     async def sweep(self) -> None:
-        """Publish each second what is full though nobody has said so, until cancelled."""
+        """Publish what is full though nobody has said so, and remove what nobody has told of.
+
+        Each second, until cancelled.
+        """
         while True:
             await asyncio.sleep(1.0)
+            known = {name for copy in self._service.growing.values() for name in copy.names}
+            await self._service.in_thread(lambda known=known: _remove(self._service.store, known))  # type: ignore[misc]
             for growing in tuple(self._service.growing.values()):
                 if growing.by_readers and growing.is_whole:
                     await self._finish(growing)
@@ -286,3 +296,13 @@ def fetch_of(growing: GrowingCopy) -> Fetch:
         return growing
 
     return Fetch(growing.key, make, growing)
+
+
+def _remove(store: CopyStore, known: set[Path]) -> None:
+    """Remove the parts of readers that ended before they could tell of them."""
+    then = time.time() - _LEFT_SECONDS
+    for folder in store.growing(PRIVATE).iterdir():
+        for name in folder.iterdir():
+            with suppress(OSError):
+                if name not in known and os.lstat(name).st_mtime < then:
+                    os.unlink(name)

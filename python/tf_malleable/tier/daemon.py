@@ -23,7 +23,7 @@ from tf_malleable.tier.counting import Counters, TierCollector, registry_of
 from tf_malleable.tier.protocol import variable_for
 from tf_malleable.tier.running import RunningTier
 from tf_malleable.tier.settings import TierSettings
-from tf_malleable.tier.state_file import StateFile, state_path
+from tf_malleable.tier.state_file import LifeSign, state_path
 from tf_malleable.tier.store import CopyStore
 from tf_malleable.tier.tls import contexts
 
@@ -109,7 +109,7 @@ async def _listen(settings: TierSettings, tier: RunningTier, stack: AsyncExitSta
     mode = _SHARED_MODE if settings.shared else _PRIVATE_MODE
     try:
         socket.parent.mkdir(mode=0o755 if settings.shared else 0o700, parents=True, exist_ok=True)
-        state = StateFile(state_path(socket), 0o644 if settings.shared else 0o600)
+        state = LifeSign(state_path(socket), 0o644 if settings.shared else 0o600)
         stack.callback(state.close)
         tier.readers.start(socket, mode)
         _tell_readers(settings)

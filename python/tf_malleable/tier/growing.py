@@ -28,6 +28,7 @@ class GrowingCopy:
         size: Of the whole, in bytes.
         part: Descriptor of what grows.
         map: Says which parts are there; None if all of them are.
+        names: Of the part and its map.
         codes: The checksum of each block of which it is known.
         by_readers: Readers fill it; or only the daemon does.
         source: Descriptor of the file in the source; -1 for none.
@@ -59,7 +60,7 @@ class GrowingCopy:
         self.key, self.identity = key, identity
         self.version = SourceVersion.of_identity(identity)
         self.size = identity.size
-        self.part, self.map, self._names = part, growth, names
+        self.part, self.map, self.names = part, growth, tuple(names)
         self.codes: list[int | None] = [None] * blocks.block_count(self.size)
         self.by_readers = by_readers
         self.source = source
@@ -165,7 +166,7 @@ class GrowingCopy:
             with suppress(OSError):
                 self.map.set_state(MapState.DROPPED if problem else MapState.FULL)
             self.map.close()
-        for name in self._names:
+        for name in self.names:
             with suppress(OSError):
                 os.unlink(name)
         os.close(self.part)

@@ -13,7 +13,8 @@ from tf_malleable.tier.node_messages import area_and_path
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store import CopyStore, Kept
 
-SECONDS: Final = 30.0
+PERIOD_SECONDS: Final = 50.0
+LEAST_PAUSE_SECONDS: Final = 5.0
 VALID_SECONDS: Final = 60.0
 _AT_A_TIME: Final = 256
 
@@ -47,10 +48,12 @@ class Rechecking:
         self._compared_at = began
 
     async def run(self) -> None:
-        """Compare them every half a minute, until cancelled."""
+        """Compare them once a minute, until cancelled: so often that the next time ends in time."""
         while True:
+            began = time.monotonic()
             await self.once()
-            await asyncio.sleep(SECONDS)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(LEAST_PAUSE_SECONDS, PERIOD_SECONDS - 2 * took))
 
 
 def compare(

@@ -32,7 +32,7 @@ from tf_malleable.tier.service import TierService
 from tf_malleable.tier.settings import NodeAddress, TierSettings
 from tf_malleable.tier.signing import Signer
 from tf_malleable.tier.source_version import SourceVersion
-from tf_malleable.tier.state_file import StateFile
+from tf_malleable.tier.state_file import LifeSign
 from tf_malleable.tier.store import CopyStore
 from tf_malleable.tier.tenancy import area_of, private_area
 from tf_malleable.tier.tls import contexts
@@ -102,7 +102,7 @@ class RunningTier:
         self._in_background(self._rechecking.run())
         self._in_background(self._beginning.sweep())
 
-    async def live(self, state: StateFile) -> None:
+    async def live(self, state: LifeSign) -> None:
         """Tell readers each second that the tier lives, until cancelled.
 
         Not while copies have not been compared with the source: readers then do it themselves.

@@ -26,7 +26,7 @@ def state_path(socket: Path) -> Path:
     return socket.with_name(socket.name + ".state")
 
 
-class StateFile:
+class LifeSign:
     """The file: made once, and never replaced, as readers have it mapped."""
 
     def __init__(self, path: Path, mode: int) -> None:
