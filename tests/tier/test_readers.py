@@ -215,6 +215,22 @@ def test_a_reader_that_asks_follows_what_grows_at_another_node(tmp_path, source)
         assert b.counted("peer_bytes") == len(BIG)
 
 
+def test_a_copy_for_which_there_is_no_room_passes(tmp_path, source):
+    path = source / "big"
+    with nodes(tmp_path, source, 2) as (a, b):
+        b.kill()
+        b.options += ("--capacity", "2M")
+        b.start()
+        a.warm(path)
+        reader = TierReader(b)
+        assert reader.ask(path).lstrip("W") == "C"
+        with b.copy(path).open("rb") as opened:
+            assert opened.read() == BIG
+        wait_for(lambda: not b.has(path))
+        assert b.status()["used"] == 0
+        assert b.counted("source_bytes") == 0
+
+
 def test_a_state_says_that_the_daemon_lives(node):
     state = node.socket.with_name("s.state")
 

@@ -33,6 +33,7 @@ class GrowingCopy:
         by_readers: Readers fill it; or only the daemon does.
         source: Descriptor of the file in the source; -1 for none.
         problem: Why it does not grow any more; empty while it does.
+        is_passing: There is no room to keep it: it goes as soon as its reader has it open.
         wanted: Another node waits, or has waited, for it.
     """
 
@@ -66,6 +67,7 @@ class GrowingCopy:
         self.source = source
         self.problem = ""
         self.wanted = False
+        self.is_passing = False
         self.is_closed = False
         self._waiting: list[asyncio.Future[None]] = []
 

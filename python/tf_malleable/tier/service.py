@@ -26,6 +26,10 @@ _DISK_PAUSE_SECONDS: Final = 30.0
 _FULL_SECONDS: Final = 5.0
 _SLOW_SECONDS: Final = 2.0
 _THREADS: Final = 16
+# Copies for which there is no room: bytes of them at a time, and for how long a reader may take
+# to open one.
+_MOST_PASSING: Final = 256 << 20
+_PASSING_SECONDS: Final = 1.0
 
 _Value = TypeVar("_Value")
 _log = logging.getLogger(__name__)
@@ -65,6 +69,7 @@ class TierService:
         self.directory: Directory | None = None
         self.following: Following | None = None
         self._disk_off_until = self._full_until = 0.0
+        self._passing = 0
         self._disk_problem = ""
         self._threads = ThreadPoolExecutor(_THREADS, "tier")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,13 +138,23 @@ class TierService:
             self.claimed.add(key)
         return where
 
-    async def add(self, growing: GrowingCopy) -> bool:
-        """Take a copy that is to grow among the others; returns whether there is room."""
+    async def add(self, growing: GrowingCopy, may_pass: bool = False) -> bool:
+        """Take a copy that is to grow among the others; returns whether there is room.
+
+        Args:
+            growing: The copy.
+            may_pass: If there is none, have it for a moment: another node keeps it.
+        """
         key = growing.key
         if self.store.get(key) is not None:
             self.forget(key)
         self.growing[key] = growing
-        if not await self.reserve(key, growing.size):
+        has_room = await self.reserve(key, growing.size)
+        if not has_room and may_pass and self._passing + growing.size <= _MOST_PASSING:
+            growing.is_passing = True
+            self._passing += growing.size
+            return True
+        if not has_room:
             if self.growing.get(key) is growing:
                 del self.growing[key]
             growing.end("there is no room for a copy")
@@ -179,11 +194,13 @@ class TierService:
             self.give_up(growing, str(error))
             return False
         self._finishing.discard(key)
-        self.store.unreserve(growing.size)
         self.growing.pop(key, None)
         self.claimed.discard(key)
         growing.end()
-        if self.directory is not None:
+        self._unreserve(growing)
+        if growing.is_passing:
+            asyncio.get_running_loop().call_later(_PASSING_SECONDS, self.store.drop, key)
+        elif self.directory is not None:
             self.directory.hold(key, kept.version.encode())
         _log.info("copied %s, %d bytes", key, growing.size)
         return True
@@ -192,7 +209,7 @@ class TierService:
         """End a copy that does not become whole; its readers read the source."""
         if growing.is_closed or growing.key in self._finishing:
             return
-        self.store.unreserve(growing.size)
+        self._unreserve(growing)
         if self.growing.get(growing.key) is growing:
             del self.growing[growing.key]
         self.counters.unpublished += 1
@@ -262,6 +279,12 @@ class TierService:
             loop.call_soon_threadsafe(self._release, victim)
 
         return await self.in_thread(lambda: self.store.reserve(key, size, sole, dropped))
+
+    def _unreserve(self, growing: GrowingCopy) -> None:
+        if growing.is_passing:
+            self._passing -= growing.size
+        else:
+            self.store.unreserve(growing.size)
 
     def _release(self, key: str) -> None:
         self.claimed.discard(key)
