@@ -15,6 +15,7 @@ from typing import Final
 
 from tf_malleable.tier.following import Fetch
 from tf_malleable.tier.growing import GrowingCopy
+from tf_malleable.tier.habits import Habits
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.protocol import Identity, Reply
 from tf_malleable.tier.publishing import new_copy
@@ -30,7 +31,11 @@ _CLAIM_SECONDS: Final = 5.0
 
 
 class Asking:
-    """Answers readers that ask."""
+    """Answers readers that ask.
+
+    Attributes:
+        habits: What was seen of the files of each folder.
+    """
 
     def __init__(self, service: TierService, shared: bool) -> None:
         """Prepare.
@@ -42,6 +47,7 @@ class Asking:
         self._service, self._shared = service, shared
         self._claims: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[str]] = {}
+        self.habits = Habits()
 
     def has_claimed(self, key: str) -> bool:
         """Return whether a reader was told a moment ago to read a file from the source."""
@@ -81,9 +87,13 @@ class Asking:
                 return Reply.FOLLOW
         if service.problem:
             return Reply.SOURCE
-        assert service.directory is not None
+        if self.habits.is_likely_nobodys(path):
+            for key in keys:
+                self._claim(key)
+                service.in_background(self._learn(path, key))
+            return Reply.SOURCE
         for key in keys:
-            where = await service.directory.ask(key, "")
+            where = await self._learn(path, key)
             if not where.is_yours:
                 task = asyncio.get_running_loop().create_task(self._fetch(key, path, where))
                 self._fetches[key] = task
@@ -94,6 +104,13 @@ class Asking:
             else:
                 self._claim(key)
         return Reply.SOURCE
+
+    async def _learn(self, path: str, key: str) -> Whereto:
+        """Ask a file's home, and note its answer for others of its folder."""
+        assert self._service.directory is not None
+        where = await self._service.directory.ask(key, "")
+        self.habits.answered(path, where.is_yours)
+        return where
 
     async def _wait(self, key: str, pipe: int) -> Reply:
         """Return what to say of a file that is being fetched."""

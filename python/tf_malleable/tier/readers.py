@@ -159,6 +159,7 @@ class ReaderServer:
         if message.kind in (MessageKind.WHOLE, MessageKind.UNSEEN) and descriptors:
             if message.identity is None or not path or len(descriptors) == _MOST_DESCRIPTORS:
                 raise ProtocolError("a path and a status belong to a file")
+            self._asking.habits.read(path, message.identity.size)
             beginning.whole(path, uid, message.identity, *descriptors)
             return
         if message.kind is MessageKind.FULL:

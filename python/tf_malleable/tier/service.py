@@ -72,7 +72,7 @@ class TierService:
         self._passing = 0
         self._disk_problem = ""
         self._threads = ThreadPoolExecutor(_THREADS, "tier")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._finishing: set[str] = set()
 
     @property
@@ -244,13 +244,13 @@ class TierService:
         """Return what a function that blocks returns."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    def in_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def in_background(self, coroutine: Coroutine[Any, Any, object]) -> None:
         """Have something done without waiting for it."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
