@@ -121,6 +121,21 @@ def test_a_transfer_that_is_cut_off(tmp_path, source):
             fetch(address, key(source / "big"))
 
 
+def test_a_peer_that_is_too_slow(tmp_path, source):
+    with nodes(tmp_path, source, 1) as (a,):
+        a.warm(source / "big")
+
+        def slowly(data: bytes) -> bytes:
+            time.sleep(0.4)  # Each piece comes in time, and a block does not.
+            return data
+
+        with in_between(a, slowly) as address:
+            began = time.monotonic()
+            with pytest.raises(PeerGoneError):
+                fetch(address, key(source / "big"))
+            assert time.monotonic() - began < 10
+
+
 def test_a_node_without_the_secret_gets_nothing_and_is_not_believed(tmp_path, source):
     with nodes(tmp_path, source, 1) as (a,):
         a.warm(source / "big")
