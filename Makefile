@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-tier tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test conformance tensorflow-wheel dist clean
 
@@ -22,6 +22,11 @@ demo: .venv/installed-demo
 # A training whose workers come, and one of which is killed.
 demo-elastic: .venv/installed-demo
 	@.venv/bin/python examples/demo_elastic.py
+
+# Nodes that read a slow file system, without data tiers and with; as root, with /dev/fuse.
+demo-tier: .venv/installed-demo
+	@tools/system_packages.sh fuse
+	@PYTHONPATH=. .venv/bin/python examples/demo_tier.py
 
 # In containers, of a Docker engine that is there or is started for it.
 demo-containers: .venv/installed-demo
@@ -55,6 +60,7 @@ build/tree:
 	@rm -rf $@ && mkdir -p $@ && cp -rs $(CURDIR)/python/. $@
 	@ln -s $(CURDIR)/.venv/lib/python3*/site-packages/tf_malleable/runtime/*.so \
 	  $@/tf_malleable/runtime
+	@ln -s $(CURDIR)/.venv/lib/python3*/site-packages/tf_malleable/tier/*.so $@/tf_malleable/tier
 
 # One process against stock TensorFlow (40 minutes); one with few threads of many (15 minutes
 # a round); many processes (5 minutes and 35 a round); containers (40 minutes and 15 a round).
@@ -74,6 +80,10 @@ bench-elastic: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic
 bench-elastic-step: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic_step
+# Data tiers: cold epochs, ten epochs, small files (15 minutes); as root, with /dev/fuse.
+bench-tier: .venv/installed-test
+	@tools/system_packages.sh fuse
+	.venv/bin/python -m benchmarks.tier
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 validate: .venv/installed-test

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
-# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests], for a virtual
-# environment of that Python, for the C++ tests, or for both.
+# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [fuse], for a
+# virtual environment of that Python, for the C++ tests, for the slow source of benchmarks.
 set -eu
 missing=
 need() { missing="$missing $1"; }
@@ -12,6 +12,12 @@ command -v setarch >/dev/null || need util-linux
 for purpose; do
   if [ "$purpose" = cc-tests ]; then
     echo "#include <gtest/gtest.h>" | g++ -E -x c++ - >/dev/null 2>&1 || need libgtest-dev
+    continue
+  fi
+  if [ "$purpose" = fuse ]; then
+    command -v pkg-config >/dev/null || need pkg-config
+    command -v fusermount3 >/dev/null || need fuse3
+    pkg-config --exists fuse3 2>/dev/null || need libfuse3-dev
     continue
   fi
   python=$purpose

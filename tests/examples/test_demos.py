@@ -59,6 +59,14 @@ def test_bad_arguments_are_refused_in_a_sentence(tmp_path, name, arguments, sent
 
 
 @pytest.mark.slow
+def test_the_demo_of_tiers_refuses_what_it_cannot_draw(tmp_path):
+    done = run("demo_tier.py", tmp_path, "--out", "x", path=str(EXAMPLES.parent))
+    sentence = "demo-tier: --out must be a file .png or .svg, not 'x'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 def test_what_the_trainings_lack_is_said_before_any_starts(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "keras.py").write_text("raise ImportError('no keras today')\n")

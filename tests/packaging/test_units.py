@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="needs systemd-analyze"
 )
 UNIT = ROOT / "deploy" / "tf_malleable.service"
+TIER = ROOT / "deploy" / "tier" / "tf_malleable-tier.service"
 
 
 def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -26,14 +27,17 @@ def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("unit", [UNIT, UNIT.parent / "user" / UNIT.name], ids=["system", "user"])
+@pytest.mark.parametrize(
+    "unit", [UNIT, UNIT.parent / "user" / UNIT.name, TIER], ids=["system", "user", "tier"]
+)
 def test_systemd_understands_it(unit):
     done = analyze("verify", unit)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_its_exposure_is_below_4():
-    done = analyze("security", "--offline=true", "--no-pager", "--threshold=39", UNIT)
+@pytest.mark.parametrize("unit", [UNIT, TIER], ids=["controller", "tier"])
+def test_its_exposure_is_below_4(unit):
+    done = analyze("security", "--offline=true", "--no-pager", "--threshold=39", unit)
     if "unrecognized option" in done.stderr:
         pytest.skip("systemd-analyze cannot do this offline before systemd 250")
     assert done.returncode == 0, done.stdout

@@ -36,6 +36,7 @@ _MODULES = {
     "container": "container.group",
     "elastic": "elastic.group",
     "cluster": "cluster.group",
+    "tier": "tier.group",
     "config": "config",
     "completion": "completion",
     "dial-stdio": "dial",

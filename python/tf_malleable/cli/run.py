@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from tf_malleable.api.join import JOIN, Join
 from tf_malleable.api.naming import default_name, shortened_command
 from tf_malleable.cli.arrays import Array, ArrayType, continue_for_each
 from tf_malleable.cli.options import socket_path_option
+from tf_malleable.cli.program import become, is_program, preload
 from tf_malleable.linux.cgroup import in_container
 from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
@@ -28,7 +28,6 @@ from tf_malleable.workload.options import Duration, gpus_option, job_options
 if TYPE_CHECKING:
     from tf_malleable.cli.attempts import Attempt
 
-_PRELOAD = Path(__file__).parent.parent / "preload"
 _MOST_RETRIES = 1000
 # As in elastic/variables.py, which is loaded only if it is set.
 _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
@@ -103,6 +102,9 @@ _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
     help="In the background only: a job for each index, such as 1-20, or 1-20%4 for at most 4 at"
     " once, with TF_MALLEABLE_ARRAY_INDEX in its environment.",
 )
+@click.option(
+    "--tier", is_flag=True, help="Read training data through the tier of this node: tfm tier."
+)
 @socket_path_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -121,6 +123,7 @@ def run(
     detach: bool,
     notify: str | None,
     array: Array | None,
+    tier: bool,
     socket: Path,
     command: tuple[str, ...],
 ) -> None:
@@ -139,6 +142,10 @@ def run(
     replaces tfm, so exit code, signals, input and output are the program's own. With --retries,
     tfm stays, passes signals on, and exits as the last attempt did.
     """
+    if tier:
+        from tf_malleable.cli.tier.joining import join_tier
+
+        join_tier()
     if os.environ.get(_COORDINATOR):
         _become_elastic_worker(threads, follow_cgroup, command)
     required = requirement.is_controller_required(asked_for=require_controller)
@@ -166,7 +173,7 @@ def run(
             request = replace(request, output=str(attempt.output))
         join = Join(address, request)
         os.environ[JOIN] = join.encode()
-        if _is_program(command[0]):
+        if is_program(command[0]):
             cpus = ask_controller(join, queue, id_file, required, attempt)
             if cpus:
                 os.environ[environment.THREADS] = str(min(len(cpus), most))
@@ -251,7 +258,7 @@ def _check_by_hand(threads: int, most: int) -> None:
 def _given_for_a_controller() -> str | None:
     """Return an option of the command line that only a controller can do something about."""
     context = click.get_current_context()
-    for option in sorted(context.params.keys() - {"threads", "follow_cgroup", "command"}):
+    for option in sorted(context.params.keys() - {"threads", "follow_cgroup", "tier", "command"}):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             return f"--{option.replace('_', '-')}"
     return None
@@ -295,13 +302,6 @@ def _become_elastic_worker(
     become(command)
 
 
-def _is_program(name: str) -> bool:
-    """Return whether an executable has this name. (shutil.which() is slow to load.)"""
-    folders = [""] if os.path.dirname(name) else os.get_exec_path()
-    paths = [os.path.join(folder, name) for folder in folders]
-    return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
-
-
 def ask_controller(
     join: Join,
     queue: bool = True,
@@ -329,22 +329,3 @@ def ask_controller(
         if attempt is not None:
             attempt.alone()
         return ()
-
-
-def preload() -> None:
-    """Have every Python that is started from now on load tf_malleable before tensorflow."""
-    inherited = os.environ.get("PYTHONPATH", "")
-    paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-
-
-def become(command: tuple[str, ...]) -> NoReturn:
-    """Replace this process by a command; exit with 126 or 127 on failure, as shells do."""
-    try:
-        os.execvp(command[0], command)
-    except FileNotFoundError:
-        print(f"tfm: there is no program {command[0]!r}", file=sys.stderr)
-        sys.exit(127)
-    except OSError as error:
-        print(f"tfm: cannot run {command[0]!r}: {error.strerror}", file=sys.stderr)
-        sys.exit(126)

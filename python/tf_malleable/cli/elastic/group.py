@@ -12,7 +12,7 @@ from tf_malleable.cli.elastic import cutting, keeping, supervised, whereabouts
 from tf_malleable.cli.elastic.coordinate import coordinator, patience_option, server
 from tf_malleable.cli.elastic.local import local
 from tf_malleable.cli.options import json_option, print_json
-from tf_malleable.cli.run import become, preload
+from tf_malleable.cli.program import become, preload
 from tf_malleable.elastic.settings import (
     CHECKPOINT_SECONDS,
     LEFT,

@@ -1,0 +1,114 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Tests what the shim is told, and which paths have which keys.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "cc/tier/settings.h"
+
+namespace tf_malleable {
+namespace tier {
+namespace {
+
+class TierSettingsTest : public ::testing::Test {
+ protected:
+  bool Read(const std::string& text) {
+    text_ = text;
+    Parse(text_.data(), 1234, &settings_);
+    return settings_.is_on;
+  }
+
+  std::string KeyOf(const std::string& path) {
+    Key key;
+    return key.Find(settings_, path.c_str()) ? key.key() : "";
+  }
+
+  Settings settings_;
+
+ private:
+  std::string text_;
+};
+
+TEST_F(TierSettingsTest, AreReadFromLines) {
+  ASSERT_TRUE(Read("socket=/s\nnew=thing\n\nstore=/st\nsource=/a\nsource=/b"));
+  EXPECT_STREQ(settings_.socket, "/s");
+  EXPECT_STREQ(settings_.own.path, "/st/private/1234");
+  EXPECT_STREQ(settings_.everybodys.path, "/st/public");
+  EXPECT_STREQ(settings_.growing.path, "/st/growing/private/1234");
+  EXPECT_EQ(settings_.roots_size, 2);
+}
+
+TEST_F(TierSettingsTest, AreOffUnlessAllIsThere) {
+  EXPECT_FALSE(Read(""));
+  EXPECT_FALSE(Read("socket=/s\nstore=/st"));
+  EXPECT_FALSE(Read("socket=s\nstore=/st\nsource=/a"));
+  EXPECT_FALSE(Read("socket=/s\nstore=/\nsource=/a"));
+  EXPECT_FALSE(Read("socket=/s\nstore=/st\nsource=/a/"));
+  EXPECT_FALSE(
+      Read("socket=/s\nstore=/" + std::string(2000, 'x') + "\nsource=/a"));
+}
+
+TEST_F(TierSettingsTest, APathHasAKeyIfItIsBelowASource) {
+  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/data/set\nsource=/data2"));
+  EXPECT_EQ(KeyOf("/data/set/f"), "/data/set/f");
+  EXPECT_EQ(KeyOf("/data2/a/b\nc"), "/data2/a/b\nc");
+  EXPECT_EQ(KeyOf("/data//set/./f"), "/data/set/f");
+  EXPECT_EQ(KeyOf("//data/set/f"), "/data/set/f");
+  EXPECT_EQ(KeyOf("/./data/set/.f"), "/data/set/.f");
+  for (const char* other :
+       {"/data/set", "/data/set/", "/data/settle/f", "/data/se", "/data", "/",
+        "/etc/passwd", "/data/set/../f", "/data/set/f/", "/data/set/.",
+        "/data/set/f/.", "/data/set/..", "", "data/set/f"}) {
+    EXPECT_EQ(KeyOf(other), "") << other;
+  }
+}
+
+TEST_F(TierSettingsTest, RelativePathsAreInTheWorkingDirectory) {
+  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/usr/lib"));
+  char before[PATH_MAX];
+  ASSERT_NE(getcwd(before, sizeof(before)), nullptr);
+  ASSERT_EQ(chdir("/usr"), 0);
+  EXPECT_EQ(KeyOf("lib/x"), "/usr/lib/x");
+  EXPECT_EQ(KeyOf("./lib//x"), "/usr/lib/x");
+  EXPECT_EQ(KeyOf("../usr/lib/x"), "");
+  ASSERT_EQ(chdir("/"), 0);
+  EXPECT_EQ(KeyOf("usr/lib/x"), "/usr/lib/x");
+  EXPECT_EQ(chdir(before), 0);
+}
+
+TEST_F(TierSettingsTest, ASourceMayHaveAnotherNameForTheDaemon) {
+  ASSERT_TRUE(
+      Read("socket=/s\nstore=/st\nsource=/in\nas=/mnt/outside\nsource=/in/x"));
+  EXPECT_EQ(KeyOf("/in/f"), "/mnt/outside/f");
+  EXPECT_EQ(KeyOf("/in/x/f"), "/in/x/f");
+}
+
+TEST_F(TierSettingsTest, KeysHavePathsInTheStore) {
+  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/a"));
+  Key key;
+  ASSERT_TRUE(key.Find(settings_, "/a/b"));
+  EXPECT_STREQ(key.In(settings_.own), "/st/private/1234/a/b");
+  EXPECT_STREQ(key.In(settings_.everybodys), "/st/public/a/b");
+  EXPECT_STREQ(key.key(), "/a/b");
+  const std::string longest = "/a/" + std::string(4080, 'x');
+  ASSERT_TRUE(key.Find(settings_, longest.c_str()));
+  EXPECT_EQ(key.In(settings_.own), nullptr);
+  EXPECT_FALSE(key.Find(settings_, ("/a/" + std::string(5000, 'x')).c_str()));
+}
+
+TEST_F(TierSettingsTest, NamesAreHashes) {
+  char name[33];
+  // Of the reference implementation's test vectors.
+  NameOf("", 0, name);
+  EXPECT_STREQ(name, "6c62272e07bb014262b821756295c58d");
+  NameOf("foobar", 6, name);
+  EXPECT_STREQ(name, "343e1662793c64bf6f0d3597ba446f18");
+}
+
+}  // namespace
+}  // namespace tier
+}  // namespace tf_malleable

@@ -1,0 +1,299 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+
+#include "cc/tier/daemon.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "cc/tier/system.h"
+
+namespace tf_malleable {
+namespace tier {
+namespace {
+
+constexpr int64_t kSecond = 1000000000;
+constexpr int kMostDescriptors = 3;
+// If the daemon says again and again that it comes.
+constexpr int64_t kLongestNs = 10 * kSecond;
+
+uint64_t Boot() {
+  const int fd = sys::Open("/proc/sys/kernel/random/boot_id", O_RDONLY);
+  if (fd < 0) return 0;
+  char text[40];
+  const ssize_t size = sys::Read(fd, text, sizeof(text));
+  sys::Close(fd);
+  uint64_t boot = 0;
+  int digits = 0;
+  for (ssize_t i = 0; i < size && digits < 16; ++i) {
+    const char c = text[i];
+    if (c == '-') continue;
+    boot = boot << 4 |
+           static_cast<uint64_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
+    ++digits;
+  }
+  return digits == 16 ? boot : 0;
+}
+
+}  // namespace
+
+Counts AtomicCounts::Get() const {
+  const auto relaxed = std::memory_order_relaxed;
+  return {copy_opens.load(relaxed),   copy_bytes.load(relaxed),
+          copy_stats.load(relaxed),   source_opens.load(relaxed),
+          source_bytes.load(relaxed), growing_bytes.load(relaxed),
+          waits.load(relaxed),        wait_ns.load(relaxed)};
+}
+
+int MoveUp(int fd) {
+  if (fd < 0) return fd;
+  // High, but not so high that the kernel's table becomes large.
+  uint64_t limit = sys::Soft(RLIMIT_NOFILE);
+  if (limit > 4096) limit = 4096;
+  const int high =
+      sys::Fcntl(fd, F_DUPFD_CLOEXEC, static_cast<long>(limit * 3 / 4));
+  if (high < 0) return fd;
+  sys::Close(fd);
+  return high;
+}
+
+uint64_t InodeOf(int fd) {
+  struct statx status;
+  if (fd < 0 || sys::CachedStatus(fd, &status) != 0) return 0;
+  return status.stx_ino;
+}
+
+void CloseOwn(int fd, uint64_t inode) {
+  if (fd >= 0 && InodeOf(fd) == inode) sys::Close(fd);
+}
+
+void Daemon::Start(const char* socket) {
+  socket_ = socket;
+  boot_ = Boot();
+  pid_.store(sys::Pid(), std::memory_order_relaxed);
+  Page();
+}
+
+const State* Daemon::Map() {
+  char path[sizeof(sockaddr_un::sun_path) + 8];
+  const size_t size = strlen(socket_);
+  if (size + sizeof(".state") > sizeof(path)) return nullptr;
+  memcpy(path, socket_, size);
+  memcpy(path + size, ".state", sizeof(".state"));
+  const int fd = sys::Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return nullptr;
+  struct statx status;
+  void* page = MAP_FAILED;
+  if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
+      status.stx_size >= kStateBytes &&
+      (status.stx_uid == 0 || status.stx_uid == syscall(SYS_geteuid))) {
+    page = reinterpret_cast<void*>(
+        syscall(SYS_mmap, nullptr, kStateBytes, PROT_READ, MAP_SHARED, fd, 0));
+  }
+  sys::Close(fd);
+  return page == MAP_FAILED ? nullptr : static_cast<const State*>(page);
+}
+
+bool Daemon::IsValid(const State* page) {
+  return page != nullptr &&
+         static_cast<uint64_t>(sys::Now(CLOCK_BOOTTIME)) <
+             __atomic_load_n(&page->valid_until, __ATOMIC_ACQUIRE);
+}
+
+const State* Daemon::Page() {
+  const State* page = page_.load(std::memory_order_acquire);
+  if (page != nullptr && IsValid(page)) return page;
+  // There may be another file now: look again, but not all the time.
+  const int64_t now = sys::Now(CLOCK_MONOTONIC);
+  int64_t next = next_try_.load(std::memory_order_relaxed);
+  if (now < next ||
+      !next_try_.compare_exchange_strong(next, now + kSecond / 2)) {
+    return page;
+  }
+  const ErrnoGuard guard;
+  const State* found = Map();
+  if (found == nullptr) return page;
+  // A page that is replaced stays mapped, as somebody may be reading it.
+  if (found->magic == kStateMagic && found->version == kVersion &&
+      found->boot == boot_ && (page == nullptr || IsValid(found)) &&
+      page_.compare_exchange_strong(page, found)) {
+    return found;
+  }
+  syscall(SYS_munmap, found, kStateBytes);
+  return page_.load(std::memory_order_acquire);
+}
+
+uint64_t Daemon::Flags() {
+  const State* page = Page();
+  if (!IsValid(page)) return 0;
+  return __atomic_load_n(&page->flags, __ATOMIC_RELAXED);
+}
+
+int64_t Daemon::Largest() {
+  const State* page = Page();
+  if (!IsValid(page) ||
+      !(__atomic_load_n(&page->flags, __ATOMIC_RELAXED) & kFills)) {
+    return 0;
+  }
+  const uint64_t largest = __atomic_load_n(&page->largest, __ATOMIC_RELAXED);
+  return largest > INT64_MAX ? INT64_MAX : static_cast<int64_t>(largest);
+}
+
+int Daemon::Connection() {
+  // After vfork(), this is the parent's memory, but not its descriptors.
+  if (sys::Pid() != pid()) return -1;
+  int number = connection_.load(std::memory_order_acquire);
+  if (number > 0) {
+    if (InodeOf(number - 1) ==
+        connection_inode_.load(std::memory_order_relaxed)) {
+      return number - 1;
+    }
+    connection_.compare_exchange_strong(number, 0);  // The program closed it.
+    if (number > 0) number = 0;
+  }
+  struct sockaddr_un address;
+  memset(&address, 0, sizeof(address));
+  address.sun_family = AF_UNIX;
+  if (strlen(socket_) >= sizeof(address.sun_path)) return -1;
+  memcpy(address.sun_path, socket_, strlen(socket_) + 1);
+  int fd = static_cast<int>(syscall(
+      SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd < 0) return -1;
+  if (syscall(SYS_connect, fd, &address, sizeof(address)) != 0) {
+    sys::Close(fd);
+    return -1;
+  }
+  fd = MoveUp(fd);
+  const uint64_t inode = InodeOf(fd);
+  int none = 0;
+  // Inode first: with the number, others use both.
+  if (connection_.load(std::memory_order_relaxed) == 0) {
+    connection_inode_.store(inode, std::memory_order_relaxed);
+  }
+  if (!connection_.compare_exchange_strong(none, fd + 1,
+                                           std::memory_order_release)) {
+    sys::Close(fd);
+    return none - 1;
+  }
+  connection_inode_.store(inode, std::memory_order_relaxed);
+  return fd;
+}
+
+bool Daemon::Send(MessageKind kind, const char* key, size_t size,
+                  const Identity* identity, const int* fds, int fds_size) {
+  const ErrnoGuard guard;
+  const int connection = Connection();
+  if (connection < 0) return false;
+  Message message;
+  memset(&message, 0, sizeof(message));
+  message.magic = kMessageMagic;
+  message.kind = kind;
+  if (identity != nullptr) message.identity = *identity;
+  message.counts = counts.Get();
+  struct iovec parts[2] = {{&message, sizeof(message)},
+                           {const_cast<char*>(key), size}};
+  alignas(
+      struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];
+  struct msghdr header;
+  memset(&header, 0, sizeof(header));
+  header.msg_iov = parts;
+  header.msg_iovlen = 2;
+  if (fds_size > 0) {
+    memset(control, 0, sizeof(control));
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(sizeof(int) * fds_size);
+    struct cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * fds_size);
+    memcpy(CMSG_DATA(rights), fds, sizeof(int) * fds_size);
+  }
+  const long sent =
+      syscall(SYS_sendmsg, connection, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent >= 0) return true;
+  if (errno != EAGAIN && errno != ETOOMANYREFS) Disconnect();
+  return false;
+}
+
+void Daemon::Report(const char* key, size_t size) {
+  const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
+  int64_t next = next_report_.load(std::memory_order_relaxed);
+  if (now < next ||
+      !next_report_.compare_exchange_strong(next, now + kSecond)) {
+    return;
+  }
+  Send(kCounts, key, size, nullptr, nullptr, 0);
+}
+
+void Daemon::ReportLast() {
+  const Counts now = counts.Get();
+  if (now.copy_opens + now.copy_stats + now.source_opens == 0) return;
+  Send(kCounts, "", 0, nullptr, nullptr, 0);
+}
+
+Reply Daemon::Ask(const char* key, size_t size) {
+  const ErrnoGuard guard;
+  const int64_t begin = sys::Now(CLOCK_MONOTONIC);
+  if (begin < quiet_until_.load(std::memory_order_relaxed)) return kUseSource;
+  int ends[2];
+  if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0) return kUseSource;
+  const bool is_sent = Send(kAsk, key, size, nullptr, ends + 1, 1);
+  sys::Close(ends[1]);
+  Reply reply = is_sent ? kWait : kUseSource;
+  int64_t until = begin + kReplyNs;
+  while (reply == kWait) {
+    const int64_t now = sys::Now(CLOCK_MONOTONIC);
+    if (now >= until || now >= begin + kLongestNs) {
+      quiet_until_.store(now + kQuietNs, std::memory_order_relaxed);
+      reply = kUseSource;
+      break;
+    }
+    struct pollfd poll = {ends[0], POLLIN, 0};
+    const struct timespec rest = {(until - now) / kSecond,
+                                  (until - now) % kSecond};
+    if (syscall(SYS_ppoll, &poll, 1, &rest, nullptr, 0) <= 0) continue;
+    uint8_t answer;
+    const ssize_t got = sys::Read(ends[0], &answer, 1);
+    if (got == 0) reply = kUseSource;  // It is gone.
+    if (got != 1) continue;
+    if (answer == kUseCopy || answer == kFollow) {
+      reply = static_cast<Reply>(answer);
+    } else if (answer != kWait) {
+      reply = kUseSource;
+    }
+    until = now + kReplyNs;
+  }
+  sys::Close(ends[0]);
+  Add(&counts.waits);
+  Add(&counts.wait_ns,
+      static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
+  return reply;
+}
+
+void Daemon::AfterFork() {
+  // The parent's connection has its process id.
+  const int number = connection_.exchange(0, std::memory_order_relaxed);
+  if (number > 0) {
+    CloseOwn(number - 1, connection_inode_.load(std::memory_order_relaxed));
+  }
+  std::atomic<uint64_t>* const all[] = {
+      &counts.copy_opens,   &counts.copy_bytes,   &counts.copy_stats,
+      &counts.source_opens, &counts.source_bytes, &counts.growing_bytes,
+      &counts.waits,        &counts.wait_ns};
+  for (std::atomic<uint64_t>* count : all) {
+    count->store(0, std::memory_order_relaxed);
+  }
+  pid_.store(sys::Pid(), std::memory_order_relaxed);
+}
+
+void Daemon::Disconnect() {
+  const int number = connection_.exchange(0, std::memory_order_relaxed);
+  if (number > 0) {
+    CloseOwn(number - 1, connection_inode_.load(std::memory_order_relaxed));
+  }
+}
+
+}  // namespace tier
+}  // namespace tf_malleable

@@ -1,0 +1,96 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// The shim's side of the daemon: the page that says whether it lives, and
+// messages to it.
+//
+// Thread-safety: all may be called from any thread and from signal handlers.
+// Only Ask waits, for a bounded time.
+
+#ifndef TF_MALLEABLE_CC_TIER_DAEMON_H_
+#define TF_MALLEABLE_CC_TIER_DAEMON_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "cc/tier/protocol.h"
+#include "cc/tier/settings.h"
+
+namespace tf_malleable {
+namespace tier {
+
+// What is added up for Counts.
+struct AtomicCounts {
+  std::atomic<uint64_t> copy_opens, copy_bytes, copy_stats, source_opens,
+      source_bytes, growing_bytes, waits, wait_ns;
+
+  Counts Get() const;
+};
+inline void Add(std::atomic<uint64_t>* count, uint64_t more = 1) {
+  count->fetch_add(more, std::memory_order_relaxed);
+}
+
+class Daemon {
+ public:
+  AtomicCounts counts;
+
+  // Begins; `socket` must stay.
+  void Start(const char* socket);
+
+  // Whether complete copies may be used: the daemon has lived since the
+  // machine was started.
+  bool HasStore() { return Page() != nullptr; }
+  // Whether it lives, so that copies are as the source was a minute ago.
+  bool IsValid() { return IsValid(Page()); }
+  // The flags, 0 if it does not live.
+  uint64_t Flags();
+  // The size of the largest file of which a copy may be begun; 0 for none.
+  int64_t Largest();
+
+  // Sends, with descriptors; returns whether it could.
+  bool Send(MessageKind kind, const char* key, size_t size,
+            const Identity* identity, const int* fds, int fds_size);
+  // Sends counts and the key of a copy if the last time was a second ago.
+  void Report(const char* key, size_t size);
+  // The same at the end of the process.
+  void ReportLast();
+  // Asks about a key; the answer is never kWait.
+  Reply Ask(const char* key, size_t size);
+
+  // A process that was forked begins anew.
+  void AfterFork();
+  // Closes the socket, as descriptors have run out.
+  void Disconnect();
+  int pid() const { return pid_.load(std::memory_order_relaxed); }
+
+ private:
+  const State* Page();
+  const State* Map();
+  static bool IsValid(const State* page);
+  int Connection();
+
+  const char* socket_;
+  uint64_t boot_;
+  std::atomic<const State*> page_;
+  std::atomic<int64_t> next_try_;
+  std::atomic<int64_t> next_report_;
+  std::atomic<int64_t> quiet_until_;
+  std::atomic<int> pid_;
+  // The socket's number + 1 and its inode, to tell whether it is still ours.
+  std::atomic<int> connection_;
+  std::atomic<uint64_t> connection_inode_;
+};
+
+// Moves a descriptor of ours out of the way of the program's; returns its new
+// number, the old one if that fails, or -1.
+int MoveUp(int fd);
+// Closes it if it still is that file.
+void CloseOwn(int fd, uint64_t inode);
+// The inode of an open file; 0 if it is none.
+uint64_t InodeOf(int fd);
+
+}  // namespace tier
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_TIER_DAEMON_H_

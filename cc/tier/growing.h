@@ -1,0 +1,136 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Files that a program has open in the source while a copy of them grows.
+//
+// Thread-safety: all may be called from any thread and from signal handlers. A
+// read waits only for the source, for a piece that the daemon fetches (kStallNs
+// at most), or for another thread that reads by the same position.
+
+#ifndef TF_MALLEABLE_CC_TIER_GROWING_H_
+#define TF_MALLEABLE_CC_TIER_GROWING_H_
+
+#include <limits.h>
+#include <sys/types.h>
+
+#include <atomic>
+
+#include "cc/tier/daemon.h"
+#include "cc/tier/descriptors.h"
+#include "cc/tier/protocol.h"
+#include "cc/tier/settings.h"
+
+namespace tf_malleable {
+namespace tier {
+
+// A descriptor of ours: its number, and what it must be, as programs close
+// numbers that they have not opened, and get them for something else.
+struct OwnFile {
+  int fd = -1;
+  uint64_t inode = 0;
+
+  bool IsOpen() const { return fd >= 0 && InodeOf(fd) == inode; }
+  // Takes a descriptor over, moving it up.
+  void Take(int opened);
+  void Close();
+};
+
+// One open file of a program's.
+struct Growing {
+  enum Stage : uint32_t {
+    kFresh,     // Nothing was read yet, and nothing made.
+    kStarting,  // A thread is making it.
+    kSmallFile,
+    kMapped,  // There is a map, and a part if the reader fills it.
+    kOff,     // Reads go to the source.
+  };
+
+  void Reset();
+
+  std::atomic<uint32_t> stage;
+  Identity identity;
+  bool is_public;  // For the daemon to copy.
+  bool is_joined;  // Somebody else has begun it.
+  OwnFile map, part;
+  // Where to read from: the same, or what the daemon makes.
+  OwnFile from_map, from_part;
+  std::atomic<int64_t> next_look;  // For these, if they are not there.
+  uint32_t unit, units;
+  std::atomic<uint32_t> cursor;  // All units before are there.
+  std::atomic<bool> is_full;
+  std::atomic<bool> is_unseen;
+  std::atomic<bool> is_patient;  // Waits for pieces.
+  // Its position is shared with other processes or descriptors.
+  std::atomic<bool> is_shared;
+  std::atomic<int> position_owner;  // The thread that reads by it.
+  // What was read without a gap, last. Guarded by run_lock.
+  std::atomic<bool> run_lock;
+  int64_t run_begin, run_end;
+  uint16_t key_size;
+  char key[PATH_MAX];
+};
+
+using Table = Descriptors<Growing>;
+
+// All that the shim remembers. Zero at first, and then off.
+struct Shim {
+  std::atomic<bool> is_on;
+  Settings settings;
+  Daemon daemon;
+  Table table;
+  std::atomic<uint64_t> copies_device;  // Of complete copies.
+  std::atomic<int> own_files;           // Open ones, about.
+};
+extern Shim shim;
+
+// Notes that a program has opened a file of the source, of which a copy may
+// grow. Costs no system call if none may.
+void Begin(int fd, const Key& key);
+
+// read(), with an entry. Both return what the system call would.
+ssize_t ReadGrowing(Table::Entry* entry, int fd, void* data, size_t size);
+ssize_t ReadGrowingAt(Table::Entry* entry, int fd, void* data, size_t size,
+                      int64_t offset);
+
+// While one exists, no other thread of the process reads by the position of
+// this file through the shim. Not held() if others may do it anyway.
+class PositionLock {
+ public:
+  explicit PositionLock(Growing* growing);
+  ~PositionLock();
+  PositionLock(const PositionLock&) = delete;
+  PositionLock& operator=(const PositionLock&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  Growing* const growing_;
+  bool held_;
+};
+
+enum class Use {
+  kMapped,      // It can still be read through the shim.
+  kDuplicated,  // There are more descriptors with its position.
+  kGone,        // It belongs to stdio.
+};
+// A program is about to use a descriptor in a way that the shim cannot see. It
+// becomes a complete copy's if there is one, or will be in a second.
+void BeforeUnseen(int fd, Use use);
+
+// A program is about to close it, or to make it another file.
+void BeforeClose(int fd);
+
+// Opens a complete copy for reading; -1 if there is none that may be used. If
+// the daemon does not live, compares it with `source`, the file's name in the
+// program, unless that is null. `flags` has O_CLOEXEC or not. May set errno.
+int OpenCopy(Key* key, const char* source, int flags);
+
+// The same; if there is none, asks the daemon whether there can be one.
+int OpenCopyOrAsk(Key* key, const char* source, int flags);
+
+// Gives up all descriptors of ours, as the program needs them. Whether there
+// were any.
+bool GiveUpAll();
+
+}  // namespace tier
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_TIER_GROWING_H_

@@ -1,0 +1,258 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// What opens files, and the shim's beginning and end.
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cc/tier/changes.h"
+#include "cc/tier/growing.h"
+#include "cc/tier/identity.h"
+#include "cc/tier/real.h"
+#include "cc/tier/system.h"
+
+namespace tf_malleable {
+namespace tier {
+namespace {
+
+char environment[16384];
+
+void BeforeFork() {
+  shim.table.ForEach([](int, Growing* growing) {
+    growing->is_shared.store(true, std::memory_order_relaxed);
+  });
+}
+
+void InChild() {
+  const ErrnoGuard guard;
+  // What the parent reads, the parent copies.
+  shim.table.ForEach([](int fd, Growing*) { shim.table.Remove(fd); });
+  shim.daemon.AfterFork();
+}
+
+__attribute__((constructor)) void Load() {
+  const ErrnoGuard guard;
+  const char* text = getenv(kVariable);
+  if (text == nullptr || strlen(text) >= sizeof(environment)) return;
+  memcpy(environment, text, strlen(text) + 1);
+  Parse(environment, static_cast<unsigned>(syscall(SYS_geteuid)),
+        &shim.settings);
+  if (!shim.settings.is_on) return;
+  shim.daemon.Start(shim.settings.socket);
+  struct statx status;
+  if (sys::Status(shim.settings.own.path, &status) == 0) {
+    shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
+  }
+  pthread_atfork(BeforeFork, nullptr, InChild);
+  shim.is_on.store(true, std::memory_order_release);
+}
+
+__attribute__((destructor)) void Unload() {
+  if (!shim.is_on.load(std::memory_order_acquire)) return;
+  shim.table.ForEach([](int fd, Growing*) { BeforeClose(fd); });
+  shim.daemon.ReportLast();
+}
+
+using Open = int(const char*, int, ...);
+using OpenAt = int(int, const char*, int, ...);
+using OpenStdio = FILE*(const char*, const char*);
+using Reopen = FILE*(const char*, const char*, FILE*);
+
+// How the program wants to open a file. One of the functions is null.
+struct Opening {
+  int Call() const {
+    return real != nullptr ? (*real)(path, flags, mode)
+                           : (*real_at)(folder, path, flags, mode);
+  }
+
+  Real<Open>* real;
+  Real<OpenAt>* real_at;
+  int folder;
+  const char* path;
+  int flags;
+  mode_t mode;
+};
+
+__attribute__((noinline)) int OpenBelow(const Opening& opening) {
+  const int flags = opening.flags;
+  Key key;
+  if (!key.Find(shim.settings, opening.path)) return opening.Call();
+  constexpr int kUntouched = O_PATH | O_DIRECT | O_DIRECTORY | O_ASYNC;
+  if (flags & O_PATH) return opening.Call();
+  if ((flags & O_ACCMODE) != O_RDONLY || (flags & (O_TRUNC | O_CREAT))) {
+    const int fd = opening.Call();
+    if (fd >= 0) Changed(&key);
+    return fd;
+  }
+  if (flags & kUntouched) return opening.Call();
+  const int before = errno;
+  if (!(flags & O_NOFOLLOW)) {
+    const int copy = OpenCopyOrAsk(&key, opening.path, flags);
+    if (copy >= 0) {
+      errno = before;
+      return copy;
+    }
+  }
+  errno = before;
+  int fd = opening.Call();
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+    errno = before;
+    fd = opening.Call();
+  }
+  if (fd >= 0) {
+    Add(&shim.daemon.counts.source_opens);
+    Begin(fd, key);
+  }
+  return fd;
+}
+
+inline int OpenHook(const Opening& opening) {
+  if (!shim.is_on.load(std::memory_order_relaxed) || opening.path == nullptr ||
+      (opening.folder != AT_FDCWD && opening.path[0] != '/')) {
+    return opening.Call();
+  }
+  return OpenBelow(opening);
+}
+
+mode_t ModeOf(int flags, va_list arguments) {
+  return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE
+             ? static_cast<mode_t>(va_arg(arguments, int))
+             : 0;
+}
+
+// What fopen() is to do with a file.
+enum class Mode { kReads, kChanges, kUnknown };
+Mode ModeOf(const char* mode) {
+  if (mode[0] != 'r' && mode[0] != 'w' && mode[0] != 'a') return Mode::kUnknown;
+  for (const char* c = mode; *c != '\0' && *c != ','; ++c) {
+    if (*c == '+' || *c == 'w' || *c == 'a') return Mode::kChanges;
+  }
+  return strchr(mode, ',') != nullptr ? Mode::kUnknown : Mode::kReads;
+}
+
+__attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
+                                               const char* path,
+                                               const char* mode) {
+  static Real<FILE*(int, const char*)> real_fdopen("fdopen");
+  Key key;
+  const Mode what = ModeOf(mode);
+  if (what == Mode::kUnknown || !key.Find(shim.settings, path)) {
+    return (*real)(path, mode);
+  }
+  if (what == Mode::kChanges) {
+    FILE* file = (*real)(path, mode);
+    if (file != nullptr) Changed(&key);
+    return file;
+  }
+  const int before = errno;
+  const int copy =
+      OpenCopyOrAsk(&key, path, strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0);
+  if (copy >= 0) {
+    FILE* file = real_fdopen(copy, mode);
+    if (file != nullptr) {
+      errno = before;
+      return file;
+    }
+    sys::Close(copy);
+  }
+  errno = before;
+  FILE* file = (*real)(path, mode);
+  if (file == nullptr && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+    errno = before;
+    file = (*real)(path, mode);
+  }
+  if (file != nullptr) {
+    // Stdio reads where the shim does not see it.
+    Add(&shim.daemon.counts.source_opens);
+    Begin(fileno(file), key);
+    BeforeUnseen(fileno(file), Use::kGone);
+  }
+  return file;
+}
+
+inline FILE* OpenStdioHook(Real<OpenStdio>* real, const char* path,
+                           const char* mode) {
+  if (!shim.is_on.load(std::memory_order_relaxed) || path == nullptr ||
+      mode == nullptr) {
+    return (*real)(path, mode);
+  }
+  return OpenStdioBelow(real, path, mode);
+}
+
+}  // namespace
+
+#define TFM_OPEN(name)                                              \
+  TFM_HOOK(int, name, (const char* path, int flags, ...)) {         \
+    static Real<Open> real(#name);                                  \
+    va_list arguments;                                              \
+    va_start(arguments, flags);                                     \
+    const mode_t mode = ModeOf(flags, arguments);                   \
+    va_end(arguments);                                              \
+    return OpenHook({&real, nullptr, AT_FDCWD, path, flags, mode}); \
+  }
+TFM_OPEN(open)
+TFM_OPEN(open64)
+
+#define TFM_OPENAT(name)                                                \
+  TFM_HOOK(int, name, (int folder, const char* path, int flags, ...)) { \
+    static Real<OpenAt> real(#name);                                    \
+    va_list arguments;                                                  \
+    va_start(arguments, flags);                                         \
+    const mode_t mode = ModeOf(flags, arguments);                       \
+    va_end(arguments);                                                  \
+    return OpenHook({nullptr, &real, folder, path, flags, mode});       \
+  }
+TFM_OPENAT(openat)
+TFM_OPENAT(openat64)
+
+// What the headers make of open() without a mode, if they fortify.
+#define TFM_OPEN_2(name, plain)                                  \
+  TFM_HOOK(int, name, (const char* path, int flags)) {           \
+    static Real<Open> real(#plain);                              \
+    return OpenHook({&real, nullptr, AT_FDCWD, path, flags, 0}); \
+  }
+TFM_OPEN_2(__open_2, open)
+TFM_OPEN_2(__open64_2, open64)
+
+#define TFM_OPENAT_2(name, plain)                                  \
+  TFM_HOOK(int, name, (int folder, const char* path, int flags)) { \
+    static Real<OpenAt> real(#plain);                              \
+    return OpenHook({nullptr, &real, folder, path, flags, 0});     \
+  }
+TFM_OPENAT_2(__openat_2, openat)
+TFM_OPENAT_2(__openat64_2, openat64)
+
+#define TFM_CREAT(name)                                              \
+  TFM_HOOK(int, name, (const char* path, mode_t mode)) {             \
+    static Real<Open> real("open");                                  \
+    constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;             \
+    return OpenHook({&real, nullptr, AT_FDCWD, path, kFlags, mode}); \
+  }
+TFM_CREAT(creat)
+TFM_CREAT(creat64)
+
+#define TFM_FOPEN(name)                                         \
+  TFM_HOOK(FILE*, name, (const char* path, const char* mode)) { \
+    static Real<OpenStdio> real(#name);                         \
+    return OpenStdioHook(&real, path, mode);                    \
+  }
+TFM_FOPEN(fopen)
+TFM_FOPEN(fopen64)
+
+#define TFM_FREOPEN(name)                                                   \
+  TFM_HOOK(FILE*, name, (const char* path, const char* mode, FILE* file)) { \
+    static Real<Reopen> real(#name);                                        \
+    FILE* opened = real(path, mode, file);                                  \
+    if (opened != nullptr && path != nullptr &&                             \
+        ModeOf(mode) == Mode::kChanges) {                                   \
+      ChangedPath(AT_FDCWD, path);                                          \
+    }                                                                       \
+    return opened;                                                          \
+  }
+TFM_FREOPEN(freopen)
+TFM_FREOPEN(freopen64)
+
+}  // namespace tier
+}  // namespace tf_malleable

@@ -1,0 +1,208 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// What tells a file's status: for a complete copy, that of its source. Copies
+// are told by their attribute, not by what was opened: so it is right for
+// descriptors that were duplicated or inherited, too.
+
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "cc/tier/growing.h"
+#include "cc/tier/identity.h"
+#include "cc/tier/real.h"
+#include "cc/tier/system.h"
+
+namespace tf_malleable {
+namespace tier {
+namespace {
+
+bool IsOn() { return shim.is_on.load(std::memory_order_relaxed); }
+
+// Whether an open file is a complete copy. A file that a program made has no
+// such attribute, unless it copied it, and then it has another inode.
+bool FindIdentity(int fd, uint64_t inode, Identity* identity) {
+  const ErrnoGuard guard;
+  return IsIdentity(*identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
+                                       identity, sizeof(*identity))) &&
+         identity->copy_inode == inode;
+}
+
+bool MayBeCopy(uint64_t device, mode_t mode) {
+  return S_ISREG(mode) &&
+         device == shim.copies_device.load(std::memory_order_relaxed);
+}
+
+// Whether a path has a complete copy that is as the source was a minute ago.
+__attribute__((noinline)) bool FindIdentity(const char* path,
+                                            Identity* identity) {
+  Key key;
+  if (!key.Find(shim.settings, path)) return false;
+  const ErrnoGuard guard;
+  const uint64_t flags = shim.daemon.Flags();
+  if (flags == 0 && !shim.daemon.IsValid()) return false;
+  const Folder* const folders[] = {&shim.settings.own,
+                                   &shim.settings.everybodys};
+  for (int i = 0; i < (flags & kShared ? 2 : 1); ++i) {
+    const char* copy = key.In(*folders[i]);
+    if (copy != nullptr &&
+        IsIdentity(*identity, syscall(SYS_getxattr, copy, kSourceAttribute,
+                                      identity, sizeof(*identity)))) {
+      Add(&shim.daemon.counts.copy_stats);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool IsFound(int folder, const char* path, int flags, Identity* identity) {
+  return IsOn() && path != nullptr && path[0] != '\0' &&
+         !(flags & AT_SYMLINK_NOFOLLOW) &&
+         (folder == AT_FDCWD || path[0] == '/') && FindIdentity(path, identity);
+}
+
+// Corrects the status of an open file.
+void Correct(int fd, struct stat* status) {
+  Identity identity;
+  if (IsOn() && MayBeCopy(status->st_dev, status->st_mode) &&
+      FindIdentity(fd, status->st_ino, &identity)) {
+    Fill(identity, status);
+  }
+}
+
+bool IsOfDescriptor(const char* path, int flags) {
+  return (flags & AT_EMPTY_PATH) && (path == nullptr || path[0] == '\0');
+}
+
+}  // namespace
+
+static_assert(sizeof(struct stat) == sizeof(struct stat64),
+              "both have the same layout on 64-bit machines");
+
+#define TFM_STAT(name)                                           \
+  TFM_HOOK(int, name, (const char* path, struct stat* status)) { \
+    static Real<int(const char*, struct stat*)> real(#name);     \
+    Identity identity;                                           \
+    if (IsFound(AT_FDCWD, path, 0, &identity)) {                 \
+      Fill(identity, status);                                    \
+      return 0;                                                  \
+    }                                                            \
+    return real(path, status);                                   \
+  }
+TFM_STAT(stat)
+TFM_STAT(stat64)
+
+#define TFM_XSTAT(name)                                                       \
+  TFM_HOOK(int, name, (int version, const char* path, struct stat* status)) { \
+    static Real<int(int, const char*, struct stat*)> real(#name);             \
+    Identity identity;                                                        \
+    if (IsFound(AT_FDCWD, path, 0, &identity)) {                              \
+      Fill(identity, status);                                                 \
+      return 0;                                                               \
+    }                                                                         \
+    return real(version, path, status);                                       \
+  }
+TFM_XSTAT(__xstat)
+TFM_XSTAT(__xstat64)
+
+#define TFM_FSTAT(name)                                \
+  TFM_HOOK(int, name, (int fd, struct stat* status)) { \
+    static Real<int(int, struct stat*)> real(#name);   \
+    const int result = real(fd, status);               \
+    if (result == 0) Correct(fd, status);              \
+    return result;                                     \
+  }
+TFM_FSTAT(fstat)
+TFM_FSTAT(fstat64)
+
+#define TFM_FXSTAT(name)                                            \
+  TFM_HOOK(int, name, (int version, int fd, struct stat* status)) { \
+    static Real<int(int, int, struct stat*)> real(#name);           \
+    const int result = real(version, fd, status);                   \
+    if (result == 0) Correct(fd, status);                           \
+    return result;                                                  \
+  }
+TFM_FXSTAT(__fxstat)
+TFM_FXSTAT(__fxstat64)
+
+#define TFM_FSTATAT(name)                                                    \
+  TFM_HOOK(int, name,                                                        \
+           (int folder, const char* path, struct stat* status, int flags)) { \
+    static Real<int(int, const char*, struct stat*, int)> real(#name);       \
+    Identity identity;                                                       \
+    if (IsFound(folder, path, flags, &identity)) {                           \
+      Fill(identity, status);                                                \
+      return 0;                                                              \
+    }                                                                        \
+    const int result = real(folder, path, status, flags);                    \
+    if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status); \
+    return result;                                                           \
+  }
+TFM_FSTATAT(fstatat)
+TFM_FSTATAT(fstatat64)
+
+#define TFM_FXSTATAT(name)                                                   \
+  TFM_HOOK(int, name,                                                        \
+           (int version, int folder, const char* path, struct stat* status,  \
+            int flags)) {                                                    \
+    static Real<int(int, int, const char*, struct stat*, int)> real(#name);  \
+    Identity identity;                                                       \
+    if (IsFound(folder, path, flags, &identity)) {                           \
+      Fill(identity, status);                                                \
+      return 0;                                                              \
+    }                                                                        \
+    const int result = real(version, folder, path, status, flags);           \
+    if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status); \
+    return result;                                                           \
+  }
+TFM_FXSTATAT(__fxstatat)
+TFM_FXSTATAT(__fxstatat64)
+
+TFM_HOOK(int, statx,
+         (int folder, const char* path, int flags, unsigned mask,
+          struct statx* status)) {
+  static Real<int(int, const char*, int, unsigned, struct statx*)> real(
+      "statx");
+  Identity identity;
+  if (IsFound(folder, path, flags, &identity)) {
+    Fill(identity, status);
+    return 0;
+  }
+  const int result = real(folder, path, flags, mask, status);
+  if (result == 0 && IsOn() && IsOfDescriptor(path, flags) &&
+      MayBeCopy(DeviceOf(*status), status->stx_mode) &&
+      FindIdentity(folder, status->stx_ino, &identity)) {
+    Fill(identity, status);
+  }
+  return result;
+}
+
+// A copy's attributes are ours: a program that copies a file with its
+// attributes sees none.
+TFM_HOOK(ssize_t, flistxattr, (int fd, char* list, size_t size)) {
+  static Real<ssize_t(int, char*, size_t)> real("flistxattr");
+  struct statx status;
+  Identity identity;
+  if (IsOn() && sys::CachedStatus(fd, &status) == 0 &&
+      MayBeCopy(DeviceOf(status), status.stx_mode) &&
+      FindIdentity(fd, status.stx_ino, &identity)) {
+    return 0;
+  }
+  return real(fd, list, size);
+}
+
+TFM_HOOK(ssize_t, fgetxattr,
+         (int fd, const char* name, void* value, size_t size)) {
+  static Real<ssize_t(int, const char*, void*, size_t)> real("fgetxattr");
+  struct statx status;
+  Identity identity;
+  if (IsOn() && sys::CachedStatus(fd, &status) == 0 &&
+      MayBeCopy(DeviceOf(status), status.stx_mode) &&
+      FindIdentity(fd, status.stx_ino, &identity)) {
+    errno = ENODATA;
+    return -1;
+  }
+  return real(fd, name, value, size);
+}
+
+}  // namespace tier
+}  // namespace tf_malleable

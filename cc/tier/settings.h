@@ -1,0 +1,86 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// What the shim is told by the environment, and what follows from it.
+
+#ifndef TF_MALLEABLE_CC_TIER_SETTINGS_H_
+#define TF_MALLEABLE_CC_TIER_SETTINGS_H_
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+namespace tf_malleable {
+namespace tier {
+
+inline constexpr int kMostRoots = 16;
+inline constexpr size_t kMostStore = 1024;  // Bytes of a folder of the store.
+
+// A folder of the source.
+struct Root {
+  const char* path;  // As programs name it.
+  size_t size;
+  const char* name;  // As the daemon calls it.
+  size_t name_size;
+};
+
+// A folder's path, with a 0 after it.
+struct Folder {
+  char path[kMostStore];
+  size_t size;
+};
+
+// Thread-safety: written once, before anything reads it.
+struct Settings {
+  bool is_on;  // All that is needed was given.
+  int roots_size;
+  Root roots[kMostRoots];
+  const char* socket;
+  Folder own;              // private/UID.
+  Folder everybodys;       // public.
+  Folder growing;          // growing/private/UID.
+  Folder growing_publics;  // growing/public.
+};
+
+// Reads `text`, the value of kVariable, of which the settings keep parts: it is
+// changed, and must stay.
+void Parse(char* text, unsigned uid, Settings* settings);
+
+// A path in the store, built in place: a folder's path, then the key.
+class Key {
+ public:
+  Key() : begin_(nullptr), size_(0) {}
+  Key(const Key&) = delete;
+  Key& operator=(const Key&) = delete;
+
+  // Whether `path`, relative to the working directory if it does not begin
+  // with a /, is below a folder of the source. If so, this becomes its key.
+  bool Find(const Settings& settings, const char* path);
+  // Makes this a key that is known.
+  void Set(const char* key, size_t size);
+
+  const char* key() const { return begin_; }
+  size_t size() const { return size_; }
+  // The path of the key in a folder of the store; valid until the next call.
+  // Null if it is too long.
+  const char* In(const Folder& folder);
+
+ private:
+  bool Take(const Settings& settings, const char* path, size_t size);
+
+  char buffer_[kMostStore + PATH_MAX];
+  char* begin_;  // Of the key, which begins with a /.
+  size_t size_;
+};
+
+inline constexpr size_t kGrowingPath = kMostStore + 48;
+// The path of what grows in a folder: NAME and ".part" or ".map".
+void GrowingPath(const Folder& folder, const char* key, size_t size,
+                 const char* suffix, char path[kGrowingPath]);
+
+// The 128-bit FNV-1a hash of `data` in hexadecimal digits, with a 0.
+void NameOf(const char* data, size_t size, char name[33]);
+
+}  // namespace tier
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_TIER_SETTINGS_H_

@@ -1,0 +1,91 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// The kernel's calls as the shim makes them for itself: no points of
+// cancellation, no hooks, and none uses memory of malloc. All are safe in
+// signal handlers.
+
+#ifndef TF_MALLEABLE_CC_TIER_SYSTEM_H_
+#define TF_MALLEABLE_CC_TIER_SYSTEM_H_
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace tf_malleable {
+namespace tier {
+
+// Leaves errno as it was.
+class ErrnoGuard {
+ public:
+  ErrnoGuard() : saved_(errno) {}
+  ~ErrnoGuard() { errno = saved_; }
+  ErrnoGuard(const ErrnoGuard&) = delete;
+  ErrnoGuard& operator=(const ErrnoGuard&) = delete;
+
+ private:
+  const int saved_;
+};
+
+namespace sys {
+
+inline int Open(const char* path, int flags, mode_t mode = 0) {
+  return static_cast<int>(
+      syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode));
+}
+inline int Close(int fd) { return static_cast<int>(syscall(SYS_close, fd)); }
+inline ssize_t Read(int fd, void* data, size_t size) {
+  return syscall(SYS_read, fd, data, size);
+}
+inline ssize_t ReadAt(int fd, void* data, size_t size, int64_t offset) {
+  return syscall(SYS_pread64, fd, data, size, offset);
+}
+inline ssize_t WriteAt(int fd, const void* data, size_t size, int64_t offset) {
+  return syscall(SYS_pwrite64, fd, data, size, offset);
+}
+inline int64_t Seek(int fd, int64_t offset, int whence) {
+  return syscall(SYS_lseek, fd, offset, whence);
+}
+inline int Unlink(const char* path) {
+  return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
+}
+inline int Fcntl(int fd, int command, long argument = 0) {
+  return static_cast<int>(syscall(SYS_fcntl, fd, command, argument));
+}
+// The status without asking a server: what the kernel knows.
+inline int CachedStatus(int fd, struct statx* status) {
+  return static_cast<int>(syscall(SYS_statx, fd, "",
+                                  AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+                                  STATX_BASIC_STATS | STATX_BTIME, status));
+}
+inline int Status(const char* path, struct statx* status) {
+  return static_cast<int>(syscall(SYS_statx, AT_FDCWD, path, 0,
+                                  STATX_BASIC_STATS | STATX_BTIME, status));
+}
+inline uint64_t Soft(int resource) {
+  struct rlimit limit = {0, 0};
+  if (syscall(SYS_prlimit64, 0, resource, nullptr, &limit) != 0) return 0;
+  return limit.rlim_cur;
+}
+inline int Pid() { return static_cast<int>(syscall(SYS_getpid)); }
+inline int Tid() { return static_cast<int>(syscall(SYS_gettid)); }
+inline int64_t Now(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
+}
+inline void Sleep(int64_t ns) {
+  const struct timespec time = {ns / 1000000000, ns % 1000000000};
+  syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, nullptr);
+}
+
+}  // namespace sys
+}  // namespace tier
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_TIER_SYSTEM_H_

@@ -1,0 +1,40 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm run --tier: has all programs started from now on read through the tier of this node."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tf_malleable.model import OperationError
+
+SHIM: Final = Path(__file__).parents[2] / "tier" / "libtf_malleable_tier.so"
+"""The library that is loaded in front of libc."""
+_VARIABLE: Final = "TF_MALLEABLE_TIER"
+_PRELOAD: Final = "LD_PRELOAD"
+
+
+def join_tier() -> None:
+    """Have programs read through the tier; if there is none, say so, and they read the source.
+
+    Raises:
+        OperationError: The library is not installed.
+    """
+    # Not from api.tier, which imports msgspec: `tfm run` must start fast.
+    from tf_malleable.api.tier_address import default_tier_socket, reader_file
+
+    if not SHIM.exists():
+        raise OperationError(f"this tf_malleable was built without {SHIM.name}")
+    socket = default_tier_socket()
+    try:
+        said = reader_file(socket).read_text()
+    except OSError as error:
+        reason = error.strerror or error
+        click.echo(f"tfm: no tier at {socket} ({reason}), reading from the source", err=True)
+        return
+    os.environ[_VARIABLE] = said
+    loaded = [each for each in os.environ.get(_PRELOAD, "").replace(":", " ").split() if each]
+    os.environ[_PRELOAD] = ":".join(dict.fromkeys([str(SHIM), *loaded]))

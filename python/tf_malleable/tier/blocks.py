@@ -1,0 +1,81 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A copy in blocks, each with a checksum, which tells rot on a disk and on the wire."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+LEAST_BLOCK: Final = 1 << 20
+# ext4 keeps 4 kB of extended attributes for a file, and a checksum takes 4 bytes.
+_MOST_BLOCKS: Final = 800
+_PIECE: Final = 1 << 20
+
+
+def block_size(size: int) -> int:
+    """Return the bytes of a block in a file of this size: a power of 2, 1 MiB at least."""
+    block = LEAST_BLOCK
+    while size > block * _MOST_BLOCKS:
+        block *= 2
+    return block
+
+
+def block_count(size: int) -> int:
+    """Return how many blocks a file of this size has, the last one shorter."""
+    return -(-size // block_size(size))
+
+
+def span_of(block: int, size: int) -> tuple[int, int]:
+    """Return where a block of a file of this size begins and ends."""
+    begin = block * block_size(size)
+    return begin, min(begin + block_size(size), size)
+
+
+def checksum(data: bytes | bytearray | memoryview, before: int = 0) -> int:
+    """Return the checksum of bytes, after that of what comes before them."""
+    return zlib.crc32(data, before)
+
+
+def checksums_of(descriptor: int, size: int, first: int = 0) -> Iterator[int]:
+    """Yield the checksum of each block of an open file, from one on.
+
+    Raises:
+        OSError: It cannot be read, or is shorter than this size.
+    """
+    for block in range(first, block_count(size)):
+        yield block_checksum(descriptor, *span_of(block, size))
+
+
+def block_checksum(descriptor: int, begin: int, end: int) -> int:
+    """Return the checksum of a part of an open file.
+
+    Raises:
+        OSError: It cannot be read, or is shorter.
+    """
+    code = 0
+    while begin < end:
+        data = os.pread(descriptor, min(_PIECE, end - begin), begin)
+        if not data:
+            raise OSError("the copy is shorter than its source")
+        code = checksum(data, code)
+        begin += len(data)
+    return code
+
+
+def pack(codes: Sequence[int]) -> bytes:
+    """Return checksums as the value of an extended attribute."""
+    return struct.pack(f"<{len(codes)}I", *codes)
+
+
+def unpack(data: bytes) -> tuple[int, ...]:
+    """Return what pack() has made.
+
+    Raises:
+        ValueError: It is no such value.
+    """
+    if len(data) % 4:
+        raise ValueError("checksums take 4 bytes each")
+    return struct.unpack(f"<{len(data) // 4}I", data)

@@ -1,0 +1,50 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""When a peer is left alone for a while: after three misses, not one.
+
+A peer that is slow once still saves the source a read; to give it up at the first miss doubled
+the bytes that were read from the source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MISS_SECONDS: Final = 0.5
+"""A peer that says nothing for so long has missed."""
+MISSES: Final = 3
+"""So many in a row open the breaker."""
+OFF_SECONDS: Final = 30.0
+"""For how long nothing is asked of a peer then."""
+
+
+@dataclass
+class Breaker:
+    """Of one peer. The caller says what time it is.
+
+    Attributes:
+        misses: In a row.
+        off_until: When the peer is asked again.
+        opened: How often the peer has been left alone.
+    """
+
+    misses: int = 0
+    off_until: float = 0.0
+    opened: int = 0
+
+    def allows(self, now: float) -> bool:
+        """Return whether the peer may be asked."""
+        return now >= self.off_until
+
+    def miss(self, now: float) -> bool:
+        """Note that nothing came in time; returns whether that opened the breaker."""
+        self.misses += 1
+        if self.misses < MISSES:
+            return False
+        self.misses, self.off_until = 0, now + OFF_SECONDS
+        self.opened += 1
+        return True
+
+    def answer(self) -> None:
+        """Note that something came."""
+        self.misses = 0

@@ -1,0 +1,101 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a tier counts, for people and for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+
+@dataclass
+class Counters:
+    """Numbers since the start.
+
+    Attributes:
+        source_bytes: Bytes that were read from the source, by readers as far as they tell it.
+        source_opens: Files that readers opened in the source.
+        peer_bytes: Bytes that were fetched from other nodes.
+        peer_opens: Files that were fetched from other nodes.
+        copy_bytes: Bytes of files that readers opened as complete copies.
+        copy_opens: Files that readers opened as complete copies.
+        copy_stats: Times that a copy told the state of a file, and the source was not asked.
+        growing_bytes: Bytes that readers read from growing copies.
+        served_bytes: Bytes that other nodes fetched here.
+        metadata: Times that the daemon asked the source for the state of a file.
+        waits: Times that a reader waited for a copy that grows.
+        wait_seconds: For how long readers waited.
+        evictions: Copies that went to make room.
+        rotten: Copies, here or at other nodes, that were not what their checksums say.
+        unpublished: Copies that were given up.
+    """
+
+    source_bytes: int = 0
+    source_opens: int = 0
+    peer_bytes: int = 0
+    peer_opens: int = 0
+    copy_bytes: int = 0
+    copy_opens: int = 0
+    copy_stats: int = 0
+    growing_bytes: int = 0
+    served_bytes: int = 0
+    metadata: int = 0
+    waits: int = 0
+    wait_seconds: float = 0.0
+    evictions: int = 0
+    rotten: int = 0
+    unpublished: int = 0
+
+    def as_dict(self) -> dict[str, float]:
+        """Return all of them by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+_HELP: Final = {
+    "source_bytes": "Bytes read from the source",
+    "source_opens": "Files opened in the source",
+    "peer_bytes": "Bytes fetched from other nodes",
+    "peer_opens": "Files fetched from other nodes",
+    "copy_bytes": "Bytes of files opened as complete copies",
+    "copy_opens": "Files opened as complete copies",
+    "copy_stats": "Times a copy told the state of a file",
+    "growing_bytes": "Bytes read from growing copies",
+    "served_bytes": "Bytes that other nodes fetched here",
+    "metadata": "Times the daemon asked the source for the state of a file",
+    "waits": "Times a reader waited for a growing copy",
+    "wait_seconds": "Seconds for which readers waited",
+    "evictions": "Copies that went to make room",
+    "rotten": "Copies that were not what their checksums say",
+    "unpublished": "Copies that were given up",
+}
+
+
+class TierCollector(Collector):
+    """Gives Prometheus what a tier counts at that moment."""
+
+    def __init__(self, counters: Counters, gauges: Mapping[str, Callable[[], float]]) -> None:
+        """Collect.
+
+        Args:
+            counters: What was counted.
+            gauges: Functions that return a number, by name and description.
+        """
+        self._counters, self._gauges = counters, gauges
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Yield all metrics."""
+        for name, value in self._counters.as_dict().items():
+            yield CounterMetricFamily(f"tfm_tier_{name}", _HELP[name], value=value)
+        for name, gauge in self._gauges.items():
+            yield GaugeMetricFamily(f"tfm_tier_{name}", name.replace("_", " "), value=gauge())
+
+
+def registry_of(collector: TierCollector) -> CollectorRegistry:
+    """Return what Prometheus reads."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return registry

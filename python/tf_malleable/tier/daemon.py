@@ -1,0 +1,193 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Runs the tier of a node as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import resource
+import signal
+import sys
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from tf_malleable.api.tier_address import control_socket, reader_file
+from tf_malleable.linux.systemd import notify, watchdog_seconds
+from tf_malleable.tier.control import ControlServer
+from tf_malleable.tier.counting import Counters, TierCollector, registry_of
+from tf_malleable.tier.protocol import variable_for
+from tf_malleable.tier.running import RunningTier
+from tf_malleable.tier.settings import TierSettings
+from tf_malleable.tier.state_file import LifeSign, state_path
+from tf_malleable.tier.store import CopyStore
+from tf_malleable.tier.tls import contexts
+
+_PRIVATE_MODE = 0o600
+_SHARED_MODE = 0o666
+_LONGEST = 107  # Bytes of sun_path in unix(7), without the terminating zero.
+
+
+class _StartError(Exception):
+    """The tier cannot start; the message is one sentence."""
+
+
+def run(settings: TierSettings, verbosity: int = 0) -> int:
+    """Run a tier until SIGTERM, SIGINT or SIGHUP.
+
+    Returns:
+        The exit code: 0 after such a signal; 1 if it could not start, with the reason on
+        stderr.
+
+    Raises:
+        ValueError: A setting is invalid.
+    """
+    logging.basicConfig(
+        level=logging.INFO if verbosity else logging.WARNING, format="tfm tier: %(message)s"
+    )
+    contexts(settings.certificate, settings.authority)
+    # Asked for by nobody, but sent if a reader opens a copy while it is checked for readers.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    _raise_limit_of_open_files()
+    try:
+        lock = _locked(settings.store)
+        try:
+            asyncio.run(_serve(settings))
+        finally:
+            os.close(lock)
+    except _StartError as error:
+        print(f"tfm tier: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(settings: TierSettings) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1)
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    counters = Counters()
+    try:
+        store = CopyStore(settings.store, settings.sources, settings.capacity)
+    except OSError as error:
+        raise _StartError(
+            f"cannot keep copies in {settings.store}: {error.strerror or error}"
+        ) from None
+    async with AsyncExitStack() as stack:
+        tier = RunningTier(settings, store, counters)
+        try:
+            await tier.start()
+        except OSError as error:
+            raise _StartError(
+                f"cannot listen at {settings.listen}: {error.strerror or error}"
+            ) from None
+        stack.push_async_callback(tier.stop)
+        where = await _listen(settings, tier, stack)
+        print(_ready(settings, store, tier.node, where), file=sys.stderr, flush=True)
+        notify("READY=1")
+        seconds = watchdog_seconds()
+        while not stop.is_set():
+            try:
+                await asyncio.wait_for(stop.wait(), seconds)
+            except asyncio.TimeoutError:
+                notify("WATCHDOG=1")
+        notify("STOPPING=1")
+
+
+async def _listen(settings: TierSettings, tier: RunningTier, stack: AsyncExitStack) -> str:
+    """Listen to readers, people and Prometheus; returns what to say of that."""
+    socket = settings.socket
+    if len(os.fsencode(control_socket(socket))) > _LONGEST:
+        raise _StartError(
+            f"a socket's path may have at most {_LONGEST - len('.control')} bytes: choose a"
+            " shorter one with --socket"
+        )
+    mode = _SHARED_MODE if settings.shared else _PRIVATE_MODE
+    try:
+        socket.parent.mkdir(mode=0o755 if settings.shared else 0o700, parents=True, exist_ok=True)
+        state = LifeSign(state_path(socket), 0o644 if settings.shared else 0o600)
+        stack.callback(state.close)
+        tier.readers.start(socket, mode)
+        _tell_readers(settings)
+        stack.callback(tier.readers.stop)
+        living = asyncio.create_task(tier.live(state))
+        stack.callback(living.cancel)
+        people = ControlServer(tier.people)
+        await people.start(control_socket(socket), mode)
+        stack.push_async_callback(people.stop)
+    except OSError as error:
+        raise _StartError(f"cannot listen at {socket}: {error.strerror or error}") from None
+    if settings.metrics is None:
+        return ""
+    return f", metrics at http://127.0.0.1:{await _metrics(settings.metrics, tier, stack)}/metrics"
+
+
+def _tell_readers(settings: TierSettings) -> None:
+    """Write down what tfm run --tier tells programs.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    said = variable_for(
+        os.path.abspath(settings.socket),
+        os.path.realpath(settings.store),
+        tuple(str(source) for source in settings.sources),
+    )
+    file = reader_file(settings.socket)
+    file.write_text(said)
+    file.chmod(0o644)
+
+
+async def _metrics(port: int, tier: RunningTier, stack: AsyncExitStack) -> int:
+    registry = registry_of(TierCollector(tier.counters, tier.gauges))
+
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    application = web.Application()
+    application.router.add_get("/metrics", show)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+    except OSError as error:
+        raise _StartError(
+            f"cannot listen on port {port} of 127.0.0.1: {error.strerror or error}; choose another"
+            " with --metrics"
+        ) from None
+    bound: tuple[str, int] = runner.addresses[0]
+    return bound[1]
+
+
+def _ready(settings: TierSettings, store: CopyStore, node: str, more: str) -> str:
+    sources = ", ".join(str(source) for source in settings.sources)
+    others = f", node {node}" if node else ""
+    return f"tfm tier: {len(store)} copies of {sources}, at {settings.socket}{others}{more}"
+
+
+def _locked(folder: Path) -> int:
+    """Return the lock on a store, which only one tier has."""
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _StartError(f"cannot keep copies in {folder}: {error.strerror or error}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise _StartError(f"another tier keeps its copies in {folder}") from None
+    return descriptor
+
+
+def _raise_limit_of_open_files() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

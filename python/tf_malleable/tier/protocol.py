@@ -1,0 +1,288 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What the shim in a reader and the daemon have in common: see cc/tier/protocol.h."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from dataclasses import astuple, dataclass, replace
+from enum import IntEnum, IntFlag
+from typing import Final
+
+VERSION: Final = 1
+SOURCE_ATTRIBUTE: Final = "user.tfm.source"
+BLOCKS_ATTRIBUTE: Final = "user.tfm.blocks"
+VARIABLE: Final = "TF_MALLEABLE_TIER"
+"""The environment variable that tells the shim where all of it is."""
+
+_IDENTITY: Final = struct.Struct("<IIQQqqqqqIIIIIIIIqqQQ")
+_IDENTITY_MAGIC: Final = 0x694D4654
+_MAP: Final = struct.Struct("<8I128s96x")
+_MAP_MAGIC: Final = 0x6D4D4654
+MAP_BYTES: Final = _MAP.size
+STATE_OFFSET: Final = 16
+FETCHING_OFFSET: Final = 20
+_LEAST_UNIT: Final = 4096
+_MOST_UNITS: Final = 65536
+STATE: Final = struct.Struct("<IIQQQQ")
+STATE_MAGIC: Final = 0x734D4654
+STATE_BYTES: Final = 4096
+VALID_OFFSET: Final = 16
+_MESSAGE: Final = struct.Struct("<II128s8Q")
+_MESSAGE_MAGIC: Final = 0x714D4654
+LARGEST_MESSAGE: Final = _MESSAGE.size + 4096
+_FNV_PRIME: Final = 0x0000000001000000000000000000013B
+_FNV_BASIS: Final = 0x6C62272E07BB014262B821756295C58D
+_FNV_MASK: Final = (1 << 128) - 1
+
+
+class ProtocolError(ValueError):
+    """What a reader has written is not what it should be; the message says why."""
+
+
+class MapState(IntEnum):
+    """Of a growing copy."""
+
+    GROWING = 0
+    FULL = 1
+    DROPPED = 2
+
+
+class StateFlag(IntFlag):
+    """What readers may do."""
+
+    FILLS = 1
+    ASKS = 2
+    SHARED = 4
+
+
+class MessageKind(IntEnum):
+    """What a reader says."""
+
+    GROWING = 1
+    FULL = 2
+    CLOSED = 3
+    UNSEEN = 4
+    CHANGED = 5
+    COUNTS = 6
+    WHOLE = 7
+    ASK = 8
+
+
+class Reply(IntEnum):
+    """What a reader that asks is told: one byte."""
+
+    SOURCE = ord("S")
+    COPY = ord("C")
+    FOLLOW = ord("F")
+    WAIT = ord("W")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The status of a file of the source, as the shim tells it of the copy; fields as in stat.
+
+    The last one is the copy's own inode, in what is written beside it.
+    """
+
+    device: int
+    inode: int
+    size: int
+    mtime_s: int
+    ctime_s: int
+    atime_s: int
+    btime_s: int
+    mtime_ns: int
+    ctime_ns: int
+    atime_ns: int
+    btime_ns: int
+    mode: int
+    uid: int
+    gid: int
+    links: int
+    blocks: int
+    block_size: int
+    copy_inode: int = 0
+
+    @classmethod
+    def of(cls, about: os.stat_result) -> Identity:
+        """Return what a status says; the time of birth is not known."""
+        mtime, ctime, atime = (
+            divmod(each, 10**9)
+            for each in (about.st_mtime_ns, about.st_ctime_ns, about.st_atime_ns)
+        )
+        return cls(
+            about.st_dev, about.st_ino, about.st_size, mtime[0], ctime[0], atime[0], 0,
+            mtime[1], ctime[1], atime[1], 0, about.st_mode, about.st_uid, about.st_gid,
+            about.st_nlink, about.st_blocks, about.st_blksize,
+        )  # fmt: skip
+
+    def encode(self) -> bytes:
+        """Return it as in a file."""
+        return _IDENTITY.pack(
+            _IDENTITY_MAGIC, VERSION, *astuple(self)[:-1], 0, self.copy_inode
+        )  # fmt: skip
+
+    @classmethod
+    def decode(cls, data: bytes) -> Identity:
+        """Return what encode() has made.
+
+        Raises:
+            ProtocolError: It is something else.
+        """
+        if len(data) != _IDENTITY.size:
+            raise ProtocolError("the identity of a file has 128 bytes")
+        magic, version, *fields, _, copy_inode = _IDENTITY.unpack(data)
+        if (magic, version) != (_IDENTITY_MAGIC, VERSION):
+            raise ProtocolError("this is no identity of a file")
+        return replace(cls(*fields), copy_inode=copy_inode)
+
+    def on(self, device: int) -> Identity:
+        """Return it with the number that the source's device has on this node."""
+        return replace(self, device=device, copy_inode=0)
+
+    def is_same(self, about: os.stat_result) -> bool:
+        """Return whether a status is that of the same version, which the same people may read."""
+        return (
+            stat.S_ISREG(about.st_mode)
+            and (self.inode, self.size) == (about.st_ino, about.st_size)
+            and self.mtime_s * 10**9 + self.mtime_ns == about.st_mtime_ns
+            and (self.mode, self.uid, self.gid) == (about.st_mode, about.st_uid, about.st_gid)
+        )
+
+
+@dataclass(frozen=True)
+class MapHead:
+    """The header of a map of a growing copy.
+
+    Attributes:
+        unit: How many bytes each byte of the map stands for.
+        units: How many there are.
+        state: Of the copy.
+        fills: Readers fill the part; or they only mark what they have read.
+        identity: Of the file in the source.
+    """
+
+    unit: int
+    units: int
+    state: int
+    fills: bool
+    identity: Identity
+
+    def encode(self, is_fetching: bool) -> bytes:
+        """Return it as in a map."""
+        return _MAP.pack(
+            _MAP_MAGIC, VERSION, self.unit, self.units, self.state, is_fetching, self.fills, 0,
+            self.identity.encode(),
+        )  # fmt: skip
+
+    @classmethod
+    def decode(cls, data: bytes) -> MapHead:
+        """Return what encode() has made.
+
+        Raises:
+            ProtocolError: It is something else.
+        """
+        if len(data) < _MAP.size:
+            raise ProtocolError("the map of a copy is too short")
+        magic, version, unit, units, state, _, fills, _, identity = _MAP.unpack_from(data)
+        if (magic, version) != (_MAP_MAGIC, VERSION):
+            raise ProtocolError("this is no map of a copy")
+        found = cls(unit, units, state, bool(fills), Identity.decode(identity))
+        size = found.identity.size
+        if unit != unit_of(size) or units != -(-size // unit):
+            raise ProtocolError("the map of a copy has another number of units")
+        return found
+
+
+@dataclass(frozen=True)
+class ReaderCounts:
+    """What a reader has done since its start; see Counts in protocol.h."""
+
+    copy_opens: int = 0
+    copy_bytes: int = 0
+    copy_stats: int = 0
+    source_opens: int = 0
+    source_bytes: int = 0
+    growing_bytes: int = 0
+    waits: int = 0
+    wait_ns: int = 0
+
+
+@dataclass(frozen=True)
+class ReaderMessage:
+    """What a reader says.
+
+    Attributes:
+        kind: What has happened.
+        counts: What it has done.
+        path: Of the file.
+        identity: Of the same, when it was opened; None if it was not.
+    """
+
+    kind: MessageKind
+    counts: ReaderCounts
+    path: str
+    identity: Identity | None = None
+
+    def encode(self) -> bytes:
+        """Return it as sent."""
+        identity = bytes(_IDENTITY.size) if self.identity is None else self.identity.encode()
+        head = _MESSAGE.pack(_MESSAGE_MAGIC, self.kind, identity, *astuple(self.counts))
+        return head + os.fsencode(self.path)
+
+    @classmethod
+    def decode(cls, data: bytes) -> ReaderMessage:
+        """Return what encode() has made.
+
+        Raises:
+            ProtocolError: It is something else, or the path is none of a file of the source.
+        """
+        if len(data) < _MESSAGE.size:
+            raise ProtocolError("a message is too short")
+        magic, kind, said, *counts = _MESSAGE.unpack_from(data)
+        if magic != _MESSAGE_MAGIC or kind not in MessageKind.__members__.values():
+            raise ProtocolError("this is no message")
+        path = os.fsdecode(data[_MESSAGE.size :])
+        if path and not is_plain(path):
+            raise ProtocolError("a path must be absolute, without '.' and '..'")
+        identity = Identity.decode(said) if any(said) else None
+        return cls(MessageKind(kind), ReaderCounts(*counts), path, identity)
+
+
+def is_plain(path: str) -> bool:
+    """Return whether a path is absolute, and each of its parts is a name."""
+    parts = path.split("/")
+    return (
+        parts[0] == ""
+        and len(parts) > 1
+        and "\0" not in path
+        and not ({"", ".", ".."} & set(parts[1:]))
+    )
+
+
+def unit_of(size: int) -> int:
+    """Return how many bytes of a file of this size each byte of its map stands for."""
+    unit = _LEAST_UNIT
+    while size > unit * _MOST_UNITS:
+        unit *= 2
+    return unit
+
+
+def name_of(path: str) -> str:
+    """Return the name of the growing copy of a file: the FNV-1a hash of its path."""
+    code = _FNV_BASIS
+    for byte in os.fsencode(path):
+        code = (code ^ byte) * _FNV_PRIME & _FNV_MASK
+    return f"{code:032x}"
+
+
+def variable_for(socket: str, store: str, sources: tuple[str, ...]) -> str:
+    """Return what the environment variable says to the shim."""
+    return "".join(
+        f"{word}={value}\n"
+        for word, value in (
+            ("socket", socket), ("store", store), *(("source", each) for each in sources)
+        )
+    )  # fmt: skip

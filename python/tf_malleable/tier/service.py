@@ -1,0 +1,292 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A node's tier: what is done when a reader begins a copy, and when a copy has grown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from tf_malleable.tier.counting import Counters
+from tf_malleable.tier.directory import Directory
+from tf_malleable.tier.following import Fetch, Following
+from tf_malleable.tier.growing import GrowingCopy
+from tf_malleable.tier.publishing import NotPublishedError, is_of_disk, publish
+from tf_malleable.tier.records import Whereto
+from tf_malleable.tier.source_version import SourceVersion
+from tf_malleable.tier.store import CopyStore
+
+_DISK_PAUSE_SECONDS: Final = 30.0
+_FULL_SECONDS: Final = 5.0
+_SLOW_SECONDS: Final = 2.0
+_THREADS: Final = 16
+# Copies for which there is no room: bytes of them at a time, and for how long a reader may take
+# to open one.
+_MOST_PASSING: Final = 256 << 20
+_PASSING_SECONDS: Final = 1.0
+
+_Value = TypeVar("_Value")
+_log = logging.getLogger(__name__)
+
+
+class TierService:
+    """Decides which copies are made, and publishes them. In one event loop; the disk in threads.
+
+    Attributes:
+        store: The complete copies.
+        counters: What is counted.
+        growing: The copies that grow, by key.
+        claimed: The keys of what this node reads from the source for all.
+        directory: Knows what other nodes have; None without.
+        following: Fetches from them; None without.
+    """
+
+    def __init__(
+        self,
+        store: CopyStore,
+        sources: Iterable[Path],
+        counters: Counters,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            store: The copies.
+            sources: The folders whose files are copied.
+            counters: What is counted.
+            clock: Returns seconds since 1970.
+        """
+        self.store, self.counters, self._clock = store, counters, clock
+        self._sources = tuple(str(source) for source in sources)
+        self.growing: dict[str, GrowingCopy] = {}
+        self.claimed: set[str] = set()
+        self.directory: Directory | None = None
+        self.following: Following | None = None
+        self._disk_off_until = self._full_until = 0.0
+        self._passing = 0
+        self._disk_problem = ""
+        self._threads = ThreadPoolExecutor(_THREADS, "tier")
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._finishing: set[str] = set()
+
+    @property
+    def problem(self) -> str:
+        """Why no copies are made at present; empty if they are."""
+        return self._disk_problem if self._clock() < self._disk_off_until else ""
+
+    @property
+    def largest(self) -> int:
+        """Bytes: of a larger file no copy is begun at present."""
+        if self._clock() < self._full_until:
+            return max(0, self.store.free)
+        return self.store.capacity
+
+    def is_source(self, path: str) -> bool:
+        """Return whether a file is in a folder whose files are copied."""
+        return any(path.startswith(source + "/") for source in self._sources)
+
+    def device_of(self, path: str) -> int:
+        """Return the number of the device of the source that a file is in; 0 if it is not known."""
+        for source in self._sources:
+            if path.startswith(source + "/"):
+                with suppress(OSError):
+                    return os.stat(source).st_dev
+        return 0
+
+    def refusal(self, key: str, path: str, version: SourceVersion) -> str:
+        """Return why no copy of a file is begun; empty if one is.
+
+        Args:
+            key: Of the file.
+            path: In the source, absolute.
+            version: As its descriptor has it.
+        """
+        if not self.is_source(path):
+            return "it is not below the source"
+        kept = self.store.get(key)
+        if kept is not None and kept.version == version:
+            return "there is a complete copy"
+        if key in self.growing:
+            return "its copy grows already"
+        if not version.is_settled(self._clock()):
+            return "it was modified less than 10 s ago"
+        return self.problem
+
+    async def begin(self, growing: GrowingCopy) -> Whereto | None:
+        """Take a copy that is to grow among the others.
+
+        Returns:
+            Where its bytes come from; None if it has been given up, or is whole by now.
+        """
+        key = growing.key
+        if not await self.add(growing):
+            return None
+        where = Whereto(True)
+        if self.directory is not None:
+            where = await self.directory.ask(key, growing.version.encode())
+        if growing.is_closed:
+            if where.is_yours and self.store.get(key) is None:
+                self._release(key)
+            return None
+        if where.is_yours:
+            self.claimed.add(key)
+        return where
+
+    async def add(self, growing: GrowingCopy, may_pass: bool = False) -> bool:
+        """Take a copy that is to grow among the others; returns whether there is room.
+
+        Args:
+            growing: The copy.
+            may_pass: If there is none, have it for a moment: another node keeps it.
+        """
+        key = growing.key
+        if self.store.get(key) is not None:
+            self.forget(key)
+        self.growing[key] = growing
+        has_room = await self.reserve(key, growing.size)
+        if not has_room and may_pass and self._passing + growing.size <= _MOST_PASSING:
+            growing.is_passing = True
+            self._passing += growing.size
+            return True
+        if not has_room:
+            if self.growing.get(key) is growing:
+                del self.growing[key]
+            growing.end("there is no room for a copy")
+            self.counters.unpublished += 1
+            return False
+        return True
+
+    async def follow(self, fetch: Fetch, where: Whereto) -> str:
+        """Fetch a copy from other nodes, and publish it.
+
+        Returns:
+            Empty, or why that was not done; then it is not given up.
+        """
+        assert self.following is not None
+        self.counters.peer_opens += 1
+        problem = await self.following.follow(fetch, where.holders)
+        copy = fetch.copy
+        if copy is not None:
+            if not problem and not copy.is_closed:
+                await self.finish(copy)
+            elif not copy.is_closed:
+                copy.set_fetching(False)
+        return problem
+
+    async def finish(self, growing: GrowingCopy) -> bool:
+        """Publish a copy all of which is there; returns whether it was."""
+        key = growing.key
+        if growing.is_closed or key in self._finishing:
+            return False
+        self._finishing.add(key)
+        try:
+            kept = await self.in_thread(lambda: publish(self.store, growing, self._clock()))
+        except (NotPublishedError, OSError) as error:
+            if isinstance(error, OSError):
+                self.disk_failed(error)
+            self._finishing.discard(key)
+            self.give_up(growing, str(error))
+            return False
+        self._finishing.discard(key)
+        self.growing.pop(key, None)
+        self.claimed.discard(key)
+        growing.end()
+        self._unreserve(growing)
+        if growing.is_passing:
+            asyncio.get_running_loop().call_later(_PASSING_SECONDS, self.store.drop, key)
+        elif self.directory is not None:
+            self.directory.hold(key, kept.version.encode())
+        _log.info("copied %s, %d bytes", key, growing.size)
+        return True
+
+    def give_up(self, growing: GrowingCopy, problem: str) -> None:
+        """End a copy that does not become whole; its readers read the source."""
+        if growing.is_closed or growing.key in self._finishing:
+            return
+        self._unreserve(growing)
+        if self.growing.get(growing.key) is growing:
+            del self.growing[growing.key]
+        self.counters.unpublished += 1
+        growing.end(problem)
+        self._release(growing.key)
+        _log.info("no copy of %s: %s", growing.key, problem)
+
+    def forget(self, key: str) -> None:
+        """Drop a copy, and tell its home."""
+        if self.store.drop(key):
+            self._release(key)
+
+    def read(self, key: str) -> None:
+        """Note that a complete copy was opened."""
+        self.store.read(key, self._clock())
+
+    def disk_failed(self, error: OSError) -> None:
+        """Note that the store's disk is full or does not work; no copies are made for a while."""
+        if not is_of_disk(error):
+            return
+        self._disk_problem = f"the store's disk takes no more: {error.strerror or error}"
+        self._disk_off_until = self._clock() + _DISK_PAUSE_SECONDS
+        _log.warning("%s", self._disk_problem)
+
+    def wrote(self, seconds: float) -> None:
+        """Note how long the disk took for a block; one that is slow gets no more for a while."""
+        if seconds > _SLOW_SECONDS:
+            self._disk_problem = f"the store's disk took {seconds:.1f} s for a block"
+            self._disk_off_until = self._clock() + _DISK_PAUSE_SECONDS
+
+    async def in_thread(self, function: Callable[[], _Value]) -> _Value:
+        """Return what a function that blocks returns."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    def in_background(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Have something done without waiting for it."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("a copy failed: %r", error)
+
+    async def reserve(self, key: str, size: int) -> bool:
+        """Keep room for a copy; returns whether there is any."""
+        is_there = await self._reserve(key, size)
+        if not is_there:
+            self._full_until = self._clock() + _FULL_SECONDS
+        return is_there
+
+    async def _reserve(self, key: str, size: int) -> bool:
+        if self.store.take_free(size):
+            return True
+        loop = asyncio.get_running_loop()
+
+        def sole(keys: Iterable[str]) -> frozenset[str]:
+            directory = self.directory
+            if directory is None:
+                return frozenset()
+            return asyncio.run_coroutine_threadsafe(directory.sole(keys), loop).result()
+
+        def dropped(victim: str) -> None:
+            self.counters.evictions += 1
+            loop.call_soon_threadsafe(self._release, victim)
+
+        return await self.in_thread(lambda: self.store.reserve(key, size, sole, dropped))
+
+    def _unreserve(self, growing: GrowingCopy) -> None:
+        if growing.is_passing:
+            self._passing -= growing.size
+        else:
+            self.store.unreserve(growing.size)
+
+    def _release(self, key: str) -> None:
+        self.claimed.discard(key)
+        if self.directory is not None:
+            self.directory.release(key)

@@ -1,0 +1,69 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The file by which readers know that the tier lives, and what they may do."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from tf_malleable.tier.protocol import (
+    STATE,
+    STATE_BYTES,
+    STATE_MAGIC,
+    VALID_OFFSET,
+    VERSION,
+    StateFlag,
+)
+
+VALID_SECONDS: Final = 3.0
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def state_path(socket: Path) -> Path:
+    """Return where the file is of the tier at a socket."""
+    return socket.with_name(socket.name + ".state")
+
+
+class LifeSign:
+    """The file: made once, and never replaced, as readers have it mapped."""
+
+    def __init__(self, path: Path, mode: int) -> None:
+        """Make it, or take the one that is there; it says that there is no tier yet.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        self._descriptor = os.open(
+            path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        os.fchmod(self._descriptor, mode)
+        if os.fstat(self._descriptor).st_size < STATE_BYTES:
+            os.ftruncate(self._descriptor, STATE_BYTES)
+        boot = int(_BOOT_ID.read_text().replace("-", "")[:16], 16)
+        self._head = (STATE_MAGIC, VERSION, boot)
+        self.end()
+
+    def publish(self, flags: StateFlag, largest: int) -> None:
+        """Say that the tier lives, for the next three seconds.
+
+        Args:
+            flags: What readers may do.
+            largest: Bytes: of a larger file no copy is begun.
+        """
+        data = STATE.pack(*self._head, 0, flags, max(0, largest))
+        after = VALID_OFFSET + 8
+        os.pwrite(self._descriptor, data[after:], after)
+        os.pwrite(self._descriptor, data[:VALID_OFFSET], 0)
+        until = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + int(VALID_SECONDS * 1e9)
+        os.pwrite(self._descriptor, until.to_bytes(8, "little"), VALID_OFFSET)
+
+    def end(self) -> None:
+        """Say that there is no tier."""
+        os.pwrite(self._descriptor, bytes(8), VALID_OFFSET)
+
+    def close(self) -> None:
+        """Say so, and close it."""
+        self.end()
+        os.close(self._descriptor)

@@ -1,0 +1,43 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Names of copies, on their way between nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tf_malleable.tier.node_messages import area_and_path, decode_key, encode_key, key_of
+from tf_malleable.tier.source_version import SETTLED_SECONDS, SourceVersion
+
+
+@pytest.mark.parametrize(
+    ("area", "path"),
+    [
+        ("public", "/data/x"),
+        ("private/1000", "/data/x y\n?&="),
+        ("public", "/data/\udcff\udcfe"),
+        ("public", "/data/größe/" + "n" * 4000),
+        ("private/0", "/private/1/x"),
+    ],
+)
+def test_any_name_comes_back(area, path):
+    key = key_of(area, path)
+    assert area_and_path(key) == (area, path)
+    assert decode_key(encode_key(key)) == key
+    assert encode_key(key).isascii()
+
+
+@pytest.mark.parametrize("key", ["public", "private/1", "public/a/../b", "public/a\0b"])
+def test_no_such_name(key):
+    with pytest.raises(ValueError, match="copy"):
+        area_and_path(key)
+
+
+def test_versions(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"12345")
+    version = SourceVersion.of(file.stat())
+    assert version.size == 5
+    assert SourceVersion.decode(version.encode()) == version
+    assert not version.is_settled(version.mtime_ns / 1e9 + SETTLED_SECONDS - 0.1)
+    assert version.is_settled(version.mtime_ns / 1e9 + SETTLED_SECONDS)
+    assert SourceVersion.decode("1.-5.7") == SourceVersion(1, -5, 7)

@@ -1,0 +1,515 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What goes wrong around the shim never reaches a program: it reads the source's bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support.tier_stand_in import (
+    ASKS,
+    CHANGED,
+    FILLS,
+    GROWING,
+    StandIn,
+    stop,
+)
+
+LARGE = 3_000_001
+COMMON = """
+import hashlib, mmap, os, subprocess, sys, threading, time
+path, paths = sys.argv[1], sys.argv[1:]
+def go(): open(path.split('/source/')[0] + '/go', 'w')
+def check(data, size=None):
+    expected = open(path.replace('/source/', '/expected/'), 'rb').read()
+    assert data == (expected if size is None else expected[:size]), len(data)
+"""
+WHOLE_READ = COMMON + "check(open(path, 'rb').read())"
+
+
+def content(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with StandIn(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def path(daemon):
+    return make(daemon, "set/file", LARGE)
+
+
+def make(daemon, name, size):
+    """Make a file of the source, and beside the source one with what it is to be read as."""
+    data = content(size)
+    expected = daemon.folder / "expected" / name
+    expected.parent.mkdir(parents=True, exist_ok=True)
+    expected.write_bytes(data)
+    return daemon.make(name, data)
+
+
+def copied(daemon, path):
+    daemon.python(WHOLE_READ, path)
+    return daemon.wait_for_copy(path)
+
+
+def test_without_a_daemon_the_source_is_read(tmp_path):
+    daemon = StandIn(tmp_path)
+    path = make(daemon, "set/file", LARGE)
+    daemon.python(WHOLE_READ, path)
+    shutil.rmtree(daemon.store)
+    daemon.python(WHOLE_READ, path)
+
+
+def test_a_daemon_that_is_gone_leaves_its_copies_to_who_checks_them(daemon, path):
+    copy = copied(daemon, path)
+    daemon.live(seconds=0)
+    # The copy is taken, as the source has the same status.
+    copy.write_bytes(bytes(LARGE))
+    reads = COMMON + "print(open(path, 'rb').read(1))"
+    assert daemon.python(reads, path).strip() == repr(b"\0")
+    # It is not, as the source is another one.
+    os.utime(path, (2_000_000, 2_000_000))
+    daemon.python(WHOLE_READ, path)
+    # And none is begun.
+    other = make(daemon, "set/other", LARGE)
+    daemon.python(WHOLE_READ, other)
+    assert not daemon.kinds(other)
+
+
+def test_a_page_of_another_boot_is_none(daemon, path):
+    copied(daemon, path).write_bytes(bytes(LARGE))
+    os.pwrite(daemon._page, bytes(8), 8)
+    daemon.python(WHOLE_READ, path)
+
+
+def test_a_daemon_that_hangs_delays_nobody(daemon):
+    daemon.freeze()
+    paths = [make(daemon, f"set/{i}", 10_000) for i in range(500)]
+    code = COMMON + "for path in paths: check(open(path, 'rb').read())"
+    begin = time.monotonic()
+    daemon.python(code, *paths)
+    assert time.monotonic() - begin < 15
+
+
+def test_a_daemon_that_does_not_answer_is_asked_once(tmp_path):
+    with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
+        paths = [make(daemon, f"set/{i}", 10_000) for i in range(20)]
+        daemon.freeze()
+        code = COMMON + (
+            "begin = time.monotonic()\n"
+            "for path in paths: check(open(path, 'rb').read())\n"
+            "print(time.monotonic() - begin)"
+        )
+        # Once 250 ms; else it would be 5 s.
+        assert 0.2 < float(daemon.python(code, *paths)) < 3
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_reader_that_asks_gets_a_copy_without_opening_the_source(tmp_path, when):
+    def answer(daemon, path):
+        part = os.open(daemon.folder / "part", os.O_RDWR | os.O_CREAT, 0o600)
+        os.write(part, content(LARGE))
+        daemon.publish(path, daemon.identity_of(path), part)
+        os.close(part)
+        return b"WWC" if when == "meanwhile" else b"C"
+
+    with StandIn(tmp_path, flags=FILLS | ASKS, answer=answer) as daemon:
+        path = make(daemon, "set/file", LARGE)
+        daemon.python(WHOLE_READ, path)
+        sums = daemon.said[-1].sums
+        assert (sums.copy_opens, sums.source_opens, sums.waits) == (1, 0, 1)
+
+
+def test_a_reader_follows_what_comes_from_another_node(tmp_path):
+    with StandIn(tmp_path) as daemon:
+        path = make(daemon, "set/file", LARGE)
+        daemon.fetch(path, content(LARGE), pieces=20, seconds=0.5)
+        daemon.python(COMMON + "go(); check(open(path, 'rb').read())", path)
+        sums = daemon.said[-1].sums
+        assert sums.growing_bytes >= LARGE * 0.9
+        assert sums.waits > 0
+
+
+def test_a_reader_does_not_wait_for_what_does_not_come(tmp_path):
+    with StandIn(tmp_path) as daemon:
+        path = make(daemon, "set/file", LARGE)
+        daemon.fetch(path, content(LARGE), pieces=50, seconds=0.01, most=100_000)
+        code = COMMON + (
+            "go()\n"
+            "begin = time.monotonic()\n"
+            "data = open(path, 'rb').read()\n"
+            "took = time.monotonic() - begin\n"
+            "check(data)\nprint(took)"
+        )
+        assert 0.15 < float(daemon.python(code, path)) < 2
+
+
+def test_a_mapping_waits_for_a_copy_that_comes(tmp_path):
+    with StandIn(tmp_path) as daemon:
+        path = make(daemon, "set/file", LARGE)
+        daemon.fetch(path, content(LARGE), pieces=10, seconds=0.2)
+        code = COMMON + (
+            "go()\n"
+            "file = open(path, 'rb')\n"
+            "file.seek(7)\n"
+            "check(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[:])\n"
+            "print(os.readlink(f'/proc/self/fd/{file.fileno()}'), file.tell(),"
+            " os.get_inheritable(file.fileno()))"
+        )
+        printed = daemon.python(code, path).split()
+        assert printed == [str(daemon.copy_of(path)), "7", "False"]
+
+
+def test_two_readers_at_once_fill_one_copy(daemon, path):
+    code = COMMON + (
+        "file = os.open(path, os.O_RDONLY)\n"
+        "data = b''\n"
+        "while piece := os.read(file, 30_011):\n"
+        "    data += piece\n"
+        "    time.sleep(0.002)\n"
+        "check(data)"
+    )
+    readers = [
+        subprocess.Popen([sys.executable, "-S", "-c", code, path], env=daemon.environment())
+        for _ in range(3)
+    ]
+    assert [reader.wait() for reader in readers] == [0, 0, 0]
+    assert daemon.wait_for_copy(path).read_bytes() == path.read_bytes()
+    assert daemon.kinds(path).count(GROWING) == 1
+
+
+def test_a_reader_that_is_killed_leaves_a_copy_that_the_next_one_fills(daemon, path):
+    code = COMMON + (
+        "file = os.open(path, os.O_RDONLY)\n"
+        "os.read(file, 1_000_000)\nprint('read', flush=True)\ntime.sleep(60)"
+    )
+    reader = subprocess.Popen(
+        [sys.executable, "-S", "-c", code, path],
+        env=daemon.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert reader.stdout.readline() == "read\n"
+    stop(reader)
+    daemon.python(WHOLE_READ, path)
+    assert daemon.wait_for_copy(path).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("change", ["truncated", "replaced", "deleted", "rewritten"])
+def test_a_source_that_changes_while_it_is_read_is_read_as_without_the_shim(daemon, path, change):
+    code = COMMON + (
+        "file = os.open(path, os.O_RDONLY)\n"
+        "first = os.read(file, 1_000_000)\n"
+        "print('read', flush=True)\nsys.stdin.readline()\n"
+        "while piece := os.read(file, 100_000): first += piece\n"
+        "print(len(first), hashlib.sha256(first).hexdigest())"
+    )
+    told = {}
+    for with_shim in (False, True):
+        path = make(daemon, f"set/{with_shim}", LARGE)
+        reader = subprocess.Popen(
+            [sys.executable, "-S", "-c", code, path],
+            env=daemon.environment() if with_shim else None,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert reader.stdout.readline() == "read\n"
+        if change == "truncated":
+            os.truncate(path, 1_500_000)
+        elif change == "deleted":
+            path.unlink()
+        elif change == "replaced":
+            other = path.with_name("other")
+            other.write_bytes(content(LARGE, 2))
+            other.rename(path)
+        else:
+            path.write_bytes(content(LARGE, 3))
+        told[with_shim] = reader.communicate("\n", timeout=60)[0]
+    assert told[True] == told[False]
+
+
+CHANGES = {
+    "write": "open(path, 'r+b').write(b'new')",
+    "append": "open(path, 'ab').write(b'new')",
+    "truncate": "os.truncate(path, 10)",
+    "rename away": "os.rename(path, path + '.away'); open(path, 'wb').write(b'new')",
+    "rename over": "open(path + '.x', 'wb').write(b'new'); os.replace(path + '.x', path)",
+    "unlink": "os.unlink(path); open(path, 'xb').write(b'new')",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_through_the_shim_drops_the_copy(daemon, path, change):
+    copy = copied(daemon, path)
+    code = COMMON + CHANGES[change] + "\nsys.stdout.buffer.write(open(path, 'rb').read())"
+    printed = subprocess.run(
+        [sys.executable, "-S", "-c", code, path],
+        env=daemon.environment(),
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+    assert printed == path.read_bytes()
+    assert not copy.exists()
+    daemon.wait_for(path, CHANGED)
+
+
+def test_a_program_may_close_all_descriptors_and_reuse_their_numbers(daemon, path):
+    other = make(daemon, "set/other", LARGE)
+    code = COMMON + (
+        "file = os.open(path, os.O_RDONLY)\n"
+        "check(os.read(file, 500_000), 500_000)\n"
+        # Not by close(): as programs do it that are statically linked, or start daemons.
+        "import ctypes\n"
+        "assert ctypes.CDLL(None).syscall(436, 3, 2**32 - 1, 0) == 0\n"
+        "scratch = paths[1].replace('/source/', '/expected/') + '.scratch'\n"
+        "names = [os.open(scratch, os.O_RDWR | os.O_CREAT) for _ in range(1000)]\n"
+        "numbers = set(names)\n"
+        "os.write(names[0], b'scratch')\n"
+        "assert file in numbers\n"
+        "os.close(file)\n"
+        "again = os.open(path, os.O_RDONLY)\n"
+        "check(os.pread(again, 10_000_000, 0))\n"
+        "assert open(scratch, 'rb').read() == b'scratch'\n"
+    )
+    daemon.python(code, path, other)
+
+
+def test_numbers_that_a_program_duplicates_over_are_other_files(daemon, path):
+    other = daemon.make("set/other", content(LARGE, 9))
+    code = COMMON + (
+        "file, other = os.open(path, os.O_RDONLY), os.open(paths[1], os.O_RDONLY)\n"
+        "check(os.read(file, 100_000), 100_000)\n"
+        "second = os.read(other, 200_000)\n"
+        "os.dup2(other, file)\n"
+        "assert os.read(file, 1000) == open(paths[1], 'rb').read()[200_000:201_000]\n"
+        "assert os.lseek(other, 0, os.SEEK_CUR) == 201_000\n"
+        "third = os.dup(other)\n"
+        "assert os.lseek(third, 0, os.SEEK_SET) == 0\n"
+        "data = b''\n"
+        "while piece := os.read(other, 70_000) + os.read(third, 70_000): data += piece\n"
+        "assert data == open(paths[1], 'rb').read()\n"
+    )
+    daemon.python(code, path, other)
+
+
+def test_forked_processes_share_a_position(daemon, path):
+    code = COMMON + (
+        "file = os.open(path, os.O_RDONLY)\n"
+        "data = os.read(file, 100_000)\n"
+        "ends = os.pipe()\n"
+        "if os.fork() == 0:\n"
+        "    os.write(ends[1], os.read(file, 50_000))\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "os.close(ends[1])\n"
+        "while piece := os.read(ends[0], 1_000_000): data += piece\n"
+        "while piece := os.read(file, 1_000_000): data += piece\n"
+        "check(data)\n"
+    )
+    daemon.python(code, path)
+
+
+def test_a_child_with_closed_descriptors_does_not_disturb_its_parent(daemon, path):
+    code = COMMON + (
+        "file = os.open(path, os.O_RDONLY)\n"
+        "data = os.read(file, 100_000)\n"
+        "subprocess.run(['true'], check=True, close_fds=True)\n"
+        "data += subprocess.run(['head', '-c', '70000'], stdin=file, check=True,"
+        " stdout=subprocess.PIPE).stdout\n"
+        "os.lseek(file, 170_000, os.SEEK_SET)\n"
+        "check(data, 170_000)\n"
+        "while piece := os.read(file, 1_000_000): data += piece\n"
+        "check(data)\n"
+    )
+    daemon.python(code, path)
+
+
+def test_a_program_may_have_as_many_files_as_without_the_shim(daemon):
+    paths = [make(daemon, f"set/{i}", 2_000_000) for i in range(70)]
+    code = COMMON + (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))\n"
+        "files = []\n"
+        "for path in paths:\n"
+        "    files.append(os.open(path, os.O_RDONLY))\n"
+        "    os.pread(files[-1], 1000, 5000)\n"
+        "files.append(os.open('/dev/null', os.O_RDONLY))\n"
+        "print(len(files))\n"
+    )
+    assert daemon.python(code, *paths).strip() == "71"
+
+
+@pytest.mark.slow
+def test_ten_thousand_open_files(daemon):
+    for i in range(100):
+        daemon.make(f"set/{i}", content(5000, i))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < 10_100:
+        pytest.skip("at most {most} files may be open")
+    code = COMMON + (
+        "import resource\n"
+        "most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n"
+        "files = [os.open(f'{path}/{i % 100}', os.O_RDONLY) for i in range(10_000)]\n"
+        "expected = [os.pread(each, 10_000, 0) for each in files[:100]]\n"
+        "for i, file in enumerate(files):\n"
+        "    assert os.read(file, 2500) + os.read(file, 9999) == expected[i % 100]\n"
+        "for file in files: os.close(file)\n"
+        "assert len(os.listdir('/proc/self/fd')) < 20\n"
+    )
+    daemon.python(code, daemon.source / "set")
+
+
+def test_a_limit_on_the_size_of_files_kills_nobody(daemon, path):
+    code = COMMON + (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
+        "check(open(path, 'rb').read())\n"
+    )
+    daemon.python(code, path)
+    assert daemon.kinds(path) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+@pytest.mark.parametrize("size", [500_000, LARGE], ids=["small", "large"])
+def test_a_full_disk_ends_the_copy_and_not_the_reader(tmp_path, size):
+    (tmp_path / "store").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(tmp_path / "store")]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        with StandIn(tmp_path) as daemon:
+            path = make(daemon, "set/file", size)
+            daemon.python(WHOLE_READ, path)
+            assert daemon.kinds(path) == []
+            assert not list(daemon.growing.iterdir())
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path / "store")], check=True)
+
+
+def test_a_store_that_cannot_be_written_is_none(daemon, path):
+    shutil.rmtree(daemon.growing)
+    daemon.python(WHOLE_READ, path)
+    assert daemon.kinds(path) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nb\n", "b" * 250, "\udcff\udcfe", " ", "tab\tname", "'\"$(x)"], ids=repr
+)
+def test_names_may_be_anything(daemon, name):
+    path = make(daemon, f"set/{name[:240]}", LARGE)
+    daemon.python(WHOLE_READ, path)
+    assert daemon.wait_for_copy(path).read_bytes() == path.read_bytes()
+    daemon.python(WHOLE_READ, path)
+
+
+@pytest.mark.parametrize("levels", [4, 17, 19], ids=["copied", "too long a copy", "4 kB"])
+def test_long_paths(daemon, levels):
+    """The path of a copy is longer than the source's, and may be too long for the kernel."""
+    room = 4090 - len(str(daemon.source)) if levels == 19 else 10_000
+    name = "/".join(["d" * 205] * levels)[: room - 2].rstrip("/") + "/f"
+    data = content(100_000)
+    folder = os.open(daemon.source, os.O_RDONLY)
+    *folders, last = name.split("/")
+    for each in folders:
+        os.mkdir(each, dir_fd=folder)
+        inner = os.open(each, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    file = os.open(last, os.O_WRONLY | os.O_CREAT, dir_fd=folder)
+    os.write(file, data)
+    os.utime(file, (1_000_000, 1_000_000))
+    os.close(file)
+    os.close(folder)
+    path = f"{daemon.source}/{name}"
+    code = "import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], 'rb').read()).hexdigest())"
+    for _ in range(2):
+        assert daemon.python(code, path).strip() == hashlib.sha256(data).hexdigest()
+        if levels == 4:
+            daemon.wait_for_copy(path)
+
+
+def test_other_ways_to_write_a_path(daemon, path):
+    copied(daemon, path).write_bytes(b"copy")
+    code = COMMON + (
+        "folder, name = os.path.split(path)\n"
+        "outer, inner = os.path.split(folder)\n"
+        "reads = lambda way: open(way, 'rb').read(4) == b'copy'\n"
+        "print(*map(int, map(reads, [path, folder + '//' + name, folder + '/./' + name,"
+        " outer + '/.//' + inner + '/' + name, folder + '/../' + inner + '/' + name])))\n"
+        "os.chdir(folder)\nprint(int(reads(name)), int(reads('./' + name)))\n"
+        "os.chdir('/')\nprint(int(reads(path[1:])))\n"
+        "inside = os.open(folder, os.O_RDONLY)\n"
+        "print(os.read(os.open(name, os.O_RDONLY, dir_fd=inside), 4) == b'copy')\n"
+    )
+    assert daemon.python(code, path) == "1 1 1 1 0\n1 1\n1\nFalse\n"
+
+
+def test_links_out_of_the_source_are_followed_as_without_the_shim(daemon, path, tmp_path):
+    (tmp_path / "out").write_bytes(b"outside")
+    os.utime(tmp_path / "out", (1_000_000, 1_000_000))
+    link = daemon.source / "link"
+    link.symlink_to(tmp_path / "out")
+    code = COMMON + (
+        "print(open(path, 'rb').read(), os.path.islink(path), os.lstat(path).st_size ==\n"
+        " len(os.readlink(path)))\n"
+        "try: os.open(path, os.O_RDONLY | os.O_NOFOLLOW)\n"
+        "except OSError as error: print(error.errno)\n"
+    )
+    told = "b'outside' True True\n40\n"
+    assert daemon.python(code, link) == told
+    daemon.wait_for_copy(link)
+    assert daemon.python(code, link) == told
+
+
+def test_folders_are_the_sources(daemon, path):
+    copied(daemon, path)
+    code = COMMON + (
+        "print(sorted(os.listdir(path)), sorted(os.listdir(os.open(path, os.O_RDONLY))))\n"
+        "print(os.path.isdir(path), os.stat(path).st_ino)\n"
+    )
+    expected = f"['file'] ['file']\nTrue {path.parent.stat().st_ino}\n"
+    assert daemon.python(code, path.parent) == expected
+
+
+def test_files_that_were_modified_lately_are_not_copied(daemon):
+    path = make(daemon, "set/file", LARGE)
+    os.utime(path)
+    daemon.python(WHOLE_READ, path)
+    assert daemon.kinds(path) == []
+
+
+def test_a_signal_handler_may_read_the_file_that_it_interrupts(daemon, path):
+    code = COMMON + (
+        "import signal\n"
+        "file = os.open(path, os.O_RDONLY)\n"
+        "read = []\n"
+        "def handle(*_): read.append(len(os.read(file, 100)))\n"
+        "signal.signal(signal.SIGALRM, handle)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)\n"
+        "while piece := os.read(file, 1000): read.append(len(piece))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0)\n"
+        "print(sum(read))\n"
+    )
+    assert daemon.python(code, path).strip() == str(LARGE)
+
+
+def test_a_shim_without_its_variable_does_nothing(daemon, path):
+    environment = daemon.environment()
+    for text in ("", "store=/x", "nonsense", "socket=relative\nstore=/x\nsource=/y"):
+        environment["TF_MALLEABLE_TIER"] = text
+        subprocess.run([sys.executable, "-S", "-c", WHOLE_READ, path], env=environment, check=True)
+    assert daemon.said == []

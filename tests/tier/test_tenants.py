@@ -1,0 +1,146 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Several users of one tier: each reads what the source lets him read, and nobody spoils it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.controllers import wait_for
+from tests.support.tiers import TierNode, make_source, one_node
+from tf_malleable.cli.tier.joining import SHIM
+from tf_malleable.tier import tenancy
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users"),
+]
+ONE, TWO, THREE = 4001, 4002, 4003
+BIG = os.urandom((2 << 20) + 777)
+SMALL = b"small"
+
+
+@pytest.fixture
+def folder():
+    # Of pytest's own folders other users may not enter any.
+    found = Path(tempfile.mkdtemp(prefix="tfm-tenants-"))
+    found.chmod(0o755)
+    shutil.copy(SHIM, found / "shim.so")
+    yield found
+    shutil.rmtree(found)
+
+
+@pytest.fixture
+def source(folder):
+    found = make_source(
+        folder / "source",
+        {"big": BIG, "small": SMALL, "own/secret": b"secret" * 1000, "group": b"group" * 1000},
+    )
+    os.chown(found / "own", ONE, ONE)
+    (found / "own").chmod(0o700)
+    os.chown(found / "own/secret", ONE, ONE)
+    os.chown(found / "group", ONE, ONE)
+    (found / "group").chmod(0o640)
+    return found
+
+
+@pytest.fixture
+def node(folder, source):
+    with one_node(folder, source, "--shared") as found:
+        found.folder.chmod(0o755)
+        yield found
+
+
+def read(node: TierNode, uid: int, path: Path) -> bytes | None:
+    """Return what another user reads through the tier; None if he may not."""
+    done = subprocess.run(
+        ["cat", str(path)],
+        env={
+            "PATH": os.environ["PATH"],
+            "LD_PRELOAD": str(node.folder.parent / "shim.so"),
+            "TF_MALLEABLE_TIER": (node.folder / "s.reader").read_text(),
+        },
+        user=uid, group=uid, extra_groups=[], capture_output=True, check=False,
+    )  # fmt: skip
+    return done.stdout if done.returncode == 0 else None
+
+
+def test_what_everybody_may_read_is_copied_once_by_the_daemon(node, source):
+    for path, data in ((source / "big", BIG), (source / "small", SMALL)):
+        assert read(node, ONE, path) == data
+        wait_for(lambda path=path: node.copy(path, "public").exists())
+        assert node.copy(path, "public").read_bytes() == data
+        assert node.copy(path, "public").stat().st_uid == 0
+        opens = node.counted("copy_opens")
+        assert read(node, TWO, path) == read(node, THREE, path) == data
+        wait_for(lambda opens=opens: node.counted("copy_opens") == opens + 2)
+    assert node.status()["copies"] == 2
+
+
+@pytest.mark.parametrize("name", ["group", "own/secret"])
+def test_what_only_some_may_read_each_has_of_his_own(node, source, name):
+    path = source / name
+    data = path.read_bytes()
+    # After a user's first program there is a folder for his copies.
+    assert read(node, ONE, path) == read(node, ONE, path) == data
+    copy = node.copy(path, f"private/{ONE}")
+    wait_for(copy.exists)
+    assert copy.read_bytes() == data
+    assert not node.copy(path, "public").exists()
+    assert read(node, TWO, path) is None
+    assert read(node, TWO, copy) is None
+    opens = node.counted("copy_opens")
+    assert read(node, ONE, path) == data
+    wait_for(lambda: node.counted("copy_opens") > opens)
+
+
+def test_a_file_that_is_not_everybodys_any_more(node, source):
+    path = source / "small"
+    assert read(node, ONE, path) == SMALL
+    wait_for(lambda: node.copy(path, "public").exists())
+    path.chmod(0o600)
+    node.kill()
+    node.start()
+    wait_for(lambda: not node.copy(path, "public").exists())
+    assert read(node, ONE, path) is None
+
+
+def test_a_user_cannot_change_what_is_everybodys(node, source):
+    assert read(node, ONE, source / "big") == BIG
+    copy = node.copy(source / "big", "public")
+    wait_for(copy.exists)
+    script = (
+        f"echo x >> '{copy}'; rm -f '{copy}'; mv '{copy}' '{copy}.2'; echo x > '{copy.parent}/new';"
+        f"ls '{node.store}/growing/private/{ONE}' '{node.store}/private/{ONE}'"
+    )
+    done = subprocess.run(
+        ["sh", "-c", script], user=TWO, group=TWO, extra_groups=[], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert read(node, THREE, source / "big") == copy.read_bytes() == BIG
+
+
+def test_the_folders_of_a_user_are_his_alone(node, source):
+    read(node, ONE, source / "group")
+    private = node.store / "private" / str(ONE)
+    wait_for(private.exists)
+    assert private.stat().st_uid == 0
+    assert os.getxattr(private, tenancy.ACL_ATTRIBUTE) == tenancy.search_acl(ONE)
+    growing = node.store / "growing" / "private" / str(ONE)
+    assert (growing.stat().st_uid, growing.stat().st_mode & 0o777) == (ONE, 0o700)
+
+
+def test_a_control_that_not_everybody_may_use(node, source):
+    script = f"exec 3<>/dev/null; cat < /dev/null; test -w '{node.socket}.control'"
+    done = subprocess.run(["sh", "-c", script], user=TWO, group=TWO, extra_groups=[], check=False)
+    assert done.returncode == 0  # He may ask why,
+    from tests.support.controllers import ask
+    from tests.support.users import said_as
+
+    said = said_as(TWO, lambda: ask(f"{node.socket}.control", "POST", "/v1/drop", {"paths": []}))
+    assert "only the tier's own user and root may do that" in said
