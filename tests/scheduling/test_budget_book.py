@@ -38,9 +38,12 @@ def test_the_smaller_of_two_authors_budgets_binds():
     book = taking(taking(BudgetBook(), Budget(150.0), "ann"), Budget(120.0), "organisation")
     assert book.in_force(NOW) == Budget(120.0)
     assert book.without("organisation").in_force(NOW) == Budget(150.0)
-    # A withdrawn budget does not come back.
+    # A broker repeats what it has retained; another one with that number is refused.
+    withdrawn = book.without("organisation")
+    assert taking(withdrawn, Budget(120.0), "organisation") == book
     with pytest.raises(BudgetRefusedError, match="out of order"):
-        taking(book.without("organisation"), Budget(120.0), "organisation")
+        taking(withdrawn, Budget(125.0), "organisation")
+    assert withdrawn.next_serial("organisation") == 1
 
 
 def test_an_expired_budget_falls_to_the_default():

@@ -61,6 +61,9 @@ _MOST_RETRIES = 1000
     help="Fail if no controller answers, rather than run alone.",
 )
 @click.option(
+    "--area", metavar="AREA", help="Count its energy for this area.  [default: the host's]"
+)
+@click.option(
     "--time-limit",
     type=Duration(),
     metavar="TIME",
@@ -112,6 +115,7 @@ def run(
     queue: bool,
     id_file: Path | None,
     require_controller: bool,
+    area: str | None,
     time_limit: float | None,
     expected: float | None,
     after: tuple[str, ...],
@@ -148,6 +152,7 @@ def run(
             gpus=gpus,
             time_limit=time_limit,
             expected=expected,
+            area=area,
             after=_ids(after, socket),
             **asked,
         )

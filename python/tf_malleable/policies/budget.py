@@ -55,6 +55,11 @@ class BudgetPolicy:
         return Allocation(decision.grants, _earliest(decision.review_at, review))
 
 
+def keeping(policy: Policy) -> Policy:
+    """Return a policy that keeps budgets: this one if it does."""
+    return policy if isinstance(policy, BudgetPolicy) else BudgetPolicy(policy)
+
+
 class Cap(NamedTuple):
     """How many cores jobs may have in all, and when to look again; None for no such time."""
 

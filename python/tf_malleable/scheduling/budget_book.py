@@ -24,12 +24,12 @@ class BudgetBook:
     Attributes:
         default: In force if there is no other; None for no limit.
         given: The last budget of each author that was taken.
-        serials: The highest serial number of each author, of those that are gone as well.
+        newest: The budget of each author with the highest serial number, in force or not.
     """
 
     default: Budget | None = None
     given: dict[str, Budget] = field(default_factory=dict)
-    serials: dict[str, int] = field(default_factory=dict)
+    newest: dict[str, Budget] = field(default_factory=dict)
 
     def taking(
         self, author: str, budget: Budget, now: float, curve: PowerCurve, least: float
@@ -48,10 +48,12 @@ class BudgetBook:
         """
         if budget.is_over(now):
             raise BudgetRefusedError("the budget has already expired")
-        if budget.serial <= self.serials.get(author, -1):
+        newest = self.newest.get(author)
+        # The same one again is no news: a broker repeats what it has retained.
+        if newest is not None and budget.serial <= newest.serial and budget != newest:
             raise BudgetRefusedError(
-                f"the budget has serial number {budget.serial}, and"
-                f" {self.serials[author]} is already known: it is out of order"
+                f"the budget has serial number {budget.serial}, and {newest.serial} is already"
+                " known: it is out of order"
             )
         if budget.watts <= curve.idle:
             raise BudgetRefusedError(
@@ -66,8 +68,12 @@ class BudgetBook:
         return replace(
             self,
             given={**self.given, author: budget},
-            serials={**self.serials, author: budget.serial},
+            newest={**self.newest, author: budget},
         )
+
+    def next_serial(self, author: str) -> int:
+        """Return the serial number of an author's next budget."""
+        return self.newest[author].serial + 1 if author in self.newest else 1
 
     def without(self, author: str) -> BudgetBook:
         """Return the book without the budget of an author."""

@@ -13,6 +13,13 @@ from dataclasses import dataclass, field
 
 from tf_malleable.model.power import EnergySource
 
+_WEAKEST_FIRST: tuple[EnergySource, ...] = ("estimated", "replayed", "measured")
+
+
+def weaker(one: EnergySource | None, other: EnergySource) -> EnergySource:
+    """Return what a sum of two values is: no better than the worse of them."""
+    return other if one is None else min(one, other, key=_WEAKEST_FIRST.index)
+
 
 @dataclass(frozen=True)
 class Energy:
