@@ -161,9 +161,9 @@ def _power(
         return None
     from tf_malleable.cli.power.curve import default_curve
     from tf_malleable.power.choosing import host_power
-    from tf_malleable.power.remote import NO_REMOTE
+    from tf_malleable.power.remote import NO_REMOTE, Remote
 
-    remote = NO_REMOTE
+    remote: Remote = NO_REMOTE
     if budgets_from is not None:
         from tf_malleable.power.units.unit import remote_of
 
