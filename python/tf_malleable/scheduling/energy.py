@@ -39,7 +39,7 @@ class Energy:
 
 
 @dataclass(frozen=True)
-class Lines:
+class EnergyLines:
     """Who has drawn a host's energy, in joules.
 
     Attributes:
@@ -66,7 +66,7 @@ def attribute(
     busy_seconds: float,
     job_seconds: Mapping[str, float],
     gpus: Mapping[int, str] | None = None,
-) -> Lines:
+) -> EnergyLines:
     """Return a host's energy as lines that add up to it.
 
     Args:
@@ -95,4 +95,4 @@ def attribute(
             other += part
         else:
             shares[owner] += part
-    return Lines(idle, other, shares, energy.source)
+    return EnergyLines(idle, other, shares, energy.source)

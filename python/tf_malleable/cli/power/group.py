@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import click
@@ -14,6 +15,7 @@ from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.power.calibrate import calibrate
 from tf_malleable.cli.tables import console, table
 from tf_malleable.model import OperationError
+from tf_malleable.model.power import MOST_WATTS
 from tf_malleable.model.units import duration, energy, number
 from tf_malleable.workload.options import Duration
 
@@ -92,9 +94,14 @@ def budget(
 
 def _watts(text: str) -> float:
     try:
-        return float(text)
+        watts = float(text)
     except ValueError:
-        raise ValueError(f"WATTS must be a number above 0, or none, not {text!r}") from None
+        watts = math.nan
+    if not 0 < watts <= MOST_WATTS:
+        raise ValueError(
+            f"WATTS must be a number above 0, at most {MOST_WATTS:g}, or none, not {text!r}"
+        )
+    return watts
 
 
 def _show(found: PowerStatus, jobs: list[JobStatus]) -> None:

@@ -23,7 +23,7 @@ from tf_malleable.controller.ports import BudgetObserver, Power
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model import Budget, PowerLimit
 from tf_malleable.model.power import EnergySource
-from tf_malleable.scheduling.energy import Energy, Lines, attribute, weaker
+from tf_malleable.scheduling.energy import Energy, EnergyLines, attribute, weaker
 
 # Averages over less than this are not published (CVE-2020-8694).
 _PUBLISH_SECONDS = 1.0
@@ -112,7 +112,7 @@ class PowerWatch:
         self._drawn = _Drawn()
         self._taken_at = -math.inf
         self._seconds_of: dict[str, float] = {}
-        self._lines: Lines | None = None
+        self._lines: EnergyLines | None = None
         self._seconds = _PUBLISH_SECONDS
         self._least = math.inf
         self._joules: dict[str, dict[EnergySource, float]] = {}
@@ -196,7 +196,7 @@ class PowerWatch:
         self._least = min(self._least, max(0.0, without_gpus) / energy.seconds)
         return self._least
 
-    def _count(self, lines: Lines) -> None:
+    def _count(self, lines: EnergyLines) -> None:
         for job, joules in lines.jobs.items():
             live = self._jobs[job]
             before, source = live.record.energy_joules or 0.0, live.record.energy_source
@@ -214,7 +214,7 @@ class PowerWatch:
             self._instruments.energy.labels(area, lines.source).inc(joules)
             self._instruments.watts.labels(area).set(round(joules / self._seconds, 1))
 
-    def _shares(self, lines: Lines) -> dict[str, float]:
+    def _shares(self, lines: EnergyLines) -> dict[str, float]:
         """Return the joules of each area."""
         shares = dict.fromkeys([*self._joules, self._area], 0.0)
         shares[self._area] += lines.idle + lines.other

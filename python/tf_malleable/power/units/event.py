@@ -65,7 +65,7 @@ class Target(msgspec.Struct, frozen=True):
     values: list[str]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class DemandEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An OpenADR 3 event with one interval."""
 
     id: Annotated[str, Meta(pattern=r"^\d{1,18}$")]
@@ -78,7 +78,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     intervals: Annotated[list[Interval], Meta(min_length=1, max_length=1)]
 
 
-_DECODER = msgspec.json.Decoder(Event)
+_DECODER = msgspec.json.Decoder(DemandEvent)
 _KILOWATTS = [PayloadDescriptor(LIMIT, "KW")]
 
 
@@ -90,7 +90,7 @@ def event_of(budget: Budget, unit: str, now: float) -> bytes:
     duration = FOR_EVER if budget.until is None else f"PT{budget.until - now:.3f}S"
     start = datetime.fromtimestamp(now, timezone.utc)
     return msgspec.json.encode(
-        Event(
+        DemandEvent(
             id=str(budget.serial),
             targets=[Target("RESOURCE_NAME", [unit])],
             payloadDescriptors=_KILOWATTS,
@@ -127,7 +127,7 @@ def budget_of(message: bytes) -> Budget:
         raise EventError(f"this is no event that limits power: {error}") from None
 
 
-def _unit(event: Event) -> float:
+def _unit(event: DemandEvent) -> float:
     for descriptor in event.payloadDescriptors:
         if descriptor.payload_type == LIMIT and descriptor.units != "KW":
             raise EventError(f"a limit must be in KW, not {descriptor.units[:20]!r}")

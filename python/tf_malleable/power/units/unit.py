@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -27,8 +28,7 @@ _PROFILE_SECONDS = 10.0
 # Units that lose a broker do not come back all at the same moment.
 _RETRY_SECONDS = 1.0
 _MOST_RETRY_SECONDS = 30.0
-_TAKEN_OVER = 142
-_TAKEN_OVER_SECONDS = 300.0
+_PUBLISH_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,9 @@ class MqttUnit:
         self.name = name
         self.problem: str | None = f"not yet connected to {broker.host}:{broker.port}"
         self._broker = broker
-        self._session = uuid4().hex
+        # The older of two units of one name is the one with the smaller session.
+        self._session = f"{time.time_ns():020}-{uuid4().hex[:16]}"
+        self._double: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._lost_at: float | None = time.monotonic()
         self._retry = _RETRY_SECONDS
@@ -74,32 +76,28 @@ class MqttUnit:
         while True:
             try:
                 await self._session_with_broker(observer)
-            except aiomqtt.MqttCodeError as error:
-                code = getattr(error.rc, "value", error.rc)
-                await self._lost(str(error), taken_over=code == _TAKEN_OVER)
             except (aiomqtt.MqttError, OSError, ValueError) as error:
                 await self._lost(str(error))
             except Exception as error:
                 _log.exception("the connection to the broker failed")
                 await self._lost(str(error))
 
-    async def _lost(self, reason: str, *, taken_over: bool = False) -> None:
+    async def _lost(self, reason: str) -> None:
         if self._lost_at is None:
             self._lost_at = time.monotonic()
         where = f"{self._broker.host}:{self._broker.port}"
-        if taken_over:
-            self.problem = f"another unit has connected to {where} as {self.name}: one has to go"
-        else:
-            self.problem = f"not connected to the broker {where}: {' '.join(reason.split())}"
+        self.problem = f"not connected to the broker {where}: {' '.join(reason.split())}"
         _log.warning("%s", self.problem)
         share = 0.5 + int.from_bytes(os.urandom(2), "big") / 0x20000
-        await asyncio.sleep(_TAKEN_OVER_SECONDS if taken_over else self._retry * share)
+        await asyncio.sleep(self._retry * share)
         self._retry = min(_MOST_RETRY_SECONDS, 2 * self._retry)
 
     async def _session_with_broker(self, observer: BudgetObserver) -> None:
         dead = msgspec.json.encode(UnitState("dead", self._session))
         will = aiomqtt.Will(self.name.topic("state"), dead, qos=1, retain=True)
-        async with client(self._broker, f"tfm-{self.name}".replace("/", "-"), will) as broker:
+        # Of two clients with one id the broker would disconnect one, and the two in turns.
+        async with client(self._broker, f"tfm-{self._session}", will) as broker:
+            self._double = None
             await broker.subscribe([(self.name.topic("budget"), 1), (self.name.topic("state"), 1)])
             await self._say_alive(broker)
             self._lost_at, self.problem, self._retry = None, None, _RETRY_SECONDS
@@ -107,17 +105,22 @@ class MqttUnit:
             try:
                 async for message in broker.messages:
                     await self._heard(broker, observer, message)
+            except asyncio.CancelledError:
+                # A clean goodbye would not publish the will.
+                with contextlib.suppress(aiomqtt.MqttError):
+                    await self._publish(broker, "state", dead, retain=True)
+                raise
             finally:
                 telling.cancel()
-                # A clean goodbye would not publish the will.
-                await self._publish(broker, "state", dead, retain=True)
 
     async def _heard(
         self, broker: aiomqtt.Client, observer: BudgetObserver, message: aiomqtt.Message
     ) -> None:
         payload = message.payload if isinstance(message.payload, bytes) else b""
         if str(message.topic) == self.name.topic("state"):
-            await self._heard_of_itself(broker, payload)
+            await self._heard_of_itself(broker, observer, payload, is_old=message.retain)
+        elif self._is_younger:
+            return
         elif not payload:
             observer.withdrawn(AUTHOR)
         else:
@@ -126,18 +129,37 @@ class MqttUnit:
                 _log.warning("a power budget is refused: %s", ack.reason)
             await self._publish(broker, "ack", msgspec.json.encode(ack))
 
-    async def _heard_of_itself(self, broker: aiomqtt.Client, payload: bytes) -> None:
+    @property
+    def _is_younger(self) -> bool:
+        """Whether there is an older unit of this name, to which the budget belongs."""
+        return self._double is not None and self._double < self._session
+
+    async def _heard_of_itself(
+        self, broker: aiomqtt.Client, observer: BudgetObserver, payload: bytes, *, is_old: bool
+    ) -> None:
+        """Note what somebody says in this unit's name.
+
+        Of two units the older one keeps the budget, and the other one has the safe default.
+        """
         try:
             said = msgspec.json.decode(payload, type=UnitState)
         except (msgspec.MsgspecError, ValueError):
             return
-        if said.session == self._session:
+        if said.session == self._session or (is_old and said.state == "alive"):
             return
-        if said.state == "alive":
-            self.problem = f"another unit says that it is {self.name}: one of them has to go"
+        if said.state == "dead":
+            was_younger, self._double, self.problem = self._is_younger, None, None
+            await self._say_alive(broker)
+            if was_younger:  # The broker repeats what it has retained.
+                await broker.subscribe(self.name.topic("budget"), qos=1)
+            return
+        if said.session != self._double:
+            self.problem = f"another unit says that it is {self.name}, too: one has to go"
             _log.warning("%s", self.problem)
+        self._double = said.session
+        if self._is_younger:
+            observer.withdrawn(AUTHOR)
         else:
-            # The last words of an earlier process.
             await self._say_alive(broker)
 
     async def _say_alive(self, broker: aiomqtt.Client) -> None:
@@ -152,7 +174,8 @@ class MqttUnit:
     async def _publish(
         self, broker: aiomqtt.Client, word: Word, payload: bytes, *, retain: bool = False
     ) -> None:
-        await broker.publish(self.name.topic(word), payload, qos=1, retain=retain)
+        topic = self.name.topic(word)
+        await broker.publish(topic, payload, qos=1, retain=retain, timeout=_PUBLISH_SECONDS)
 
     async def _give_up(self, observer: BudgetObserver) -> None:
         """Call the organisation's budget void once nothing was heard of it for long."""
