@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.power.servers import SERVERS
 from tests.support.policy_situations import NOW, Situation, carried_out, situations
-from tests.support.servers import SERVERS
 from tf_malleable.model import Allocation, Budget, Job, Machine, PowerCurve, PowerLimit, Shape
 from tf_malleable.model.power import lower_hull
 from tf_malleable.policies.budget import cap_of

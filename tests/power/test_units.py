@@ -94,7 +94,7 @@ async def organiser(broker: Broker, watts: float):
         yield found
     finally:
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError, aiomqtt.MqttError):
             await task
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.servers import SERVERS
+from benchmarks.power.servers import SERVERS
 from tf_malleable.scheduling.calibration import fit
 
 # Loads of a 5-point calibration; a table has one each tenth. The other six are held out.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.servers import SERVERS
+from benchmarks.power.servers import SERVERS
 from tf_malleable.model.power import PowerCurve, lower_hull
 from tf_malleable.scheduling.water_filling import PowerHost, water_fill
 

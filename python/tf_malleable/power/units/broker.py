@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,8 @@ from msgspec import Meta
 
 # The will of a client that is gone is published after one and a half of these.
 KEEPALIVE_SECONDS = 10
+# Budgets that may be on their way and not yet acknowledged.
+_AT_ONCE = 1000
 
 
 class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +66,7 @@ def client(broker: Broker, identifier: str | None, will: aiomqtt.Will | None) ->
     tls = None
     if broker.ca_file is not None:
         tls = ssl.create_default_context(cafile=broker.ca_file)
-    return aiomqtt.Client(
+    made = aiomqtt.Client(
         broker.host,
         broker.port,
         username=broker.user,
@@ -73,5 +76,9 @@ def client(broker: Broker, identifier: str | None, will: aiomqtt.Will | None) ->
         protocol=aiomqtt.ProtocolVersion.V5,
         keepalive=KEEPALIVE_SECONDS,
         tls_context=tls,
-        max_queued_incoming_messages=4096,
+        max_inflight_messages=_AT_ONCE,
+        # Without it, a small message waits for the acknowledgement of the one before.
+        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
     )
+    made.pending_calls_threshold = _AT_ONCE
+    return made

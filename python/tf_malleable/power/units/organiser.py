@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
 import aiomqtt
@@ -141,15 +141,21 @@ class Organiser:
         # Milliseconds, so that they increase from one organiser to the next.
         serial = int(now * 1000)
         shares = shared_out(self.units, self._budget.watts)
-        # Those that get less first: together they never have more than the budget.
-        for name, watts in sorted(shares.items(), key=lambda item: item[1] - self._had(item[0])):
+        # Those that get less are told first.
+        less: list[Awaitable[None]] = []
+        more: list[Awaitable[None]] = []
+        for name, watts in shares.items():
             if watts <= 0 or abs(watts - self._had(name)) < 0.05:
                 continue
+            telling = more if watts > self._had(name) else less
             budget = replace(self._budget, watts=watts, serial=serial)
             self.units[name] = replace(self.units[name], budget=budget, acknowledged=None)
             area, _, unit = name.rpartition("/")
             topic = UnitName(area, unit).topic("budget")
-            await broker.publish(topic, event_of(budget, unit, now), qos=1, retain=True)
+            event = event_of(budget, unit, now)
+            telling.append(broker.publish(topic, event, qos=1, retain=True))
+        for each in (less, more):
+            await asyncio.gather(*each)
         self._changed()
 
     def _had(self, name: str) -> float:

@@ -52,6 +52,7 @@ class MqttUnit:
         self._session = f"{time.time_ns():020}-{uuid4().hex[:16]}"
         self._double: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._closing = False
         self._lost_at: float | None = time.monotonic()
         self._retry = _RETRY_SECONDS
 
@@ -68,12 +69,14 @@ class MqttUnit:
 
     async def close(self) -> None:
         """Disconnect; the broker says that this unit is dead."""
+        # Where a connection breaks just when it is cancelled, aiomqtt raises its own error.
+        self._closing = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _stay_connected(self, observer: BudgetObserver) -> None:
-        while True:
+        while not self._closing:
             try:
                 await self._session_with_broker(observer)
             except (aiomqtt.MqttError, OSError, ValueError) as error:
@@ -83,6 +86,8 @@ class MqttUnit:
                 await self._lost(str(error))
 
     async def _lost(self, reason: str) -> None:
+        if self._closing:
+            return
         if self._lost_at is None:
             self._lost_at = time.monotonic()
         where = f"{self._broker.host}:{self._broker.port}"

@@ -22,6 +22,7 @@ class Server(NamedTuple):
 
     @property
     def curve(self) -> PowerCurve:
+        """What it draws by load."""
         return PowerCurve(tuple((step / 10, watts) for step, watts in enumerate(self.watts)))
 
 
