@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tf_malleable.model import OperationError
 from tf_malleable.policies import registry
 from tf_malleable.workload.options import Duration
 
@@ -165,8 +166,12 @@ def _power(
 
     remote: Remote = NO_REMOTE
     if budgets_from is not None:
-        from tf_malleable.power.units.unit import remote_of
-
+        try:
+            from tf_malleable.power.units.unit import remote_of
+        except ImportError:
+            raise OperationError(
+                "aiomqtt is not installed: pip install 'tf_malleable[power]'"
+            ) from None
         remote = remote_of(area, budgets_from)
     return host_power(area, meter, curve or default_curve(), remote)
 

@@ -16,6 +16,7 @@ from tf_malleable.power.meter import EnergyMeter, MeterError
 
 # Fans and clocks settle for so long after a change of load.
 _SETTLE = 0.2
+_BEND = 0.1
 # It computes for a part of each of these, so that several halves add up to a whole.
 _PERIOD_SECONDS = 0.05
 _BURNER = """
@@ -26,6 +27,17 @@ while os.getppid() != 1:
     while time.process_time() - begin < part * period: pass
     time.sleep((1 - part) * period)
 """
+
+
+def loads(steps: int) -> list[float]:
+    """Return the loads to measure at: idle, a tenth, and from there evenly to full load.
+
+    Servers draw much more as soon as any core works, so the curve bends close to idle.
+    """
+    if steps < 3:
+        return [0.0, 1.0]
+    above = [_BEND + (1 - _BEND) * number / (steps - 2) for number in range(steps - 2)]
+    return [0.0, *above, 1.0]
 
 
 def measure(

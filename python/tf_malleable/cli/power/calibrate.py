@@ -39,7 +39,7 @@ def calibrate(
     Loads all CPUs in steps, for a minute in all, so nothing else should run. Without a meter
     give --points.
     """
-    from tf_malleable.power.calibrating import measure
+    from tf_malleable.power.calibrating import loads, measure
     from tf_malleable.power.choosing import find_meters
     from tf_malleable.power.curve_file import write_curve
     from tf_malleable.scheduling.calibration import fit
@@ -53,7 +53,7 @@ def calibrate(
     if not meters:
         raise OperationError(f"{problem or 'there is no meter'}: give --points")
     click.echo(f"loading {os.cpu_count()} CPUs in {steps} steps of {each:g} s", err=True)
-    measured = measure(meters[0], [number / (steps - 1) for number in range(steps)], each)
+    measured = measure(meters[0], loads(steps), each)
     write_curve(path, curve := fit(measured), meters[0].name)
     _show(curve, path)
 

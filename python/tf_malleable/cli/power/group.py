@@ -13,7 +13,9 @@ from tf_malleable.api.messages import JobStatus
 from tf_malleable.api.power import BudgetInForce, PowerStatus
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.power.calibrate import calibrate
+from tf_malleable.cli.power.organise import acl, organise
 from tf_malleable.cli.tables import console, table
+from tf_malleable.cli.words import per_step
 from tf_malleable.model import OperationError
 from tf_malleable.model.power import MOST_WATTS
 from tf_malleable.model.units import duration, energy, number
@@ -43,6 +45,8 @@ def power(context: click.Context, client: Client, as_json: bool) -> None:
 
 
 power.add_command(calibrate)
+power.add_command(organise)
+power.add_command(acl)
 
 
 @power.command()
@@ -145,14 +149,11 @@ def _local(kept: BudgetInForce) -> time.struct_time:
 
 
 def _row(job: JobStatus, area: str) -> tuple[str, ...]:
-    per_step = None
-    if job.energy_joules is not None and job.steps_done:
-        per_step = job.energy_joules / job.steps_done
     return (
         job.id,
         job.name,
         job.area or area,
         number(job.watts),
         energy(job.energy_joules),
-        energy(per_step),
+        energy(per_step(job.energy_joules, job.steps_done)),
     )
