@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import psutil
+
 from benchmarks.power.auditor import Auditor, windows
 from benchmarks.power.servers import SERVERS, Server
 from tf_malleable.api.power import PowerStatus
@@ -41,11 +43,11 @@ class Kept:
         within: Share of these that had at most 2 % more than the budget.
         highest: The mean watts of the worst one.
         mean: Mean watts of the whole time.
-        load: Mean load of the host in that time.
-        hull: Load at which the hull of the server's curve has the budget.
-        steps: Steps a second, by those without a budget at full load.
-        work: Steps a second, by those of the hull's load.
-        pauses: How often jobs were paused.
+        beside: Mean CPUs that were kept busy by what is no job.
+        hull: CPUs that jobs could keep busy, on average, on the hull of the server's curve.
+        cores: CPUs that jobs kept busy.
+        work: Steps a second, by those that these would have done at the speed without a budget.
+        paused: Share of the time in which jobs were paused.
     """
 
     server: str
@@ -55,19 +57,52 @@ class Kept:
     within: float
     highest: float
     mean: float
-    load: float
+    beside: float
     hull: float
-    steps: float
+    cores: float
     work: float
-    pauses: int
+    paused: float
 
 
-def hull_load(server: Server, watts: float) -> float:
-    """Return the highest mean load that is possible with these watts on average."""
-    for (x0, y0), (x1, y1) in pairwise(lower_hull(server.curve.points)):
+def hull_cores(server: Server, watts: float, beside: float) -> float:
+    """Return the most CPUs that jobs can keep busy with these watts on average.
+
+    Args:
+        server: The server.
+        watts: The budget.
+        beside: CPUs that what is no job keeps busy.
+    """
+    cpus = HostCpu().cpus
+    levels = [(k, server.curve.watts((k + beside) / cpus)) for k in range(cpus + 1)]
+    for (x0, y0), (x1, y1) in pairwise(lower_hull(levels)):
         if y0 <= watts <= y1:
             return x0 + (x1 - x0) * (watts - y0) / (y1 - y0)
-    return 1.0
+    return float(cpus)
+
+
+@dataclass(frozen=True)
+class _State:
+    """How far trainings are: time, steps, CPU time, and time paused, of all together."""
+
+    at: float
+    steps: float
+    cpu: float
+    paused: float
+
+    @classmethod
+    def now(cls, started: PrivateController) -> _State:
+        jobs = started.client.jobs()
+        cpu = 0.0
+        for job in jobs:
+            assert job.pid is not None
+            times = psutil.Process(job.pid).cpu_times()
+            cpu += times.user + times.system
+        return cls(
+            time.monotonic(),
+            sum(job.steps_done or 0.0 for job in jobs),
+            cpu,
+            sum(job.paused_seconds for job in jobs) / len(jobs),
+        )
 
 
 @contextmanager
@@ -88,16 +123,6 @@ def trainings(started: PrivateController, number: int) -> Iterator[None]:
             time.sleep(0.5)
         time.sleep(5)
         yield
-
-
-def _steps(started: PrivateController) -> float:
-    return sum(job.steps_done or 0.0 for job in started.client.jobs())
-
-
-def _rate(started: PrivateController, seconds: float) -> float:
-    begin, before = time.monotonic(), _steps(started)
-    time.sleep(seconds)
-    return (_steps(started) - before) / (time.monotonic() - begin)
 
 
 def measure(
@@ -127,21 +152,22 @@ def measure(
             )
         )
         stack.enter_context(trainings(started, number))
-        begin = len(auditor.samples)
-        full = _rate(started, baseline)
-        load = _load(auditor, begin)
+        begin = _State.now(started)
+        time.sleep(baseline)
+        end = _State.now(started)
+        speed = (end.steps - begin.steps) / (end.cpu - begin.cpu)
         body = {"area": "lab", "watts": watts, "window": window}
         found = started.client.ask("PUT", "/v1/power/budget", PowerStatus, body)
         assert found.budget is not None
         time.sleep(5)
-        begin, pauses = len(auditor.samples), _pauses(started)
-        rate = _rate(started, length)
-        audited = auditor.samples[begin:]
-        pauses = _pauses(started) - pauses
+        first, begin = len(auditor.samples), _State.now(started)
+        time.sleep(length)
+        end, audited = _State.now(started), auditor.samples[first:]
     means = windows(audited, window)
-    hull = hull_load(server, watts)
     passed = audited[-1][0] - audited[0][0]
-    relative = rate / (full / load)
+    cores = (end.cpu - begin.cpu) / (end.at - begin.at)
+    beside = (audited[-1][2] - audited[0][2]) / passed - cores
+    hull = hull_cores(server, watts, beside)
     return Kept(
         server.name,
         watts,
@@ -150,21 +176,12 @@ def measure(
         sum(mean <= watts * 1.02 for mean in means) / len(means),
         max(means),
         (audited[-1][1] - audited[0][1]) / passed,
-        (audited[-1][2] - audited[0][2]) / passed / HostCpu().cpus,
+        beside,
         hull,
-        rate / full,
-        relative / hull,
-        pauses,
+        cores,
+        (end.steps - begin.steps) / (end.at - begin.at) / (speed * hull),
+        (end.paused - begin.paused) / (end.at - begin.at),
     )
-
-
-def _load(auditor: Auditor, begin: int) -> float:
-    first, last = auditor.samples[begin], auditor.samples[-1]
-    return (last[2] - first[2]) / (last[0] - first[0]) / HostCpu().cpus
-
-
-def _pauses(started: PrivateController) -> int:
-    return sum(job.resizes for job in started.client.jobs())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

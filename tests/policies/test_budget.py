@@ -174,7 +174,7 @@ def test_a_mean_is_kept_in_every_window_with_the_work_of_the_hull(server, share)
         waiting = carried_out(waiting, found, now)
         running = cores(found)
         joules = 1.05 * curve.watts(running / cpus) * step
-        credit = min(limit.depth, credit + watts * step - joules)
+        credit = min(limit.most_credit, credit + watts * step - joules)
         drawn.append(drawn[-1] + joules)
         work += running / cpus * step
     length = round(window / step)

@@ -163,9 +163,16 @@ class PowerLimit:
 
     @property
     def depth(self) -> float:
+        """The credit in joules with which jobs begin to run with more cores."""
+        return _DEPTH * self.budget.watts * (self.budget.window or 0.0)
+
+    @property
+    def most_credit(self) -> float:
         """The most credit in joules: so much more than the mean any window may draw."""
-        return DEPTH * self.budget.watts * (self.budget.window or 0.0)
+        return _MOST / _DEPTH * self.depth
 
 
-DEPTH: Final = 0.012
-"""Credit that can be saved, as a part of a whole window's energy."""
+# As parts of a whole window's energy. A decision comes up to a tenth of a second late, and what is
+# saved meanwhile is not to be lost.
+_DEPTH = 0.012
+_MOST = 0.016

@@ -88,7 +88,7 @@ class Budgets:
         budget = self._current
         if budget is None:
             return
-        most = self._limit_of(budget).depth
+        most = self._limit_of(budget).most_credit
         self._credit += budget.watts * energy.seconds - energy.joules
         self._credit = min(most, self._credit)
         self._credit_at = self._now()

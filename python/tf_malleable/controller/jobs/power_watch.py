@@ -136,12 +136,20 @@ class PowerWatch:
         while True:
             await asyncio.sleep(until_next(_PUBLISH_SECONDS))
             try:
-                self._take()
-                if self._drawn.seconds >= _PUBLISH_SECONDS - _EARLY:
-                    self._publish()
-                self.budgets.follow()
+                self.tick()
             except Exception:
                 _log.exception("cannot meter this host")
+
+    def tick(self, *, at_once: bool = False) -> None:
+        """Read the meter, and say whose energy it was if a second has passed.
+
+        Args:
+            at_once: Whether to do so even if it has not.
+        """
+        self._take()
+        if at_once or self._drawn.seconds >= _PUBLISH_SECONDS - _EARLY:
+            self._publish()
+        self.budgets.follow()
 
     def limit(self) -> PowerLimit | None:
         """Return what a decision must keep; None for no limit."""
