@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
 # prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [fuse], for a
-# virtual environment of that Python, for the C++ tests, for the slow source of benchmarks.
+# virtual environment of that Python, for the tests (C++'s and those with a broker), for the slow
+# source of benchmarks.
 set -eu
 missing=
 need() { missing="$missing $1"; }
@@ -11,6 +12,8 @@ command -v patch >/dev/null || need patch
 command -v setarch >/dev/null || need util-linux
 for purpose; do
   if [ "$purpose" = cc-tests ]; then
+    # The broker that tests of budgets for many hosts start on a port of its own.
+    [ -x /usr/sbin/mosquitto ] || command -v mosquitto >/dev/null || need mosquitto
     echo "#include <gtest/gtest.h>" | g++ -E -x c++ - >/dev/null 2>&1 || need libgtest-dev
     continue
   fi

@@ -137,6 +137,25 @@ def test_generations_are_shown_where_a_job_was_elastic(tmp_path, state):
     assert "generation=9" in row["elastic"].split()
 
 
+def test_energy_is_shown_where_it_was_metered(tmp_path, state):
+    assert "energy" not in out("--state", state)
+    found = shared()
+    metered = replace(
+        found.jobs[0], energy_joules=2500.0, energy_source="measured", area="lab", steps=500.0
+    )
+    path = write(tmp_path / "metered.db", replace(found, jobs=[metered, *found.jobs[1:]]))
+    head, first, second, *_ = out("--state", path).splitlines()
+    assert head.split()[-3:] == ["energy", "per", "step"]
+    assert first.split()[-4:] == ["2.5", "kJ", "5", "J"]
+    assert second.split()[-2:] == ["-", "-"]
+    (row, *_) = csv.DictReader(io.StringIO(out("--state", path, "--csv")))
+    assert (row["energy_joules"], row["energy_source"], row["area"]) == (
+        "2500.0",
+        "measured",
+        "lab",
+    )
+
+
 def test_a_limit_keeps_those_that_ended_last(state):
     # Job 1 ended last, job 3 before it.
     found = json.loads(out("--state", state, "--limit", "2", "--json"))

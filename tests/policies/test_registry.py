@@ -85,7 +85,10 @@ def test_ours_are_there_and_say_what_they_do():
     assert all(summary and "\n" not in summary for summary in names.values())
     for name in names:
         create(name)
-        create(f"lend+{name.removeprefix('lend+')}")
+        plain = name.removeprefix("budget+").removeprefix("lend+")
+        create(f"lend+{plain}")
+        create(f"budget+{plain}")
+        create(f"budget+lend+{plain}")
     assert DEFAULT in names
 
 
@@ -95,6 +98,7 @@ def test_ours_are_there_and_say_what_they_do():
         ("", "there is no policy ''; choose from equal, weighted"),
         ("Equal", "there is no policy 'Equal'"),
         ("lend", "there is no policy 'lend'; choose from equal, .*, each also as lend\\+NAME"),
+        ("lend+budget+equal", "there is no policy 'budget\\+equal'"),
         ("lend+lend+equal", "there is no policy 'lend\\+equal'"),
         ("equal:", "options are written OPTION=VALUE,OPTION=VALUE, not ''"),
         ("equal:x", "options are written OPTION=VALUE,OPTION=VALUE, not 'x'"),

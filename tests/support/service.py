@@ -20,12 +20,12 @@ from tf_malleable.api.messages import JobStatus
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Acknowledgement, Submission
 from tf_malleable.controller.jobs.provision import Provision
-from tf_malleable.controller.ports import Containers
+from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import procfs
 from tf_malleable.linux.peer import Peer
-from tf_malleable.model import Machine
+from tf_malleable.model import Budget, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 
 ME = Peer(os.getpid(), os.getuid(), os.getgid())
@@ -149,10 +149,14 @@ async def host(
     containers: Containers | None = None,
     quotas: Quotas = NO_QUOTAS,
     provision: Provision | None = None,
+    power: Power | None = None,
+    safe: Budget | None = None,
 ) -> AsyncIterator[Host]:
     """Run a service; `close=False` leaves it as a kill would."""
     store = Store(state)
-    service = Service(Machine.flat(cpus), policy, store, "0", containers, quotas, provision)
+    service = Service(
+        Machine.flat(cpus), policy, store, "0", containers, quotas, provision, power, safe
+    )
     here = Host(service)
     try:
         await service.start()

@@ -13,6 +13,7 @@ import msgspec
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.messages import Speed
 from tf_malleable.model import JobState
+from tf_malleable.model.power import EnergySource
 
 Outcome = Literal["finished", "failed", "cancelled", "unknown"]
 
@@ -46,6 +47,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         steps: Training steps done; null if it reported none.
         mem: Memory in bytes that it had asked for; null if it did not say.
         peak_mem: The most memory that it was seen to use, in bytes; null if unknown.
+        area: The area that its energy was counted for; null for the host's.
+        energy_joules: What was drawn for it beyond what the idle host draws; null if unknown.
+        energy_source: Where that is from, at worst; null if there is none.
         gpus: Numbers of the GPUs that it had.
         output: As submitted; null if there is none, or for other users.
         min: It did not run with fewer cores. This and all after it are null if they are
@@ -85,6 +89,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     steps: float | None
     mem: int | None = None
     peak_mem: int | None = None
+    area: str | None = None
+    energy_joules: float | None = None
+    energy_source: EnergySource | None = None
     gpus: list[int] = []
     output: str | None = None
     min: int | None = None

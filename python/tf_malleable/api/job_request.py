@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from tf_malleable.api.naming import LONGEST_NAME
+from tf_malleable.api.naming import LONGEST_AREA, LONGEST_NAME, is_area
 from tf_malleable.model import Shape
 
 MOST_CORES: Final = 65536
@@ -51,6 +51,7 @@ class JobRequest:
         array: Names the array that it belongs to, among those of its user; None for none.
         at_once: So many jobs of the array may have started and not ended; None for all.
         output: Path of the file that its output goes to; None if that is not known.
+        area: The area that its energy is counted for; None for the host's.
 
     Raises:
         ValueError: A value is invalid; the message says which, and what is allowed.
@@ -71,6 +72,7 @@ class JobRequest:
     array: str | None = None
     at_once: int | None = None
     output: str | None = None
+    area: str | None = None
 
     def __post_init__(self) -> None:
         if not _is_name(self.name):
@@ -107,6 +109,11 @@ class JobRequest:
         if self.output is not None and not _is_path(self.output):
             raise ValueError(
                 f"output must be a string of 1 to {LONGEST_PATH} characters, not {self.output!r}"
+            )
+        if self.area is not None and not (isinstance(self.area, str) and is_area(self.area)):
+            raise ValueError(
+                f"area must be names with slashes between them, at most {LONGEST_AREA} characters"
+                f" of A-Z, a-z, 0-9, _, . and -, not {self.area!r}"
             )
         most = self.max if self.max is not None else self.preferred
         if most is not None:

@@ -14,6 +14,7 @@ import msgspec
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.model import JobState
 from tf_malleable.model.need import Lack
+from tf_malleable.model.power import EnergySource
 
 
 class ContainerInfo(msgspec.Struct, frozen=True):
@@ -92,6 +93,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         lacks: What it waits for other than cores: memory, GPUs, or that fewer jobs run; null
             if nothing.
         elastic: Its generations; null if it is not an elastic training.
+        area: The area that its energy is counted for; null for the host's.
+        energy_joules: What was drawn for it beyond what the idle host draws, until a second ago;
+            null if unknown.
+        energy_source: Where that is from, at worst; null if there is none.
+        watts: What is drawn for it now, on average over a second; null if unknown.
     """
 
     id: str
@@ -138,6 +144,10 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     granted_gpus: list[int] = []
     lacks: Lack | None = None
     elastic: Elastic | None = None
+    area: str | None = None
+    energy_joules: float | None = None
+    energy_source: EnergySource | None = None
+    watts: float | None = None
 
 
 class Outlook(msgspec.Struct, frozen=True):

@@ -11,11 +11,19 @@ from typing import Final
 from tf_malleable.model.units import printable
 
 LONGEST_NAME: Final = 200
+LONGEST_AREA: Final = 128
+AREA: Final = r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*"
+"""Regular expression of areas: names with slashes between them, the largest area first."""
 _MOST_ARGUMENTS: Final = 256
 # Short enough to fit into an environment variable, too.
 _LONGEST_COMMAND: Final = 4096
 
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
+
+
+def is_area(text: str) -> bool:
+    """Return whether a text names an area that power is counted for."""
+    return len(text) <= LONGEST_AREA and re.fullmatch(AREA, text) is not None
 
 
 def readable(text: str) -> str:

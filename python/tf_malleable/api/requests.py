@@ -22,7 +22,7 @@ from tf_malleable.api.job_request import (
     MOST_WEIGHT,
     JobRequest,
 )
-from tf_malleable.api.naming import LONGEST_NAME
+from tf_malleable.api.naming import AREA, LONGEST_AREA, LONGEST_NAME
 from tf_malleable.model.sizes import SIZE_PATTERN, parse_size
 
 Cores = Annotated[int, Meta(ge=1, le=MOST_CORES)]
@@ -35,6 +35,7 @@ Steps = Annotated[float, Meta(ge=0, le=10**15)]
 Name = Annotated[
     str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
 ]
+Area = Annotated[str, Meta(min_length=1, max_length=LONGEST_AREA, pattern=f"^{AREA}$")]
 Seconds = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
 Argument = Annotated[str, Meta(max_length=4096)]
 
@@ -95,6 +96,7 @@ class Submission(Asked, frozen=True, kw_only=True):
         after: Ids of jobs that must have ended before it starts, in whatever way.
         array: Names the array that it belongs to, among those of its user.
         at_once: So many jobs of the array may have started and not ended; null for all.
+        area: The area that its energy is counted for; null for the host's.
         queue: Wait until there are cores; if false, be refused instead.
         running: The process is already computing, so it joins without queueing.
     """
@@ -108,6 +110,7 @@ class Submission(Asked, frozen=True, kw_only=True):
     after: Annotated[list[Name], Meta(max_length=MOST_AFTER)] = []
     array: Name | None = None
     at_once: Annotated[int, Meta(ge=1, le=MOST_INDICES)] | None = None
+    area: Area | None = None
     queue: bool = True
     running: bool = False
 
@@ -128,6 +131,7 @@ class Submission(Asked, frozen=True, kw_only=True):
             array=self.array,
             at_once=self.at_once,
             output=self.output,
+            area=self.area,
             **self.numbers(),
         )
 

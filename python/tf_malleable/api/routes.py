@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from tf_malleable.api import history, messages, requests
+from tf_malleable.api import history, messages, power, requests
 from tf_malleable.api.grant_line import GrantLine
 
 JSON = "application/json"
@@ -212,6 +212,16 @@ ROUTES = (
         refusals=(403,),
         body=requests.PolicyChange,
         kept=True,
+    ),
+    Route("power", "GET", "/v1/power", "What this host draws.", {200: power.PowerStatus}),
+    Route(
+        "set_budget",
+        "PUT",
+        "/v1/power/budget",
+        "Limit what this host draws, or withdraw the limit.",
+        {200: power.PowerStatus},
+        refusals=(403, 404, 409),
+        body=power.BudgetRequest,
     ),
     Route(
         "history",

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tf_malleable.model import OperationError
 from tf_malleable.policies import registry
 from tf_malleable.workload.options import Duration
 
 if TYPE_CHECKING:
-    from tf_malleable.controller.ports import Containers
+    from tf_malleable.controller.ports import Containers, Power
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -74,6 +75,36 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     metavar="N",
     help="Start no further job while N jobs have started and not ended.  [default: no limit]",
 )
+@click.option(
+    "--area",
+    metavar="AREA",
+    help="Meter this host's power, and count it for AREA, such as faculty/room-12.",
+)
+@click.option(
+    "--meter",
+    metavar="KIND",
+    default="auto",
+    help="What measures: auto, rapl, hwmon, ipmi or estimate; rapl:FOLDER and replay:FOLDER read"
+    " a powercap folder elsewhere.  [default: auto]",
+)
+@click.option(
+    "--power-curve",
+    type=_PATH,
+    metavar="FILE",
+    help="What this host draws by load.  [default: as tfm power calibrate has written it]",
+)
+@click.option(
+    "--safe-watts",
+    type=float,
+    metavar="WATTS",
+    help="Peak that is kept while there is no power budget.  [default: no limit]",
+)
+@click.option(
+    "--budgets-from",
+    type=_PATH,
+    metavar="FILE",
+    help="Take budgets from the MQTT broker that FILE names.  [default: only from this host]",
+)
 @click.option("-v", "--verbose", count=True, help="Log actions; -vv also logs requests.")
 def controller(
     policy: str | None,
@@ -86,6 +117,11 @@ def controller(
     metrics: int | None,
     gpus: str | None,
     max_running: int | None,
+    area: str | None,
+    meter: str,
+    power_curve: Path | None,
+    safe_watts: float | None,
+    budgets_from: Path | None,
     verbose: int,
 ) -> None:
     """Share this machine's CPUs among the jobs that tfm run starts.
@@ -107,11 +143,37 @@ def controller(
         metrics=metrics,
         gpus=gpus,
         max_running=max_running,
+        safe_watts=safe_watts,
         verbosity=verbose,
     )
-    code = daemon.run(options, _containers())
+    power = _power(area, meter, power_curve, budgets_from)
+    code = daemon.run(options, _containers(), power)
     if code:
         sys.exit(code)
+
+
+def _power(
+    area: str | None, meter: str, curve: Path | None, budgets_from: Path | None
+) -> Power | None:
+    """Return what measures this host; None if nothing is to be metered."""
+    if area is None:
+        if budgets_from is not None:
+            raise ValueError("--budgets-from needs --area: budgets are for areas")
+        return None
+    from tf_malleable.cli.power.curve import default_curve
+    from tf_malleable.power.choosing import host_power
+    from tf_malleable.power.remote import NO_REMOTE, Remote
+
+    remote: Remote = NO_REMOTE
+    if budgets_from is not None:
+        try:
+            from tf_malleable.power.units.unit import remote_of
+        except ImportError:
+            raise OperationError(
+                "aiomqtt is not installed: pip install 'tf_malleable[power]'"
+            ) from None
+        remote = remote_of(area, budgets_from)
+    return host_power(area, meter, curve or default_curve(), remote)
 
 
 def _containers() -> Callable[[str], Containers] | None:

@@ -24,10 +24,10 @@ from tf_malleable.api.history import MOST_HISTORY, History, JobRecord
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.pictures import gantt_option, require_matplotlib, write
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import summed_up
+from tf_malleable.cli.words import per_step, summed_up
 from tf_malleable.controller.state.store import StoreError, default_state, read_history
 from tf_malleable.model import OperationError
-from tf_malleable.model.units import duration, number, short
+from tf_malleable.model.units import duration, energy, number, short
 
 _COLUMNS = (
     ">id",
@@ -43,6 +43,7 @@ _COLUMNS = (
     ">resizes",
     ">steps",
 )
+_ENERGY = (">energy", ">per step")
 _ELASTIC = (">most workers", ">generation", ">longest pause")
 
 
@@ -76,7 +77,7 @@ def history(
 
     Waiting: time before the first core. Service: time with cores. Paused: time without
     cores after the first. Cores·s: cores granted times seconds. Slowdown: total divided by
-    service.
+    service. Energy: what was drawn for the job where the power was metered.
 
     If no controller answers at the standard path, its state file is read.
     """
@@ -157,8 +158,14 @@ def _print_table(found: History) -> None:
         return
     output = console()
     is_elastic = any(job.elastic is not None for job in found.jobs)
-    columns = _COLUMNS + (_ELASTIC if is_elastic else ())
-    rows = [_row(job) + (_elastic(job.elastic) if is_elastic else ()) for job in found.jobs]
+    is_metered = any(job.energy_joules is not None for job in found.jobs)
+    columns = _COLUMNS + (_ENERGY if is_metered else ()) + (_ELASTIC if is_elastic else ())
+    rows = [
+        _row(job)
+        + (_energy(job) if is_metered else ())
+        + (_elastic(job.elastic) if is_elastic else ())
+        for job in found.jobs
+    ]
     output.print(table(columns, rows))
     output.print(f"\n{summed_up(found.summary)}", soft_wrap=True)
 
@@ -179,6 +186,10 @@ def _row(job: JobRecord) -> tuple[str, ...]:
         str(job.resizes),
         number(job.steps, 0),
     )
+
+
+def _energy(job: JobRecord) -> tuple[str, ...]:
+    return energy(job.energy_joules), energy(per_step(job.energy_joules, job.steps))
 
 
 def _elastic(elastic: Elastic | None) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from tf_malleable.api.client import Client
 from tf_malleable.api.messages import Jobs, JobStatus
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import desired, granted, progress, state
-from tf_malleable.model.units import duration, number, percent
+from tf_malleable.cli.words import desired, granted, per_step, progress, state
+from tf_malleable.model.units import duration, energy, number, percent
 
 _COLUMNS = (
     ">id",
@@ -25,6 +25,8 @@ _COLUMNS = (
     ">CPUs",
     ">waited",
 )
+# For hosts whose power is metered.
+_ENERGY = (">watts", ">energy", ">per step")
 
 
 @click.command()
@@ -38,7 +40,8 @@ def jobs(client: Client, as_json: bool) -> None:
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
     policy; +1 means one more is lent to others) and actual (acknowledged by the job).
-    CPUs is how many it keeps busy.
+    CPUs is how many it keeps busy. Where the host's power is metered, there is what is drawn for
+    the job now, so far and for each step.
     """
     found = client.jobs()
     if as_json:
@@ -46,7 +49,10 @@ def jobs(client: Client, as_json: bool) -> None:
     elif not found:
         click.echo("there are no jobs")
     else:
-        console().print(table(_COLUMNS, [_row(job) for job in found]))
+        is_metered = any(job.energy_joules is not None for job in found)
+        columns = (*_COLUMNS, *_ENERGY) if is_metered else _COLUMNS
+        rows = [(*_row(job), *_energy(job)) if is_metered else _row(job) for job in found]
+        console().print(table(columns, rows))
 
 
 def _row(job: JobStatus) -> tuple[str, ...]:
@@ -62,4 +68,12 @@ def _row(job: JobStatus) -> tuple[str, ...]:
         percent(progress(job)),
         number(job.used_cpus),
         duration(job.waiting_seconds),
+    )
+
+
+def _energy(job: JobStatus) -> tuple[str, ...]:
+    return (
+        number(job.watts),
+        energy(job.energy_joules),
+        energy(per_step(job.energy_joules, job.steps_done)),
     )

@@ -31,6 +31,7 @@ _MODULES = {
     "cancel": "control",
     "policy": "policy",
     "history": "history",
+    "power": "power.group",
     "workload": "workload.command",
     "simulate": "simulate.command",
     "container": "container.group",

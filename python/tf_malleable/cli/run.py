@@ -62,6 +62,9 @@ _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
     help="Fail if no controller answers, rather than run alone.",
 )
 @click.option(
+    "--area", metavar="AREA", help="Count its energy for this area.  [default: the host's]"
+)
+@click.option(
     "--time-limit",
     type=Duration(),
     metavar="TIME",
@@ -116,6 +119,7 @@ def run(
     queue: bool,
     id_file: Path | None,
     require_controller: bool,
+    area: str | None,
     time_limit: float | None,
     expected: float | None,
     after: tuple[str, ...],
@@ -162,6 +166,7 @@ def run(
             gpus=gpus,
             time_limit=time_limit,
             expected=expected,
+            area=area,
             after=_ids(after, socket),
             **asked,
         )

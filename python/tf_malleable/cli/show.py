@@ -15,10 +15,10 @@ from tf_malleable.api.messages import JobStatus, Outlook
 from tf_malleable.cli.ended import find_ended
 from tf_malleable.cli.job_arguments import job_argument
 from tf_malleable.cli.options import json_option, print_json, socket_option
-from tf_malleable.cli.words import desired, granted, last_change, progress, state
+from tf_malleable.cli.words import desired, granted, last_change, per_step, progress, state
 from tf_malleable.model import OperationError, format_cpuset
 from tf_malleable.model.sizes import size_text
-from tf_malleable.model.units import duration, number, percent, printable, short
+from tf_malleable.model.units import duration, energy, number, percent, printable, short
 
 
 @click.command()
@@ -95,6 +95,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("GPUs granted", _listed(job.granted_gpus)),
         ("steps done", f"{number(job.steps_done, 0)} ({percent(progress(job))})"),
         ("steps/s", number(job.steps_per_second)),
+        *_energy_lines(job, job.steps_done),
         ("known speeds", f"{speeds} cores" if speeds else "-"),
         ("resizes", str(job.resizes)),
         ("output", job.output or "-"),
@@ -117,6 +118,16 @@ def _elastic_lines(elastic: Elastic | None) -> list[tuple[str, str]]:
             "pause",
             f"{short(elastic.pause_seconds)} ({short(elastic.longest_pause_seconds)} at most)",
         ),
+    ]
+
+
+def _energy_lines(job: JobStatus | JobRecord, steps: float | None) -> list[tuple[str, str]]:
+    if job.energy_joules is None:
+        return []
+    return [
+        ("energy", f"{energy(job.energy_joules)} ({job.energy_source})"),
+        ("energy per step", energy(per_step(job.energy_joules, steps))),
+        ("area", job.area or "the host's"),
     ]
 
 
@@ -151,6 +162,7 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
         ("memory used", f"{size_text(job.peak_mem)} at most"),
         ("GPUs granted", _listed(job.gpus)),
         ("steps done", number(job.steps, 0)),
+        *_energy_lines(job, job.steps),
         ("resizes", str(job.resizes)),
         ("output", job.output or "-"),
         *_elastic_lines(job.elastic),

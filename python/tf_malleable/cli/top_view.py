@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.tables import table
-from tf_malleable.cli.words import desired, granted, last_change, progress, state
+from tf_malleable.cli.words import desired, granted, last_change, per_step, progress, state
 from tf_malleable.model.units import duration, number, percent, short
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -108,11 +108,14 @@ def _cell(user: JobStatus | None, lender: JobStatus | None, width: int) -> Text:
 
 
 def _running(jobs: Sequence[JobStatus]) -> Table:
-    columns = (
+    columns: tuple[str, ...] = (
         *("", ">id", "name", "state", ">desired", ">granted", ">actual"),
         *(">steps/s", "progress", ">eff.", ">waited"),
     )
-    rows = [
+    is_metered = any(job.watts is not None for job in jobs)
+    if is_metered:
+        columns = (*columns, ">watts", ">J/step")
+    rows: list[tuple[RenderableType, ...]] = [
         (
             Text(letter(job), style=f"bold {colour(job)}"),
             job.id,
@@ -125,10 +128,15 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
             _bar(job),
             percent(efficiency(job)),
             duration(job.waiting_seconds + job.paused_seconds),
+            *(_power(job) if is_metered else ()),
         )
         for job in jobs
     ]
     return table(columns, rows)
+
+
+def _power(job: JobStatus) -> tuple[str, ...]:
+    return number(job.watts), number(per_step(job.energy_joules, job.steps_done), 2)
 
 
 def _elastic(jobs: Sequence[JobStatus]) -> Table:

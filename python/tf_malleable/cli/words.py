@@ -47,6 +47,11 @@ def progress(job: JobStatus) -> float | None:
     return min(job.steps_done / job.steps_total, 1.0)
 
 
+def per_step(amount: float | None, steps: float | None) -> float | None:
+    """Return an amount for each step; None if unknown."""
+    return amount / steps if amount is not None and steps else None
+
+
 def last_change(elastic: Elastic) -> str:
     """Return why and when the present generation of a training began."""
     if elastic.changed is None:

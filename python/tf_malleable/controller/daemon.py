@@ -29,14 +29,14 @@ from tf_malleable.controller.jobs.gpus import parse_gpus
 from tf_malleable.controller.jobs.machine_watch import MachineWatch
 from tf_malleable.controller.jobs.provision import HostMemory, Provision
 from tf_malleable.controller.jobs.quota_file import default_quotas, read_quotas
-from tf_malleable.controller.ports import Containers
+from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology
 from tf_malleable.linux.claims import Claim, ClaimError
 from tf_malleable.linux.priority import raise_priority
 from tf_malleable.linux.systemd import notify, watchdog_seconds
-from tf_malleable.model import Machine, format_cpuset, parse_cpuset
+from tf_malleable.model import Budget, Machine, format_cpuset, parse_cpuset
 from tf_malleable.model.quota import Quotas
 from tf_malleable.model.version import __version__
 from tf_malleable.policies import registry
@@ -64,6 +64,7 @@ class Options:
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
         gpus: Number of GPUs to share out, or ``"auto"`` for all of the host; None for none.
         max_running: How many jobs may have started and not ended; None for no limit.
+        safe_watts: Peak that is kept while there is no power budget; None for no limit.
         verbosity: 0 logs only problems; 1 also grants, pauses, ends and changes of the policy;
             2 also requests.
     """
@@ -78,6 +79,7 @@ class Options:
     metrics: int | None = None
     gpus: str | None = None
     max_running: int | None = None
+    safe_watts: float | None = None
     verbosity: int = 0
 
 
@@ -85,13 +87,18 @@ class _StartError(Exception):
     """The controller cannot start; the message is one sentence."""
 
 
-def run(options: Options, containers: Callable[[str], Containers] | None = None) -> int:
+def run(
+    options: Options,
+    containers: Callable[[str], Containers] | None = None,
+    power: Power | None = None,
+) -> int:
     """Run a controller until SIGTERM, SIGINT or SIGHUP.
 
     Args:
         options: The controller's options.
         containers: Returns the containers of an engine, given the controller's socket;
             None disables containers.
+        power: What measures this host; None if nothing is metered.
 
     Returns:
         The exit code: 0 after such a signal; 1 if it could not start, with the reason on
@@ -110,6 +117,7 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
     group = None if options.group is None else _group_id(options.group)
     quotas = default_quotas() if options.quotas is None else read_quotas(options.quotas)
     provision = _provision(options)
+    safe = None if options.safe_watts is None else Budget(options.safe_watts)
     with ExitStack() as stack:
         try:
             _raise_limit_of_open_files()
@@ -137,6 +145,8 @@ def run(options: Options, containers: Callable[[str], Containers] | None = None)
                     claim,
                     metrics,
                     containers,
+                    power,
+                    safe,
                 )
             )
         except (_StartError, ListenError, StoreError, ClaimError) as error:
@@ -169,6 +179,8 @@ async def _serve(
     claim: Claim,
     metrics: socket.socket | None,
     containers: Callable[[str], Containers] | None,
+    power: Power | None,
+    safe: Budget | None,
 ) -> None:
     stop = asyncio.Event()
     _on_signal(stop)
@@ -181,6 +193,8 @@ async def _serve(
         containers and containers(os.path.abspath(listener.path)),
         quotas,
         provision,
+        power,
+        safe,
     )
     try:
         await service.start()

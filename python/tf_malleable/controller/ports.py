@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the controller needs from a container engine.
+"""What the controller needs from a container engine, and from meters.
 
-The controller treats containers like any other job. The `containers` package implements
-these protocols for an engine; the controller never imports it.
+The controller treats containers like any other job. The packages `containers` and `power`
+implement these protocols; the controller never imports them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Final, Literal, Protocol
 
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import ContainerInfo
-from tf_malleable.model import Cpuset
+from tf_malleable.api.power import PowerStatus
+from tf_malleable.model import Budget, Cpuset, PowerCurve
+from tf_malleable.scheduling.energy import Energy
 
 CANNOT_RUN: Final = 125
 """Exit code of a container that could not be run, as of docker run."""
@@ -122,3 +124,58 @@ class Containers(Protocol):
 
     async def close(self) -> None:
         """Finish pending commands if possible, and stop."""
+
+
+class BudgetObserver(Protocol):
+    """Receives budgets that come from elsewhere. Called in the controller's loop."""
+
+    def given(self, author: str, budget: Budget) -> None:
+        """Take a budget of an author.
+
+        Raises:
+            ValueError: It is refused; the message says why, in one sentence.
+        """
+
+    def withdrawn(self, author: str) -> None:
+        """Note that an author's budget is void: withdrawn, or nothing is heard of its author."""
+
+    def profile(self) -> PowerStatus:
+        """Return what the host draws, to be told elsewhere."""
+
+
+class Power(Protocol):
+    """What this host draws, and who may limit it."""
+
+    @property
+    def area(self) -> str:
+        """The area that the host belongs to."""
+
+    @property
+    def meter(self) -> str | None:
+        """What measures, for people; None if nothing does."""
+
+    @property
+    def curve(self) -> PowerCurve | None:
+        """What the host draws by load; None if it was never calibrated."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is no better value; None if nothing is wrong."""
+
+    async def start(self, observer: BudgetObserver) -> None:
+        """Start to listen for budgets."""
+
+    def draw(self, busy_seconds: float) -> Energy | None:
+        """Return what was drawn since the last call.
+
+        Takes no longer than a few milliseconds.
+
+        Args:
+            busy_seconds: CPU time of everything on the host since then.
+
+        Returns:
+            None if nothing is known, as at the first call.
+        """
+
+    async def close(self) -> None:
+        """Stop listening."""

@@ -22,6 +22,7 @@ from tf_malleable.api.messages import (
     PolicyInfo,
     Preview,
 )
+from tf_malleable.api.power import BudgetRequest, PowerStatus
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Acknowledgement, JobChange, Progress, Submission
 from tf_malleable.controller.jobs.admission import Admission
@@ -32,14 +33,15 @@ from tf_malleable.controller.jobs.container_jobs import ContainerJobs
 from tf_malleable.controller.jobs.foresight import Foresight
 from tf_malleable.controller.jobs.histories import Histories
 from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.power_watch import PowerWatch
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.jobs.quota_check import QuotaCheck
 from tf_malleable.controller.jobs.reactor import Reactor
 from tf_malleable.controller.jobs.views import grant_line, job_status
-from tf_malleable.controller.ports import Containers
+from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.peer import Peer
-from tf_malleable.model import Machine
+from tf_malleable.model import Budget, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.record import Record
@@ -52,6 +54,7 @@ class Service:
 
     Attributes:
         share_out: Called with a machine, shares out its CPUs from now on.
+        power: What the host draws, and may draw.
     """
 
     def __init__(
@@ -63,6 +66,8 @@ class Service:
         containers: Containers | None = None,
         quotas: Quotas = NO_QUOTAS,
         provision: Provision | None = None,
+        power: Power | None = None,
+        safe: Budget | None = None,
     ) -> None:
         """Create a service; start() starts it.
 
@@ -74,6 +79,8 @@ class Service:
             containers: The containers of an engine; None without containers.
             quotas: What each user may have.
             provision: What to share out beside cores; None for nothing.
+            power: What measures this host; None if nothing is metered.
+            safe: The power budget while there is no other; None for no limit.
 
         Raises:
             ValueError: Unknown policy or invalid option.
@@ -98,6 +105,16 @@ class Service:
             if containers is None
             else ContainerJobs(self._reactor, self._admission, containers)
         )
+        self.power = PowerWatch(
+            power,
+            self._roster.live,
+            self._reactor.now,
+            self._reactor.instruments,
+            shared=lambda: len(self._reactor.machine.cpus),
+            react=self._reactor.react_soon,
+            default=safe,
+        )
+        self._reactor.limit = self.power.limit
         self._store = store
         self._version = version
         self._started = self._reactor.now()
@@ -108,9 +125,11 @@ class Service:
         await self._reactor.start()
         if self._containers is not None:
             await self._containers.start()
+        await self.power.start()
 
     async def close(self) -> None:
         """Release all jobs; paused ones continue, as without a controller."""
+        await self.power.close()
         await self._reactor.close()
         if self._containers is not None:
             await self._containers.close()
@@ -298,6 +317,10 @@ class Service:
         except ValueError as error:
             raise Refusal(400, str(error)) from None
         return self.policies()
+
+    def set_budget(self, peer: Peer, request: BudgetRequest) -> PowerStatus:
+        """Limit what this host draws, or withdraw the limit."""
+        return self.power.change(self._callers.identify(peer), request)
 
     def history(self, limit: int, spans: bool) -> History:
         """Return the jobs that ended last, and optionally spans, including live jobs'.

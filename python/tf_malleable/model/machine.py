@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tf_malleable.model.cpuset import Cpuset
+from tf_malleable.model.power import PowerLimit
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,15 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """The CPUs that a policy divides among jobs. May be empty; ids are unique."""
+    """The CPUs that a policy divides among jobs. May be empty; ids are unique.
+
+    Attributes:
+        cpus: These CPUs.
+        power: What the host may draw; None for no limit. Only ``budget+`` looks at it.
+    """
 
     cpus: tuple[Cpu, ...]
+    power: PowerLimit | None = None
 
     @cached_property
     def cpuset(self) -> Cpuset:
@@ -38,7 +45,7 @@ class Machine:
 
     def without(self, cpus: Cpuset) -> Machine:
         """Return the machine without these CPUs."""
-        return Machine(tuple(cpu for cpu in self.cpus if cpu.id not in cpus))
+        return Machine(tuple(cpu for cpu in self.cpus if cpu.id not in cpus), self.power)
 
     @classmethod
     def flat(cls, cpus: int) -> Machine:

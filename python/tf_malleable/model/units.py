@@ -40,3 +40,12 @@ def cores(count: int) -> str:
 def percent(share: float | None) -> str:
     """Return a share as a percentage, or a dash if it is unknown."""
     return "-" if share is None else f"{share:.0%}"
+
+
+def energy(joules: float | None) -> str:
+    """Return joules as text: 820 J, 12.5 kJ, 3.40 kWh; a dash if unknown."""
+    if joules is None:
+        return "-"
+    if joules < 999.5:
+        return f"{joules:.3g} J"
+    return f"{joules / 1000:.1f} kJ" if joules < 3.6e6 else f"{joules / 3.6e6:.2f} kWh"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tf_malleable.model import Allocation, Grant, Job, Machine, Shape
 from tf_malleable.model.quota import NO_QUOTAS, Quota, Quotas
 from tf_malleable.policies.backfill import OVERTAKING_SECONDS
+from tf_malleable.policies.budget import BudgetPolicy
 from tf_malleable.policies.check import check
 from tf_malleable.policies.counting import CountingPolicy, Decision, placed
 from tf_malleable.policies.filling import fill
@@ -42,8 +43,10 @@ _NOTHING = Taken()
 def shared_fairly(policy: Policy, quotas: Quotas, taken: Mapping[int | None, Taken]) -> Policy:
     """Return a policy that shares cores among users first, and then decides as this one.
 
-    Idle cores are lent to anybody, whoever they belong to.
+    Idle cores are lent to anybody, whoever they belong to. A power budget is all users' together.
     """
+    if isinstance(policy, BudgetPolicy):
+        return BudgetPolicy(shared_fairly(policy.wrapped, quotas, taken))
     if isinstance(policy, LendPolicy):
         return LendPolicy(FairSharePolicy(policy.wrapped, quotas, taken))
     return FairSharePolicy(policy, quotas, taken)

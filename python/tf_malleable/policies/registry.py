@@ -1,6 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Policies by name, with options: ``lend+priority-strict:ageing=60,preempt=longest``.
 
+``budget+`` before a name keeps a power budget, ``lend+`` lends idle cores; in this order.
+
 Other packages add policies as entry points of the group ``tf_malleable.policies``. The
 entry point names a callable that takes the options as keyword arguments, all of them
 strings, returns a Policy, and raises ValueError for an invalid option.
@@ -14,6 +16,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from tf_malleable.policies.budget import BudgetPolicy
 from tf_malleable.policies.classic import AlwaysAttendPolicy, MaxPropPolicy, StrictPolicy
 from tf_malleable.policies.efficient import EfficientPolicy
 from tf_malleable.policies.fair import EqualPolicy, WeightedPolicy
@@ -25,27 +28,33 @@ from tf_malleable.policies.srpt import SrptPolicy
 DEFAULT = "lend+srpt"
 GROUP = "tf_malleable.policies"
 
+BUDGET = "budget+"
 _LEND = "lend+"
 
 
 def create(spec: str) -> Policy:
-    """Return the policy for ``["lend+"]NAME[":"OPTION"="VALUE[","OPTION"="VALUE]…]``.
+    """Return the policy for ``["budget+"]["lend+"]NAME[":"OPTION"="VALUE[","OPTION"="VALUE]…]``.
 
     Raises:
         ValueError: Unknown policy, or unknown or invalid option; the message is one sentence.
     """
     name, colon, rest = spec.partition(":")
     options = _options(rest) if colon else {}
+    keeps = name.startswith(BUDGET)
+    name = name.removeprefix(BUDGET)
     lends = name.startswith(_LEND)
-    policy = _create(name[len(_LEND) :] if lends else name, options)
-    return LendPolicy(policy) if lends else policy
+    policy = _create(name.removeprefix(_LEND), options)
+    policy = LendPolicy(policy) if lends else policy
+    return BudgetPolicy(policy) if keeps else policy
 
 
 def available() -> list[tuple[str, str]]:
     """Return the name and one-line summary of each policy, those of other packages last."""
     lend = f"srpt, and idle cores are lent; {_LEND}NAME does so with any policy"
+    budget = f"{DEFAULT} within a power budget; {BUDGET}NAME does so with any policy"
     return [
         (DEFAULT, lend),
+        (BUDGET + DEFAULT, budget),
         *((name, builtin.summary) for name, builtin in _BUILTIN.items()),
         *((name, _summary(point)) for name, point in sorted(_entry_points().items())),
     ]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tf_malleable.model import NO_GRANT, Allocation, Grant, Job, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
+from tf_malleable.policies.budget import BudgetPolicy, Cap, cap_of
 from tf_malleable.policies.check import check
 from tf_malleable.policies.fair_share import Taken, shared_fairly
 from tf_malleable.policies.placement import place
@@ -56,18 +57,28 @@ def decide(
         Exception: Whatever the policy raises.
     """
     free = [candidate for candidate in candidates if not candidate.barred]
-    counts = _by_hand(free, len(machine.cpus), quotas)
+    cap = _cap(policy, free, machine, now)
+    counts = _by_hand(free, min(len(machine.cpus), cap.cores), quotas)
     placed = place(counts, [c.job for c in free if c.job.id in counts], machine) if counts else {}
     by_hand = {name: Grant(cpus) for name, cpus in placed.items()}
     jobs = [c.job for c in free if c.job.id not in counts]
     if not jobs:
-        return Allocation(by_hand)
+        return Allocation(by_hand, cap.review_at)
     taken = frozenset[int]().union(*placed.values())
     left = machine.without(taken) if taken else machine
     beside = _taken([c.job for c in free if c.job.id in counts], counts)
     allocation = shared_fairly(policy, quotas, beside).allocate(jobs, left, now)
     check(allocation, jobs, left)
     return Allocation({**allocation.grants, **by_hand}, allocation.review_at)
+
+
+def _cap(policy: Policy, candidates: Sequence[Candidate], machine: Machine, now: float) -> Cap:
+    """Return how many cores jobs may have by hand: a person's wish does not exceed a budget."""
+    limit = machine.power
+    if not isinstance(policy, BudgetPolicy) or limit is None or limit.budget.is_over(now):
+        return Cap(len(machine.cpus))
+    granted = frozenset[int]().union(*(c.job.grant.cpus for c in candidates))
+    return cap_of(limit, len(granted), now)
 
 
 def _by_hand(candidates: Sequence[Candidate], cpus: int, quotas: Quotas) -> dict[str, int]:

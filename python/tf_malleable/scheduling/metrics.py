@@ -44,6 +44,11 @@ class Measurements:
 NOT_MEASURED: Final = Measurements()
 
 
+def rounded(joules: float | None) -> float | None:
+    """Return an energy as it may be published; finer ones tell what others compute."""
+    return None if joules is None else round(joules, 1)
+
+
 def ended(
     record: Record,
     at: float,
@@ -90,6 +95,9 @@ def ended(
         steps=None if speed is None else speed.steps,
         mem=record.mem,
         peak_mem=measured.peak_mem,
+        area=record.area,
+        energy_joules=rounded(record.energy_joules),
+        energy_source=record.energy_source,
         gpus=list(record.gpus or ()),
         output=record.output,
         min=record.shape.min,

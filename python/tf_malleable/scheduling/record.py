@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.model import NO_GRANT, Grant, JobState, ProcessId, Shape
+from tf_malleable.model.power import EnergySource
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Record:
         mem: Memory in bytes that it has asked for; None if it did not say.
         gpus_wanted: Number of GPUs that it has asked for.
         gpus: Numbers of the GPUs that it has; None before it starts, or without GPUs here.
+        area: The area that its energy is counted for; None for the host's.
+        energy_joules: What was drawn for it so far; None if nothing was metered.
+        energy_source: Where that is from, at worst.
     """
 
     id: str
@@ -84,6 +88,9 @@ class Record:
     mem: int | None = None
     gpus_wanted: int = 0
     gpus: tuple[int, ...] | None = None
+    area: str | None = None
+    energy_joules: float | None = None
+    energy_source: EnergySource | None = None
 
     @property
     def title(self) -> str:

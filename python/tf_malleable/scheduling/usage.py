@@ -22,9 +22,11 @@ class Usage:
 
     Attributes:
         cpu_seconds: CPU time at the last sample; None before the first.
+        watts: What was drawn for the job in the last second; None if unknown.
     """
 
     cpu_seconds: float | None = None
+    watts: float | None = None
     _at: float | None = None
     _used: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _wanted: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
@@ -36,6 +38,10 @@ class Usage:
             self._used.append(used)
             self._wanted.append(max(used, runnable))
         self.cpu_seconds, self._at = cpu_seconds, now
+
+    def note_watts(self, watts: float) -> None:
+        """Note what was drawn for the job in the last second."""
+        self.watts = watts
 
     def forget(self) -> None:
         """Discard all samples: the job was paused, or its processes have changed."""

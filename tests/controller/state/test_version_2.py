@@ -13,7 +13,7 @@ import pytest
 from tests.support.records import ended, live
 from tf_malleable.api.history import History, JobRecord, Span
 from tf_malleable.controller.state.reading import encoded_history
-from tf_malleable.controller.state.schema import APPLICATION
+from tf_malleable.controller.state.schema import APPLICATION, VERSION
 from tf_malleable.controller.state.store import Store, read_history
 from tf_malleable.model import Rate
 
@@ -100,7 +100,7 @@ def test_a_controller_goes_on_with_it(path, caplog):
     store.end("1", ended(1))
     store.close()
     assert store.problem is None
-    assert version(path) == 3
+    assert version(path) == VERSION
     assert version(path.with_name("controller.db.version-2")) == 2
     assert not caplog.records
     found: History = read_history(path, 9)[0]

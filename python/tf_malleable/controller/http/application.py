@@ -128,6 +128,8 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
         "pause": lambda call: (200, service.pause(call.peer, call.job)),
         "resume": lambda call: (200, service.resume(call.peer, call.job)),
         "cancel": lambda call: (200, service.cancel(call.peer, call.job)),
+        "power": lambda call: (200, service.power.profile()),
+        "set_budget": lambda call: (200, service.set_budget(call.peer, call.body)),
         "policies": lambda call: (200, service.policies()),
         "set_policy": lambda call: (200, service.set_policy(call.peer, call.body.policy)),
     }

@@ -146,5 +146,6 @@ class Admission:
             array=request.array,
             at_once=request.at_once,
             output=request.output,
+            area=request.area,
         )
         return accounting.joined(record, now) if running else record

@@ -40,6 +40,18 @@ class Instruments:
             "tfm_resizes", "Changes of a running job's number of cores", registry=self._registry
         )
         self.pauses = Counter("tfm_pauses", "Jobs paused", registry=self._registry)
+        self.energy = Counter(
+            "tfm_energy_joules",
+            "Energy drawn for an area; the host's has all that is no job's, too",
+            ["area", "source"],
+            registry=self._registry,
+        )
+        self.watts = Gauge(
+            "tfm_power_watts",
+            "Power drawn for an area, on average over a second",
+            ["area"],
+            registry=self._registry,
+        )
         self.problems = Counter(
             "tfm_policy_problems", "Decisions that a policy failed", registry=self._registry
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tf_malleable.controller.jobs import enforcement
@@ -24,9 +24,10 @@ from tf_malleable.controller.jobs.roster import Roster
 from tf_malleable.controller.jobs.watch import Watch
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import CPUS, Store
-from tf_malleable.model import Allocation, Machine, format_cpuset
+from tf_malleable.model import Allocation, Machine, PowerLimit, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies import registry
+from tf_malleable.policies.budget import keeping
 from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling import starting
 from tf_malleable.scheduling.decision import Candidate, changes
@@ -57,7 +58,10 @@ class Reactor:
         policy: Name and options of the policy in force.
         provision: What is shared out beside cores.
         problem: Why the default policy decides instead of the chosen one; None if it does not.
+        limit: Returns what the host may draw, for a decision; None for no limit.
     """
+
+    limit: Callable[[], PowerLimit | None] | None = None
 
     def __init__(
         self,
@@ -336,4 +340,7 @@ class Reactor:
         live = self.roster.live
         supply = self.provision.supply(live.values())
         need = Needs(live, now).of
-        return starting.decide(policy, candidates, need, supply, self.machine, now, self._quotas)
+        machine = self.machine
+        if self.limit is not None and (limit := self.limit()) is not None:
+            policy, machine = keeping(policy), replace(machine, power=limit)
+        return starting.decide(policy, candidates, need, supply, machine, now, self._quotas)

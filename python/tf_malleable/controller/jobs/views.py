@@ -11,6 +11,7 @@ from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.linux.users import user_name
 from tf_malleable.model.sizes import size_text
 from tf_malleable.scheduling import accounting
+from tf_malleable.scheduling.metrics import rounded
 
 
 def grant_line(live: LiveJob) -> GrantLine:
@@ -83,6 +84,10 @@ def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobSt
         granted_gpus=list(record.gpus or ()),
         lacks=live.lack,
         elastic=live.elastic,
+        area=record.area,
+        energy_joules=rounded(record.energy_joules),
+        energy_source=record.energy_source,
+        watts=rounded(live.usage.watts) if record.state == "running" else None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 APPLICATION: Final = 0x74666D31
 """What a state file has in its header, as SQLite's application id."""
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of the tables and of what is in them, as SQLite's user version."""
 
 CREATE: Final = f"""
@@ -47,7 +47,14 @@ BEGIN IMMEDIATE;
 PRAGMA user_version = 3;
 COMMIT;
 """
-_UPGRADES = (_RUN_TIMES, _REPLAYABLE)
+# Records may say what was drawn for a job, and for which area. Those without stay as they are; a
+# controller that did not know the fields would drop them.
+_METERED = """
+BEGIN IMMEDIATE;
+PRAGMA user_version = 4;
+COMMIT;
+"""
+_UPGRADES = (_RUN_TIMES, _REPLAYABLE, _METERED)
 
 
 def upgrades(version: int) -> tuple[str, ...]:

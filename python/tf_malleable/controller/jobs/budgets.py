@@ -1,0 +1,199 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The power budgets of this host: who gave which, and what a decision must know to keep them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from tf_malleable.api.power import BudgetInForce, BudgetRequest
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.ports import Power
+from tf_malleable.model import Budget, PowerLimit
+from tf_malleable.policies.budget import cap_of
+from tf_malleable.scheduling.budget_book import BudgetBook
+from tf_malleable.scheduling.energy import Energy
+
+# The author of budgets that a person gives on this host.
+_HERE = "this host"
+# How much of the newest second counts in what is averaged over the last ones.
+_NEWEST = 0.2
+# What a host draws beyond what its curve says: outside of these the meter or the curve is wrong.
+_SCALES = 0.5, 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class Budgets:
+    """Not thread-safe: one asyncio loop.
+
+    Args:
+        power: What measures the host.
+        cpus: CPUs of the whole host.
+        shared: Returns how many CPUs are shared out now.
+        now: Returns Unix time on the clock of all records.
+        react: Called when another decision is needed.
+        default: In force while there is no other; None for no limit.
+    """
+
+    def __init__(
+        self,
+        power: Power,
+        cpus: int,
+        shared: Callable[[], int],
+        now: Callable[[], float],
+        react: Callable[[], None],
+        default: Budget | None,
+    ) -> None:
+        self._power, self._cpus, self._shared = power, cpus, shared
+        self._now, self._react = now, react
+        self._book = BudgetBook(default)
+        # The budget that the credit is of, and the credit.
+        self._current: Budget | None = None
+        self._credit, self._credit_at = 0.0, 0.0
+        self._beside, self._scale = 0.0, 1.0
+
+    # What a decision must know.
+
+    def limit(self) -> PowerLimit | None:
+        """Return what a decision must keep; None for no limit."""
+        budget = self._book.in_force(self._now())
+        if budget is None or self._power.curve is None:
+            self._current = None
+            return None
+        if budget != self._current:
+            self._current, self._credit, self._credit_at = budget, 0.0, self._now()
+        return self._limit_of(budget, self._credit, self._credit_at)
+
+    @property
+    def needs_readings(self) -> bool:
+        """Whether a decision depends on what was drawn until now."""
+        return self._current is not None and self._current.kind == "mean"
+
+    def _limit_of(self, budget: Budget, credit: float = 0.0, at: float = 0.0) -> PowerLimit:
+        assert self._power.curve is not None
+        return PowerLimit(
+            budget,
+            self._power.curve,
+            self._cpus,
+            self._shared(),
+            self._beside,
+            self._scale,
+            credit,
+            at,
+        )
+
+    def note_drawn(self, energy: Energy) -> None:
+        """Note what was drawn since the last time."""
+        budget = self._current
+        if budget is None:
+            return
+        most = self._limit_of(budget).most_credit
+        self._credit += budget.watts * energy.seconds - energy.joules
+        self._credit = min(most, self._credit)
+        self._credit_at = self._now()
+
+    def note_load(self, energy: Energy, busy: float, by_jobs: float) -> None:
+        """Note what a second has shown: the load of what is no job, and how wrong the curve is.
+
+        Args:
+            energy: What was drawn.
+            busy: CPU time of everything in that time.
+            by_jobs: CPU time of jobs.
+        """
+        beside = max(0.0, busy - by_jobs) / energy.seconds
+        self._beside += _NEWEST * (beside - self._beside)
+        curve = self._power.curve
+        if curve is None or energy.source == "estimated":
+            return
+        expected = curve.watts(busy / energy.seconds / self._cpus) * energy.seconds
+        if expected > 0:
+            scale = energy.joules / expected
+            scale = min(_SCALES[1], max(_SCALES[0], scale))
+            self._scale += _NEWEST * (scale - self._scale)
+
+    def follow(self) -> None:
+        """Drop budgets that have expired, and have a decision made if one is in force."""
+        pruned = self._book.pruned(self._now())
+        if pruned is not self._book:
+            self._book = pruned
+            _log.warning("a power budget has expired: %s", self._in_words())
+            self._react()
+        elif self._current is not None:
+            self._react()
+
+    # Who gives them.
+
+    def given(self, author: str, budget: Budget) -> None:
+        """Take a budget; see BudgetObserver."""
+        curve = self._power.curve
+        if curve is None:
+            raise ValueError(
+                "no budget can be kept, as this host's power curve is unknown: run"
+                " tfm power calibrate, and restart the controller"
+            )
+        least = curve.watts(1 / self._cpus)
+        self._book = self._book.taking(author, budget, self._now(), curve, least)
+        _log.warning("a power budget of %s: %s", author, self._in_words())
+        self._react()
+
+    def withdrawn(self, author: str) -> None:
+        """Note that an author's budget is void; see BudgetObserver."""
+        if author in self._book.given:
+            self._book = self._book.without(author)
+            _log.warning("the power budget of %s is void: %s", author, self._in_words())
+            self._react()
+
+    def change(self, request: BudgetRequest) -> None:
+        """Take, or withdraw, the budget that a person gives on this host.
+
+        Raises:
+            Refusal: It cannot be kept, has expired, or is for another area.
+        """
+        if request.area != self._power.area:
+            raise Refusal(404, f"this host is in area {self._power.area}, not {request.area}")
+        if request.watts is None:
+            self.withdrawn(_HERE)
+            return
+        serial = self._book.next_serial(_HERE)
+        try:
+            budget = Budget(
+                request.watts,
+                "peak" if request.window is None else "mean",
+                request.window,
+                request.until,
+                serial,
+            )
+            self.given(_HERE, budget)
+        except ValueError as error:
+            raise Refusal(409, str(error)) from None
+
+    # What people see.
+
+    @property
+    def default(self) -> float | None:
+        """Watts of the default; None for no limit."""
+        return None if self._book.default is None else self._book.default.watts
+
+    def in_force(self, granted: Collection[int]) -> BudgetInForce | None:
+        """Return the budget in force, given the CPUs that jobs have; None for no limit."""
+        limit = self.limit()
+        if limit is None:
+            return None
+        budget = limit.budget
+        author = next((who for who, each in self._book.given.items() if each == budget), "default")
+        return BudgetInForce(
+            watts=budget.watts,
+            kind=budget.kind,
+            window=budget.window,
+            until=budget.until,
+            author=author,
+            cores=cap_of(limit, len(granted), self._now()).cores,
+        )
+
+    def _in_words(self) -> str:
+        budget = self._book.in_force(self._now())
+        if budget is None:
+            return "there is no limit now"
+        what = "a peak" if budget.window is None else f"a mean over {budget.window:g} s"
+        return f"{what} of {budget.watts:g} W is in force now"

@@ -1,0 +1,288 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Meters the host once a second, and says whose energy it was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from tf_malleable.api.power import AreaPower, BudgetRequest, PowerStatus
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.jobs.budgets import Budgets
+from tf_malleable.controller.jobs.callers import Caller
+from tf_malleable.controller.jobs.clock import until_next
+from tf_malleable.controller.jobs.instruments import Instruments
+from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.ports import BudgetObserver, Power
+from tf_malleable.linux.host_cpu import HostCpu
+from tf_malleable.model import Budget, PowerLimit
+from tf_malleable.model.power import EnergySource
+from tf_malleable.scheduling.energy import Energy, EnergyLines, attribute, weaker
+
+# Averages over less than this are not published (CVE-2020-8694).
+_PUBLISH_SECONDS = 1.0
+# A timer may be so much early.
+_EARLY = 0.05
+# What was read this long ago is recent enough to decide on.
+_FRESH_SECONDS = 0.05
+
+_UNMETERED = "this controller meters no power: start it with --area"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Drawn:
+    """What was drawn since the last publication."""
+
+    seconds: float = 0.0
+    joules: float = 0.0
+    busy: float = 0.0
+    gpus: dict[int, float] = field(default_factory=dict)
+    source: EnergySource | None = None
+
+    def add(self, energy: Energy, busy: float) -> None:
+        self.seconds += energy.seconds
+        self.joules += energy.joules
+        self.busy += busy
+        self.source = weaker(self.source, energy.source)
+        for gpu, joules in energy.gpus.items():
+            self.gpus[gpu] = self.gpus.get(gpu, 0.0) + joules
+
+
+class _NoPower:
+    """Stands in for meters."""
+
+    area, meter, curve, problem = "", None, None, _UNMETERED
+
+    async def start(self, observer: BudgetObserver) -> None:
+        """Do nothing."""
+
+    def draw(self, busy_seconds: float) -> None:
+        """Know nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+_NO_POWER = _NoPower()
+
+
+class PowerWatch:
+    """Not thread-safe: one asyncio loop.
+
+    Attributes:
+        budgets: What the host may draw.
+    """
+
+    def __init__(
+        self,
+        power: Power | None,
+        jobs: Mapping[str, LiveJob],
+        now: Callable[[], float],
+        instruments: Instruments,
+        *,
+        shared: Callable[[], int],
+        react: Callable[[], None],
+        default: Budget | None = None,
+    ) -> None:
+        """Create a watch; it does nothing until start().
+
+        Args:
+            power: What measures the host; None if nothing is metered.
+            jobs: The live jobs by id; a live view.
+            now: Returns Unix time on the clock of all records.
+            instruments: Has counters of joules.
+            shared: Returns how many CPUs are shared out now.
+            react: Called when another decision is needed.
+            default: The budget while there is no other; None for no limit.
+        """
+        self._is_metered = power is not None
+        self._power: Power = _NO_POWER if power is None else power
+        self._area = self._power.area
+        self._jobs, self._instruments = jobs, instruments
+        self._cpu = HostCpu()
+        self.budgets = Budgets(self._power, self._cpu.cpus, shared, now, react, default)
+        self._drawn = _Drawn()
+        self._taken_at = -math.inf
+        self._seconds_of: dict[str, float] = {}
+        self._lines: EnergyLines | None = None
+        self._seconds = _PUBLISH_SECONDS
+        self._least = math.inf
+        self._joules: dict[str, dict[EnergySource, float]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start to meter, and to listen for budgets."""
+        if not self._is_metered:
+            return
+        self._take()
+        self._task = asyncio.create_task(self._meter_for_ever())
+        await self._power.start(self)
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+        await self._power.close()
+
+    async def _meter_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(until_next(_PUBLISH_SECONDS))
+            try:
+                self.tick()
+            except Exception:
+                _log.exception("cannot meter this host")
+
+    def tick(self, *, at_once: bool = False) -> None:
+        """Read the meter, and say whose energy it was if a second has passed.
+
+        Args:
+            at_once: Whether to do so even if it has not.
+        """
+        self._take()
+        if at_once or self._drawn.seconds >= _PUBLISH_SECONDS - _EARLY:
+            self._publish()
+        self.budgets.follow()
+
+    def limit(self) -> PowerLimit | None:
+        """Return what a decision must keep; None for no limit."""
+        is_old = time.monotonic() - self._taken_at > _FRESH_SECONDS
+        if is_old and self.budgets.needs_readings:
+            self._take()
+        return self.budgets.limit()
+
+    def _take(self) -> None:
+        """Read the meter."""
+        self._taken_at = time.monotonic()
+        busy = self._cpu.busy_since()
+        energy = self._power.draw(busy)
+        if energy is not None and energy.seconds > 0:
+            self._drawn.add(energy, busy)
+            self.budgets.note_drawn(energy)
+
+    def _publish(self) -> None:
+        drawn, self._drawn = self._drawn, _Drawn()
+        used, owners = self._used(), self._owners()
+        energy = Energy(drawn.seconds, drawn.joules, drawn.source or "estimated", drawn.gpus)
+        by_jobs = sum(used.values())
+        used |= {job: 0.0 for job in owners.values() if job not in used}
+        self._lines = attribute(energy, self._idle_watts(energy), drawn.busy, used, owners)
+        self._seconds = drawn.seconds
+        self.budgets.note_load(energy, drawn.busy, by_jobs)
+        self._count(self._lines)
+
+    def _used(self) -> dict[str, float]:
+        """Return the CPU time of each job since the last call; none of a job that is new."""
+        before, self._seconds_of = (
+            self._seconds_of,
+            {
+                job: live.usage.cpu_seconds
+                for job, live in self._jobs.items()
+                if live.usage.cpu_seconds is not None
+            },
+        )
+        return {
+            job: max(0.0, seconds - before[job]) if job in before else 0.0
+            for job, seconds in self._seconds_of.items()
+        }
+
+    def _owners(self) -> dict[int, str]:
+        return {gpu: job for job, live in self._jobs.items() for gpu in live.record.gpus or ()}
+
+    def _idle_watts(self, energy: Energy) -> float:
+        """Return what the host draws without load: by its curve, or the least ever seen."""
+        if self._power.curve is not None:
+            return self._power.curve.idle
+        without_gpus = energy.joules - sum(energy.gpus.values())
+        self._least = min(self._least, max(0.0, without_gpus) / energy.seconds)
+        return self._least
+
+    def _count(self, lines: EnergyLines) -> None:
+        for job, joules in lines.jobs.items():
+            live = self._jobs[job]
+            before, source = live.record.energy_joules or 0.0, live.record.energy_source
+            live.amend(
+                replace(
+                    live.record,
+                    energy_joules=before + joules,
+                    energy_source=weaker(source, lines.source),
+                )
+            )
+            live.usage.note_watts(joules / self._seconds)
+        for area, joules in self._shares(lines).items():
+            of_area = self._joules.setdefault(area, {})
+            of_area[lines.source] = of_area.get(lines.source, 0.0) + joules
+            self._instruments.energy.labels(area, lines.source).inc(joules)
+            self._instruments.watts.labels(area).set(round(joules / self._seconds, 1))
+
+    def _shares(self, lines: EnergyLines) -> dict[str, float]:
+        """Return the joules of each area."""
+        shares = dict.fromkeys([*self._joules, self._area], 0.0)
+        shares[self._area] += lines.idle + lines.other
+        for job, joules in lines.jobs.items():
+            live = self._jobs.get(job)
+            area = self._area if live is None else live.record.area or self._area
+            shares[area] = shares.get(area, 0.0) + joules
+        return shares
+
+    def change(self, caller: Caller, request: BudgetRequest) -> PowerStatus:
+        """Limit what the host draws, or withdraw the limit.
+
+        Raises:
+            Refusal: The caller may not, or the budget cannot be kept.
+        """
+        caller.check_unconfined()
+        if not caller.is_administrator:
+            raise Refusal(403, "only root or the controller's user may change the power budget")
+        if not self._is_metered:
+            raise Refusal(409, _UNMETERED)
+        self.budgets.change(request)
+        return self.profile()
+
+    def given(self, author: str, budget: Budget) -> None:
+        """Take a budget; see BudgetObserver."""
+        self.budgets.given(author, budget)
+
+    def withdrawn(self, author: str) -> None:
+        """Note that an author's budget is void; see BudgetObserver."""
+        self.budgets.withdrawn(author)
+
+    def profile(self) -> PowerStatus:
+        """Return what the host draws, as users see it."""
+        power, lines = self._power, self._lines
+        granted = {cpu for live in self._jobs.values() for cpu in live.record.grant.cpus}
+        status = PowerStatus(
+            area=power.area,
+            meter=power.meter,
+            curve=[] if power.curve is None else list(power.curve.points),
+            budget=self.budgets.in_force(granted),
+            default=self.budgets.default,
+            problem=power.problem,
+        )
+        if lines is None:
+            return status
+        areas = [
+            AreaPower(area, self._watts(joules), self._rounded(area))
+            for area, joules in sorted(self._shares(lines).items())
+        ]
+        return msgspec.structs.replace(
+            status,
+            source=lines.source,
+            watts=self._watts(lines.total),
+            idle_watts=self._watts(lines.idle),
+            other_watts=self._watts(lines.other),
+            areas=areas,
+        )
+
+    def _watts(self, joules: float) -> float:
+        return round(joules / self._seconds, 1)
+
+    def _rounded(self, area: str) -> dict[EnergySource, float]:
+        return {source: round(sum_, 1) for source, sum_ in self._joules.get(area, {}).items()}

@@ -1,0 +1,178 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a machine draws at which load, and what it may draw. Watts, joules and seconds."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal
+
+EnergySource = Literal["measured", "estimated", "replayed"]
+"""Where a value is from: a meter of this host, its curve, or a recording."""
+
+BudgetKind = Literal["peak", "mean"]
+
+MOST_WATTS: Final = 1e6
+LEAST_WINDOW: Final = 10.0
+MOST_WINDOW: Final = 86400.0
+
+
+@dataclass(frozen=True)
+class PowerCurve:
+    """What a host draws by the share of its CPUs that is busy, linear between points.
+
+    Attributes:
+        points: Pairs of load and watts. Loads increase strictly from 0 (idle) to 1 (full).
+
+    Raises:
+        ValueError: They do not, or a number of watts is not one; the message says which.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        loads = [load for load, _ in self.points]
+        if len(loads) < 2 or loads[0] != 0 or loads[-1] != 1:
+            raise ValueError("a power curve needs points from load 0 to load 1")
+        if not all(one < other for one, other in pairwise(loads)):
+            raise ValueError("the loads of a power curve must increase from one point to the next")
+        for load, watts in self.points:
+            if not 0 <= watts <= MOST_WATTS:  # NaN is neither.
+                raise ValueError(
+                    f"a power curve must have 0 … {MOST_WATTS:.0f} W, not {watts} at load {load:g}"
+                )
+
+    @property
+    def idle(self) -> float:
+        """Watts without any load."""
+        return self.points[0][1]
+
+    @property
+    def full(self) -> float:
+        """Watts with all CPUs busy."""
+        return self.points[-1][1]
+
+    def watts(self, load: float) -> float:
+        """Return what it draws at a load; beyond 0 … 1 it draws what it does there."""
+        load = min(1.0, max(0.0, load))
+        right = min(bisect_right(self.points, (load, math.inf)), len(self.points) - 1)
+        (low, least), (high, most) = self.points[right - 1], self.points[right]
+        return least + (most - least) * (load - low) / (high - low)
+
+
+def lower_hull(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the vertices of the lower convex hull, by their first number.
+
+    Switching between two neighbours of it reaches every point of the line between them, and no
+    way to switch does with less.
+
+    Args:
+        points: In increasing order of the first number.
+    """
+    hull: list[tuple[float, float]] = []
+    for point in points:
+        while len(hull) > 1 and _is_above(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return hull
+
+
+def _is_above(
+    left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]
+) -> bool:
+    """Return whether a point is on or above the line between two others."""
+    (x0, y0), (x1, y1), (x2, y2) = left, middle, right
+    return (y1 - y0) * (x2 - x0) >= (y2 - y0) * (x1 - x0)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be drawn.
+
+    Attributes:
+        watts: So much.
+        kind: ``"peak"``: never more. ``"mean"``: not more on average over any window.
+        window: Length of the window in seconds; None for a peak.
+        until: Unix time at which it expires; None for never.
+        serial: Later ones of the same author have higher numbers.
+
+    Raises:
+        ValueError: A number is out of its range; the message says which.
+    """
+
+    watts: float
+    kind: BudgetKind = "peak"
+    window: float | None = None
+    until: float | None = None
+    serial: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.watts <= MOST_WATTS:
+            raise ValueError(
+                f"a budget must be above 0 W, at most {MOST_WATTS:g} W, not {self.watts}"
+            )
+        if (self.kind == "mean") != (self.window is not None):
+            raise ValueError("a mean needs a window, and a peak has none")
+        if self.window is not None and not LEAST_WINDOW <= self.window <= MOST_WINDOW:
+            raise ValueError(
+                f"a window must have {LEAST_WINDOW:.0f} … {MOST_WINDOW:.0f} seconds,"
+                f" not {self.window}"
+            )
+        if self.until is not None and not math.isfinite(self.until):
+            raise ValueError(f"until must be a time, not {self.until}")
+
+    def is_over(self, now: float) -> bool:
+        """Return whether it has expired at this Unix time."""
+        return self.until is not None and now >= self.until
+
+
+@dataclass(frozen=True)
+class PowerLimit:
+    """A budget in force on a machine, and what a policy must know to keep it.
+
+    Attributes:
+        budget: The budget.
+        curve: What the whole host draws.
+        cpus: The CPUs of the whole host.
+        shared: Those of them that are shared out among jobs.
+        beside: How many CPUs what is no job keeps busy.
+        scale: What the host was measured to draw, by what the curve says.
+        credit: Joules that may be drawn beyond the mean now; negative for a debt.
+        at: When that was; on the clock of the decision.
+    """
+
+    budget: Budget
+    curve: PowerCurve
+    cpus: int
+    shared: int
+    beside: float = 0.0
+    scale: float = 1.0
+    credit: float = 0.0
+    at: float = 0.0
+
+    def watts(self, cores: int) -> float:
+        """Return what the host is expected to draw if jobs keep so many cores busy."""
+        return self.scale * self.curve.watts((cores + self.beside) / max(1, self.cpus))
+
+    def levels(self) -> Sequence[tuple[float, float]]:
+        """Return cores and watts of the lower convex hull, fewest cores first."""
+        return lower_hull((cores, self.watts(cores)) for cores in range(self.shared + 1))
+
+    @property
+    def depth(self) -> float:
+        """The credit in joules with which jobs begin to run with more cores."""
+        return _DEPTH * self.budget.watts * (self.budget.window or 0.0)
+
+    @property
+    def most_credit(self) -> float:
+        """The most credit in joules: so much more than the mean any window may draw."""
+        return _MOST / _DEPTH * self.depth
+
+
+# As parts of a whole window's energy. A decision comes up to a tenth of a second late, and what is
+# saved meanwhile is not to be lost.
+_DEPTH = 0.012
+_MOST = 0.016

@@ -1,0 +1,77 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Shares an organisation's power budget out to its hosts. Pure.
+
+Every host first gets what it needs to be idle. Of the rest, watts go where they carry most work:
+along the lower convex hulls of the hosts' curves, whose segments cost more and more watts for
+the same work. So all hosts end at the same price, as water in connected vessels does at the
+same level; those that are equally good share evenly.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tf_malleable.model.power import PowerCurve, lower_hull
+
+
+@dataclass(frozen=True)
+class PowerHost:
+    """A host that takes part.
+
+    Attributes:
+        curve: What it draws by load.
+        cpus: Its CPUs, which are its work at full load.
+        weight: Its work counts so much.
+        active: It has something to run; otherwise it gets what it needs to be idle.
+    """
+
+    curve: PowerCurve
+    cpus: int
+    weight: float = 1.0
+    active: bool = True
+
+
+def water_fill(hosts: Mapping[str, PowerHost], watts: float) -> dict[str, float]:
+    """Return the watts of each host; together not more than `watts`.
+
+    If these do not suffice for all hosts to be idle, each gets the same part of its need. What
+    no host can use is left.
+    """
+    shares = {name: host.curve.idle for name, host in hosts.items()}
+    need = sum(shares.values())
+    if need > watts:
+        return {name: part * max(0.0, watts) / need for name, part in shares.items()}
+    left = watts - need
+    # Prices, in watts for an additional CPU of work, and who offers how many watts at each.
+    offers: dict[float, dict[str, float]] = defaultdict(dict)
+    for name, host in hosts.items():
+        if not host.active or host.cpus <= 0 or host.weight <= 0:
+            continue
+        hull = lower_hull(host.curve.points)
+        for (low, least), (high, most) in pairwise(hull):
+            price = (most - least) / ((high - low) * host.cpus * host.weight)
+            size = offers[price].get(name, 0.0) + most - least
+            offers[price][name] = size
+    for price in sorted(offers):
+        sizes = offers[price]
+        for name, part in _evenly(sizes, left).items():
+            shares[name] += part
+        left -= min(left, sum(sizes.values()))
+        if left <= 0:
+            break
+    return shares
+
+
+def _evenly(sizes: Mapping[str, float], watts: float) -> dict[str, float]:
+    """Share watts evenly, none getting more than its size."""
+    parts: dict[str, float] = {}
+    left = watts
+    for count, name in zip(
+        range(len(sizes), 0, -1), sorted(sizes, key=lambda each: (sizes[each], each)), strict=True
+    ):
+        parts[name] = min(sizes[name], left / count)
+        left -= parts[name]
+    return parts
