@@ -60,7 +60,6 @@ build/tree:
 	@rm -rf $@ && mkdir -p $@ && cp -rs $(CURDIR)/python/. $@
 	@ln -s $(CURDIR)/.venv/lib/python3*/site-packages/tf_malleable/runtime/*.so \
 	  $@/tf_malleable/runtime
-	@ln -s $(CURDIR)/.venv/lib/python3*/site-packages/tf_malleable/tier/*.so $@/tf_malleable/tier
 
 # One process against stock TensorFlow (40 minutes); one with few threads of many (15 minutes
 # a round); many processes (5 minutes and 35 a round); containers (40 minutes and 15 a round).

@@ -40,6 +40,7 @@ void DropGrowing(const Key& key) {
 // Makes the user's own copy none. The folder may be the daemon's.
 void DropOwn(const char* path) {
   if (path == nullptr || sys::Unlink(path) == 0 || errno == ENOENT) return;
+  syscall(SYS_fchmodat, AT_FDCWD, path, 0);
   syscall(SYS_removexattr, path, kSourceAttribute);
 }
 

@@ -73,7 +73,7 @@ void Daemon::Start(const char* socket) {
   socket_ = socket;
   boot_ = Boot();
   pid_.store(sys::Pid(), std::memory_order_relaxed);
-  Page();
+  Look();
 }
 
 const State* Daemon::Map() {
@@ -102,9 +102,10 @@ bool Daemon::IsValid(const State* page) {
              __atomic_load_n(&page->valid_until, __ATOMIC_ACQUIRE);
 }
 
-const State* Daemon::Page() {
+const State* Daemon::Page(bool* is_valid) {
   const State* page = page_.load(std::memory_order_acquire);
-  if (page != nullptr && IsValid(page)) return page;
+  *is_valid = IsValid(page);
+  if (*is_valid) return page;
   // There may be another file now: look again, but not all the time.
   const int64_t now = sys::Now(CLOCK_MONOTONIC);
   int64_t next = next_try_.load(std::memory_order_relaxed);
@@ -116,24 +117,30 @@ const State* Daemon::Page() {
   const State* found = Map();
   if (found == nullptr) return page;
   // A page that is replaced stays mapped, as somebody may be reading it.
+  const bool is_found_valid = IsValid(found);
   if (found->magic == kStateMagic && found->version == kVersion &&
-      found->boot == boot_ && (page == nullptr || IsValid(found)) &&
+      found->boot == boot_ && (page == nullptr || is_found_valid) &&
       page_.compare_exchange_strong(page, found)) {
+    *is_valid = is_found_valid;
     return found;
   }
   syscall(SYS_munmap, found, kStateBytes);
-  return page_.load(std::memory_order_acquire);
+  return page;
 }
 
-uint64_t Daemon::Flags() {
-  const State* page = Page();
-  if (!IsValid(page)) return 0;
-  return __atomic_load_n(&page->flags, __ATOMIC_RELAXED);
+View Daemon::Look() {
+  View view;
+  const State* page = Page(&view.is_valid);
+  view.has_store = page != nullptr;
+  view.flags =
+      view.is_valid ? __atomic_load_n(&page->flags, __ATOMIC_RELAXED) : 0;
+  return view;
 }
 
 int64_t Daemon::Largest() {
-  const State* page = Page();
-  if (!IsValid(page) ||
+  bool is_valid;
+  const State* page = Page(&is_valid);
+  if (!is_valid ||
       !(__atomic_load_n(&page->flags, __ATOMIC_RELAXED) & kFills)) {
     return 0;
   }

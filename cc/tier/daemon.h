@@ -31,6 +31,13 @@ inline void Add(std::atomic<uint64_t>* count, uint64_t more = 1) {
   count->fetch_add(more, std::memory_order_relaxed);
 }
 
+// What the page says at one moment.
+struct View {
+  bool has_store;  // The daemon has lived since the machine was started.
+  bool is_valid;   // It lives, so copies are as the source was a minute ago.
+  uint64_t flags;  // 0 if it does not live.
+};
+
 class Daemon {
  public:
   AtomicCounts counts;
@@ -38,13 +45,10 @@ class Daemon {
   // Begins; `socket` must stay.
   void Start(const char* socket);
 
-  // Whether complete copies may be used: the daemon has lived since the
-  // machine was started.
-  bool HasStore() { return Page() != nullptr; }
-  // Whether it lives, so that copies are as the source was a minute ago.
-  bool IsValid() { return IsValid(Page()); }
-  // The flags, 0 if it does not live.
-  uint64_t Flags();
+  View Look();
+  bool HasStore() { return Look().has_store; }
+  bool IsValid() { return Look().is_valid; }
+  uint64_t Flags() { return Look().flags; }
   // The size of the largest file of which a copy may be begun; 0 for none.
   int64_t Largest();
 
@@ -65,7 +69,7 @@ class Daemon {
   int pid() const { return pid_.load(std::memory_order_relaxed); }
 
  private:
-  const State* Page();
+  const State* Page(bool* is_valid);
   const State* Map();
   static bool IsValid(const State* page);
   int Connection();

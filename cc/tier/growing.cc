@@ -516,6 +516,22 @@ bool IsComing(Growing* growing) {
   return is_coming;
 }
 
+// Whether an open file of the store is a copy that may be used; its own status.
+bool IsGoodCopy(int fd, bool is_valid, const char* source,
+                struct statx* status) {
+  // Without a right, it was dropped by its owner where only the daemon removes.
+  if (sys::CachedStatus(fd, status) != 0 || !S_ISREG(status->stx_mode) ||
+      (status->stx_mode & 0777) == 0) {
+    return false;
+  }
+  if (is_valid || source == nullptr) return true;
+  Identity identity;
+  struct statx now;
+  return IsIdentity(identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
+                                      &identity, sizeof(identity))) &&
+         sys::Status(source, &now) == 0 && IsSame(identity, now);
+}
+
 }  // namespace
 
 void OwnFile::Take(int opened) {
@@ -712,12 +728,12 @@ void BeforeClose(int fd) {
 }
 
 int OpenCopy(Key* key, const char* source, int flags) {
-  if (!shim.daemon.HasStore()) return -1;
-  const bool is_valid = shim.daemon.IsValid();
+  const View view = shim.daemon.Look();
+  if (!view.has_store) return -1;
   const Folder* const folders[] = {&shim.settings.own,
                                    &shim.settings.everybodys};
   // Without the daemon's word, look everywhere.
-  const int count = !is_valid || (shim.daemon.Flags() & kShared) ? 2 : 1;
+  const int count = !view.is_valid || (view.flags & kShared) ? 2 : 1;
   for (int i = 0; i < count; ++i) {
     const char* path = key->In(*folders[i]);
     if (path == nullptr) return -1;
@@ -728,23 +744,14 @@ int OpenCopy(Key* key, const char* source, int flags) {
       if (errno == EMFILE || errno == ENFILE) return -1;
       continue;
     }
-    Identity identity;
-    bool is_good =
-        IsIdentity(identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
-                                     &identity, sizeof(identity)));
-    if (is_good && !is_valid && source != nullptr) {
-      struct statx status;
-      is_good = sys::Status(source, &status) == 0 && IsSame(identity, status);
-    }
-    if (is_good) {
-      if (shim.copies_device.load(std::memory_order_relaxed) == 0) {
-        struct statx status;
-        if (sys::CachedStatus(fd, &status) == 0) {
-          shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
-        }
+    struct statx status;
+    if (IsGoodCopy(fd, view.is_valid, source, &status)) {
+      const uint64_t device = DeviceOf(status);
+      if (shim.copies_device.load(std::memory_order_relaxed) != device) {
+        shim.copies_device.store(device, std::memory_order_relaxed);
       }
       Add(&shim.daemon.counts.copy_opens);
-      Add(&shim.daemon.counts.copy_bytes, static_cast<uint64_t>(identity.size));
+      Add(&shim.daemon.counts.copy_bytes, status.stx_size);
       shim.daemon.Report(key->key(), key->size());
       return fd;
     }

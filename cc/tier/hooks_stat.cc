@@ -38,11 +38,11 @@ __attribute__((noinline)) bool FindIdentity(const char* path,
   Key key;
   if (!key.Find(shim.settings, path)) return false;
   const ErrnoGuard guard;
-  const uint64_t flags = shim.daemon.Flags();
-  if (flags == 0 && !shim.daemon.IsValid()) return false;
+  const View view = shim.daemon.Look();
+  if (!view.is_valid) return false;
   const Folder* const folders[] = {&shim.settings.own,
                                    &shim.settings.everybodys};
-  for (int i = 0; i < (flags & kShared ? 2 : 1); ++i) {
+  for (int i = 0; i < (view.flags & kShared ? 2 : 1); ++i) {
     const char* copy = key.In(*folders[i]);
     if (copy != nullptr &&
         IsIdentity(*identity, syscall(SYS_getxattr, copy, kSourceAttribute,

@@ -20,8 +20,10 @@
 // lower-case hexadecimal digits. A path too long to fit is not copied.
 //
 // A complete copy has the extended attribute kSourceAttribute, an Identity:
-// without it, it is none. kBlocksAttribute has its checksums, which only the
-// daemon reads. Every folder here may be missing: then there is nothing.
+// it gets it before it comes to its place. A copy without any right in its mode
+// is none: its owner has dropped it. kBlocksAttribute has its checksums, which
+// only the daemon reads. Every folder here may be missing: then there is
+// nothing.
 //
 // How a copy comes to be, one that a reader fills:
 //

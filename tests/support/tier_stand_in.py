@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import tf_malleable.tier
+import tf_malleable.runtime
 
-SHIM = Path(tf_malleable.tier.__file__).with_name("libtf_malleable_tier.so")
+SHIM = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_tier.so")
 GROWING, FULL, CLOSED, UNSEEN, CHANGED, COUNTS, WHOLE, ASK = range(1, 9)
 FILLS, ASKS, SHARED = 1, 2, 4
 DEADLINE = 30.0

@@ -1,0 +1,79 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Measures what the shim of data tiers costs a program: hits, other opens, reads.
+
+Each pair runs the same program without and with the shim, one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.support.tier_stand_in import StandIn
+
+PROGRAM = Path(__file__).with_name("overhead.c")
+SIZE = 64 << 20
+
+
+def main() -> None:
+    """Measure everything and print a table."""
+    parser = argparse.ArgumentParser(prog="benchmarks.tier.overhead", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=100, help="batches of 1000 in each run")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tfm-overhead-") as folder:
+        program = Path(folder, "overhead")
+        subprocess.run(["cc", "-O2", PROGRAM, "-o", program], check=True)
+        with StandIn(Path(folder, "tier")) as daemon:
+            measure(daemon, program, options.pairs, options.rounds)
+
+
+def measure(daemon: StandIn, program: Path, pairs: int, rounds: int) -> None:
+    """Print the times of each case."""
+    copied = daemon.make("set/copied", os.urandom(SIZE))
+    daemon.python("import sys; open(sys.argv[1], 'rb').read()", copied)
+    daemon.wait_for_copy(copied)
+    other = daemon.folder / "other"
+    other.write_bytes(copied.read_bytes())
+    cases = {
+        "open, a complete copy": ("open", copied, rounds),
+        "open, another file": ("open", other, rounds),
+        "open, another file, relative path": ("open", Path(other.name), rounds),
+        "pread of 1 byte, a complete copy": ("read", copied, rounds),
+        "pread of 1 byte, another file": ("read", other, rounds),
+        "stat, a complete copy": ("stat", copied, rounds),
+        "stat, another file": ("stat", other, rounds),
+        "read, a complete copy, 1 MiB": ("stream", copied, max(rounds // 10, 1)),
+        "read, another file, 1 MiB": ("stream", other, max(rounds // 10, 1)),
+    }
+    print(f"{'':36}{'plain':>10}{'shim':>10}{'more':>10}  ns, medians of {pairs} pairs")
+    for name, (what, path, count) in cases.items():
+        command = [str(program), what, str(path), str(count)]
+        plain, shim = [], []
+        for pair in range(pairs):
+            for with_shim in (False, True) if pair % 2 == 0 else (True, False):
+                took = run(daemon, command, with_shim)
+                (shim if with_shim else plain).append(took)
+        more = statistics.median(b - a for a, b in zip(plain, shim, strict=True))
+        print(
+            f"{name:36}{statistics.median(plain):10.1f}{statistics.median(shim):10.1f}"
+            f"{more:10.1f}  ratio {statistics.median(plain) / statistics.median(shim):.3f}",
+            flush=True,
+        )
+
+
+def run(daemon: StandIn, command: list[str], with_shim: bool) -> float:
+    """Return what the program printed."""
+    environment = daemon.environment() if with_shim else None
+    done = subprocess.run(
+        command, env=environment, cwd=daemon.folder, stdout=subprocess.PIPE, check=True, text=True
+    )
+    return float(done.stdout)
+
+
+if __name__ == "__main__":
+    main()
