@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
-# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests], for a virtual
-# environment of that Python, for the tests (C++'s and those with a broker), or for both.
+# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [browser], for a
+# virtual environment of that Python, for the tests (C++'s and those with a broker), for those of
+# the page, or for several.
 set -eu
 missing=
 need() { missing="$missing $1"; }
@@ -14,6 +15,11 @@ for purpose; do
     # The broker that tests of budgets for many hosts start on a port of its own.
     [ -x /usr/sbin/mosquitto ] || command -v mosquitto >/dev/null || need mosquitto
     echo "#include <gtest/gtest.h>" | g++ -E -x c++ - >/dev/null 2>&1 || need libgtest-dev
+    continue
+  fi
+  if [ "$purpose" = browser ]; then
+    # Ubuntu's package of this name only installs a snap, and Playwright starts it as well.
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || need chromium
     continue
   fi
   python=$purpose
