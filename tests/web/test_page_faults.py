@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.support.controllers import controller, job
 from tests.support.crowd import Crowd
 from tests.web.conftest import opened, served
+from tf_malleable.api.requests import JobChange
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +114,40 @@ def test_another_site_cannot_use_the_browser_s_cookie(context, crowd, web):
     assert 200 not in done
     time.sleep(0.2)
     assert not crowd.do(lambda: crowd.service._roster.live[name].record.cancelled)
+    crowd.end(name)
+
+
+def test_a_browser_that_stops_reading_is_left_behind(context, crowd):
+    name = crowd.job("long", command=["x" * 4000] * 50)
+    with served(crowd.socket) as web:
+        page = opened(context, web)
+        parts = urlsplit(web.base)
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect((parts.hostname, parts.port))
+            deaf.sendall(
+                b"GET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+                b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                b"Authorization: Bearer " + web.token.encode() + b"\r\n\r\n"
+            )
+            assert deaf.recv(12) == b"HTTP/1.1 101"
+            connections = Path(f"/proc/{web.process.pid}/fd")
+            before = len(list(connections.iterdir()))
+            for priority in range(1, 200):
+                crowd.do(
+                    lambda priority=priority: crowd.service.change(
+                        crowd.sleepers[name].peer, name, JobChange(priority=priority)
+                    )
+                )
+                time.sleep(0.1)
+                if len(list(connections.iterdir())) < before:
+                    break
+            else:
+                raise AssertionError("it was not left behind")
+        # The others have missed nothing.
+        page.locator(f"#jobs tr[data-job='{name}']").wait_for()
+        assert page.locator("#connection.live").count() == 1
     crowd.end(name)
 
 

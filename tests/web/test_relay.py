@@ -68,6 +68,7 @@ class Scripted:
 
     def say(self, at, *jobs, whole=False, gone=(), info=None):
         line = {"at": at, "whole": whole, "info": info, "power": None, "jobs": jobs, "gone": gone}
+        line["ended"] = 0
         self.lines.put_nowait(json.dumps(line).encode() + b"\n")
 
 

@@ -20,6 +20,8 @@ class Events(msgspec.Struct, frozen=True, kw_only=True):
         power: What the host draws; null if that has not changed.
         jobs: The live jobs that are new or have changed. That a duration has grown is no change.
         gone: Ids of the jobs that have ended.
+        ended: How many have ended since the controller was started, including those that came and
+            went between two lines.
     """
 
     serial: int
@@ -29,3 +31,4 @@ class Events(msgspec.Struct, frozen=True, kw_only=True):
     power: PowerStatus | None
     jobs: list[JobStatus]
     gone: list[str]
+    ended: int

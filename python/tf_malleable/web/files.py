@@ -21,7 +21,7 @@ _TYPES: Final = {
     ".mjs": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_INLINE = re.compile(rb"<script[^>]*>(.+?)</script>", re.DOTALL)
+_INLINE = re.compile(rb"<script[^>]*>([^<]+)</script>")
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class _Line(msgspec.Struct):
     power: msgspec.Raw
     jobs: list[msgspec.Raw]
     gone: list[str]
+    ended: int
 
 
 class _Named(msgspec.Struct):
@@ -87,7 +88,7 @@ class Relay:
         self._viewers: set[Viewer] = set()
         self._info = self._power = msgspec.Raw(_NULL)
         self._jobs: dict[str, msgspec.Raw] = {}
-        self._at = 0.0
+        self._at, self._ended = 0.0, 0
         self._down: str | None = f"not connected to the controller at {place} yet"
         self._down_since: float | None = None
         self._gaps: deque[tuple[float, float]] = deque(maxlen=_KEPT_GAPS)
@@ -110,7 +111,7 @@ class Relay:
         if self._at:
             jobs = list(self._jobs.values())
             known = {"at": self._at, "whole": True, "info": self._info, "power": self._power}
-            yield _text({**known, "jobs": jobs, "gone": []})
+            yield _text({**known, "jobs": jobs, "gone": [], "ended": self._ended})
         if self._down is not None:
             yield _text({"down": self._down, "since": self._down_since})
 
@@ -187,7 +188,8 @@ class Relay:
         if self._down_since is not None:
             self._gaps.append((self._down_since, line.at))
             self._broadcast(_text({"gap": self._gaps[-1]}))
-        self._at, self._down, self._down_since = line.at, None, None
+        self._at, self._ended = line.at, line.ended
+        self._down = self._down_since = None
         self._broadcast(text.decode())
         sample = self._series.sample(line.at)
         if sample is not None:

@@ -55,7 +55,11 @@ def test_the_first_line_has_everything_and_the_others_what_has_changed(state):
                 assert change.info.policy == "srpt"
                 here.service.cancel(ME, first)
                 change = await following(stream, lambda event: event.gone)
-                assert change.gone == [first]
+                assert (change.gone, change.ended) == ([first], 1)
+                # One that comes and goes between two lines.
+                await here.job("short")
+                here.programs[-1].end()
+                assert (await following(stream, lambda event: event.ended == 2)).at > change.at
 
     asyncio.run(scenario())
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -68,12 +68,13 @@ class _Tick:
     power: msgspec.Raw | None
     jobs: Sequence[_Shown]
     gone: Sequence[str]
+    ended: int
     whole: bool = False
-    _lines: dict[Sight, bytes] = field(default_factory=dict)
+    lines: dict[Sight, bytes] = field(default_factory=dict)
 
     def line(self, sight: Sight) -> bytes:
         """Return it as a line of JSON, as a caller may see it."""
-        line = self._lines.get(sight)
+        line = self.lines.get(sight)
         if line is None:
             said = {
                 "serial": self.serial,
@@ -83,8 +84,9 @@ class _Tick:
                 "power": self.power,
                 "jobs": [each.to(sight) for each in self.jobs],
                 "gone": self.gone,
+                "ended": self.ended,
             }
-            line = self._lines[sight] = msgspec.json.encode(said) + b"\n"
+            line = self.lines[sight] = msgspec.json.encode(said) + b"\n"
         return line
 
 
@@ -160,7 +162,9 @@ class Feed:
         last = self._ticks[-1]
         if self._whole is None or self._whole.serial != last.serial:
             jobs = list(self._shown.values())
-            self._whole = _Tick(last.serial, last.at, self._info, self._power, jobs, [], whole=True)
+            self._whole = replace(
+                last, info=self._info, power=self._power, jobs=jobs, gone=[], whole=True, lines={}
+            )
         return self._whole
 
     def _stop_looking(self) -> None:
@@ -191,11 +195,13 @@ class Feed:
         for job in gone:
             del self._shown[job]
         last = self._ticks[-1] if self._ticks else None
+        ended = self._reactor.roster.ended
         news = changed or gone or info is not None or power is not None
-        if last is not None and not news and now < last.at + SILENT_SECONDS:
+        quiet = last is not None and not news and ended == last.ended
+        if quiet and last is not None and now < last.at + SILENT_SECONDS:
             return
         serial = 1 if last is None else last.serial + 1
-        self._ticks.append(_Tick(serial, now, info, power, changed, gone))
+        self._ticks.append(_Tick(serial, now, info, power, changed, gone, ended))
         self._news.set()
         self._news = asyncio.Event()
 

@@ -45,7 +45,7 @@ function Forecast({ sentence, forecast, waits }) {
     ${error ? html`<p class="problem">${error}</p>`
       : !changes ? html`<p class="quiet">${waits}</p>`
       : !changes.length ? html`<p class="nobody">Nobody's cores change now.</p>`
-      : html`<ul>${changes.map((each) => html`<li key=${each.id}><${Badge} job=${each} /> job ${each.id} <${Name} text=${each.name} /> <span class="quiet">(<bdi>${each.user}</bdi>)</span>: ${cores(each.before)} → <b>${each.after}</b></li>`)}</ul>`}
+      : html`<ul>${changes.map((each) => html`<li key=${each.id}><${Badge} job=${each} /> <span class="number">${each.id}</span> <${Name} text=${each.name} /> <span class="quiet">(<bdi>${each.user}</bdi>)</span> <span>${cores(each.before)} → <b>${each.after}</b></span></li>`)}</ul>`}
   </section>`;
 }
 

@@ -58,7 +58,6 @@ class Page extends Component {
     const { store } = this;
     store.loadAbout();
     store.connect();
-    store.loadEnded();
     setInterval(() => {
       store.watch();
       this.soon();

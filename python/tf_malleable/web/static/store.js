@@ -21,6 +21,7 @@ export class Store {
     this.spans = []; // Past spans: {job, begin, end, state, cpus}.
     this.ended = []; // Ended jobs, newest first.
     this.endedUntil = 0;
+    this.count = null;
     this.socket = null;
     this.heard = 0;
   }
@@ -103,8 +104,9 @@ export class Store {
       if (job) this.passed(job, said.at);
       this.jobs.delete(id);
     }
-    const missed = said.whole && [...before.keys()].some((id) => !this.jobs.has(id));
-    if (said.gone.length || missed) setTimeout(() => this.loadEnded(), 100);
+    // Jobs that came and went between two lines are only counted.
+    if (said.ended !== this.count) setTimeout(() => this.loadEnded(), 100);
+    this.count = said.ended;
     if (said.whole) {
       if (this.since !== null && this.problem !== null && !this.gaps.some(([begin]) => begin === this.since))
         this.gaps.push([this.since, said.at]);
