@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.service import ME
 from tests.web.conftest import opened
 from tests.web.test_files import vendor
 
@@ -85,6 +86,18 @@ def test_what_is_not_acknowledged_or_lent_looks_different(crowd, page, jobs):
     page.locator("#cpus .cpu.pending").first.wait_for()
     assert page.locator("#cpus .cpu.pending").count() == 3
     assert "5* / 5 / 2" in row(page, deaf).inner_text()
+
+
+def test_lent_cores_are_marked(crowd, page, jobs):
+    asleep = jobs("asleep", preferred=4, max=4)
+    crowd.do(lambda: crowd.service.set_policy(ME, "lend+fcfs-strict"))
+    try:
+        page.locator("#cpus .cpu.lent").first.wait_for()
+        cell = page.locator("#cpus .cpu.lent").first
+        assert f"lent by job {asleep} (asleep)" in cell.locator("title").text_content()
+        row(page, asleep).locator(".bar .lending").wait_for()
+    finally:
+        crowd.do(lambda: crowd.service.set_policy(ME, "fcfs-strict"))
 
 
 def test_a_job_is_set_with_the_keyboard_alone_after_hearing_what_will_happen(crowd, page, jobs):

@@ -61,8 +61,8 @@ export function Cpus({ info, jobs, selected, onSelect }) {
               <title>${title}</title>
               <rect x=${x} y=${y} width=${size} height=${height} rx="5" />
               ${borrowed && html`<path class=${`corner ${borrowed}`} d=${`M${x + size - 11} ${y + 1} h10 v10 z`} />`}
-              <text x=${x + size / 2} y=${y + height / 2}>${mark}</text>
-              <text class="id" x=${x + 4} y=${y + 9}>${cpu.id}</text>
+              <text x=${x + size / 2} y=${y + height * 0.58}>${mark}</text>
+              <text class="id" x=${x + 3.5} y=${y + 6.5}>${cpu.id}</text>
             </g>`;
           })}
         </svg>

@@ -42,7 +42,7 @@ export class Load extends Component {
         legend: { show: false },
         cursor: { y: false, points: { size: 6 } },
         scales: { x: { time: true }, y: { range: [0, Math.max(1, cpus)] } },
-        axes: [{ ...axis, values: "{HH}:{mm}:{ss}", space: 90 }, { ...axis, size: 36 }],
+        axes: [{ ...axis, values: "{HH}:{mm}:{ss}", space: 90, size: 26 }, { ...axis, size: 36 }],
         series: [
           {},
           { stroke: colour("--line-1"), fill: colour("--fill-1"), width: 1.5, spanGaps: false, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) },

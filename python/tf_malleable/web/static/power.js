@@ -21,7 +21,7 @@ export function Power({ power, jobs }) {
   const drawing = jobs.filter((job) => job.watts != null).sort((a, b) => b.watts - a.watts);
   const known = areas(power, jobs);
   if (!known.length && power?.watts == null)
-    return html`<p class="empty">No meter. ${power?.problem ?? "This host reports no power, and no curve was calibrated to estimate it."}</p>`;
+    return html`<p class="empty">No meter: ${power?.problem ?? "this host reports no power, and no curve was calibrated to estimate it"}.</p>`;
   const most = Math.max(power?.watts ?? 0, ...known.map(([, value]) => value), 1);
   const budget = power?.budget;
   return html`<div class="power">

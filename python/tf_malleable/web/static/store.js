@@ -95,7 +95,8 @@ export class Store {
     if (said.whole) this.jobs = new Map();
     for (const job of said.jobs) {
       const known = before.get(job.id);
-      job.since = known && same(known, job) ? known.since : known ? said.at : null;
+      if (known) job.since = same(known, job) ? known.since : said.at;
+      else job.since = said.whole ? null : job.state === "waiting" ? job.submitted : (job.started ?? said.at);
       if (known && job.since === said.at && known.since !== said.at) this.passed(known, said.at);
       this.jobs.set(job.id, job);
     }
