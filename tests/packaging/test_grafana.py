@@ -35,6 +35,8 @@ def served():
     instruments = Instruments()
     for outcome in ("finished", "failed", "cancelled", "unknown"):
         instruments.ended.labels(outcome).inc()
+    instruments.energy.labels("lab", "measured").inc()
+    instruments.watts.labels("lab").set(1.0)
     text = instruments.render([]).decode()
     samples = [
         sample for family in text_string_to_metric_families(text) for sample in family.samples

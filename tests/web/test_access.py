@@ -66,6 +66,14 @@ def test_a_link_to_the_page_may_be_anywhere(access):
     assert access.stranger(visit(Origin=f"http://{HOST}")) is None
 
 
+def test_behind_a_proxy_the_browser_is_believed_and_other_sites_are_not():
+    access = Access(None, hosts=None)
+    outer = {"Origin": "https://hub.example"}
+    assert access.stranger(visit(Sec_Fetch_Site="same-origin", **outer)) is None
+    assert access.stranger(visit("POST", Sec_Fetch_Site="cross-site", **outer)) is not None
+    assert access.stranger(visit("POST", **outer)) is not None
+
+
 def test_only_the_token_opens_and_only_its_cookie_stays(access):
     assert access.opens(visit(token="secret"))
     assert not access.opens(visit(token="secret2"))

@@ -11,7 +11,7 @@ export class Load extends Component {
   // uPlot draws on a canvas of its own, which preact leaves alone.
   shouldComponentUpdate(next) {
     if (next.theme !== this.props.theme || next.cpus !== this.props.cpus) this.restart(next);
-    else if (next.version !== this.props.version) this.draw(next);
+    else if (next.version !== this.props.version || next.seconds !== this.props.seconds) this.draw(next);
     return false;
   }
 

@@ -2,6 +2,8 @@
 // What is known, and how each message changes it.
 
 export const KEPT_SECONDS = 1800;
+const KEPT_SPANS = 10_000;
+const KEPT_ENDED = 5000;
 const SILENT_MS = 4000;
 const AGAIN_MS = 1000;
 
@@ -120,6 +122,7 @@ export class Store {
   passed(job, at) {
     const begin = job.since ?? this.loadedAt ?? at;
     if (at > begin) this.spans.push({ job: job.id, begin, end: at, state: job.state, cpus: job.granted });
+    if (this.spans.length > KEPT_SPANS) this.spans = this.spans.filter((span) => span.end > at - KEPT_SECONDS).slice(-KEPT_SPANS);
   }
 
   async ask(method, path, body) {
@@ -168,7 +171,7 @@ export class Store {
     if (!found) return;
     const known = new Set(found.jobs.map((job) => job.id));
     this.ended = [...found.jobs, ...this.ended.filter((job) => !known.has(job.id))];
-    this.ended.sort((a, b) => b.ended - a.ended);
+    this.ended.sort((a, b) => b.ended - a.ended).splice(KEPT_ENDED);
     if (this.ended.length) this.endedUntil = this.ended[0].ended;
     this.changed();
   }
