@@ -18,8 +18,7 @@ for purpose; do
     continue
   fi
   if [ "$purpose" = browser ]; then
-    # Ubuntu's package of this name only installs a snap, and Playwright starts it as well.
-    command -v chromium >/dev/null || command -v chromium-browser >/dev/null || need chromium
+    command -v chromium >/dev/null || command -v google-chrome >/dev/null || need chromium
     continue
   fi
   python=$purpose

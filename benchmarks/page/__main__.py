@@ -139,7 +139,7 @@ def _to_pixel(socket: Path, url: str, changes: int) -> list[float]:
     found = []
     with sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
-        path = shutil.which("chromium") or shutil.which("chromium-browser")
+        path = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=path, args=sandbox)
         tab = browser.new_page(viewport={"width": 1440, "height": 1000})
         tab.goto(url)

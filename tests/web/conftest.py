@@ -16,7 +16,7 @@ import pytest
 from tests.support.controllers import DEADLINE, start_tfm
 from tests.support.crowd import Crowd
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 class Served:
