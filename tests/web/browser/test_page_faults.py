@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.controllers import controller, job
 from tests.support.crowd import Crowd
-from tests.web.conftest import opened, served
+from tests.web.browser.conftest import opened
+from tests.web.conftest import served
 from tf_malleable.api.requests import JobChange
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.controllers import wait_for
 from tests.support.service import ME
-from tests.web.conftest import opened
+from tests.web.browser.conftest import opened
 from tests.web.test_files import vendor
 
 pytestmark = pytest.mark.slow
@@ -90,11 +90,14 @@ def test_what_is_not_acknowledged_or_lent_looks_different(crowd, page, jobs):
 
 def test_lent_cores_are_marked(crowd, page, jobs):
     asleep = jobs("asleep", preferred=4, max=4)
+    jobs("borrower", min=6, max=6)
     crowd.do(lambda: crowd.service.set_policy(ME, "lend+fcfs-strict"))
     try:
-        page.locator("#cpus .cpu.lent").first.wait_for()
-        cell = page.locator("#cpus .cpu.lent").first
+        # With a corner in the lender's colour if somebody uses it, and else dashed.
+        cell = page.locator("#cpus .cpu", has=page.locator("title", has_text="lent by")).first
+        cell.locator("rect").wait_for()
         assert f"lent by job {asleep} (asleep)" in cell.locator("title").text_content()
+        assert cell.locator(".corner").count() or "lent" in cell.get_attribute("class")
         row(page, asleep).locator(".bar .lending").wait_for()
     finally:
         crowd.do(lambda: crowd.service.set_policy(ME, "fcfs-strict"))
@@ -268,7 +271,7 @@ def test_the_history_is_searched(crowd, page, jobs):
     page.keyboard.type("alpha-")
     page.locator("#found", has_text=re.compile(r"^2 jobs of \d+$")).wait_for()
     assert page.locator("#history tbody tr").count() == 2
-    page.fill("#search", "ALPHA 1")
+    page.fill("#search", "ALPHA -1")
     page.locator("#found", has_text=re.compile(r"^1 job of \d+$")).wait_for()
     page.fill("#search", "no such job")
     page.locator("#history .empty").wait_for()
