@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One browser for all tests, and pages that are open in it."""
+"""A browser, and pages that are open in it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser():
-    """One browser for all tests of this folder, which needs Debian's package chromium.
+    """One browser for all tests of a file, which needs Debian's package chromium.
 
-    Not for the session: while Playwright runs, no other test could run a loop of its own.
+    Not for the session: while Playwright runs, no other test can run a loop of its own.
     """
     from playwright.sync_api import sync_playwright
 
