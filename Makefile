@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-tier tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-tier bench-page tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test conformance tensorflow-wheel dist clean
 
@@ -36,7 +36,7 @@ demo-containers: .venv/installed-demo
 # Environments first, as two pips would get in each other's way. Tests in Python wait for most of
 # their time: what computes all the time runs beside them, where they leave a CPU idle. What
 # measures time or counts active workers comes last, alone.
-test: test-packages .venv/installed-docs
+test: all-packages .venv/installed-docs
 	$(MAKE) --no-print-directory --jobs=2 python-test-parallel beside-tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target cc-test-parallel bazel-test
 	$(MAKE) --no-print-directory cc-test-serial python-test-serial \
@@ -83,6 +83,9 @@ bench-elastic-step: .venv/installed-test
 bench-tier: .venv/installed-test
 	@tools/system_packages.sh fuse
 	.venv/bin/python -m benchmarks.tier
+# The live page: how late it is, and what it costs (4 minutes).
+bench-page: all-packages .venv/installed-test
+	.venv/bin/python -m benchmarks.page
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 validate: .venv/installed-test
@@ -190,11 +193,13 @@ compat: build/dist-made .venv/installed-test
 coexistence: build/coexistence/installed
 	build/coexistence/bin/python -m pytest tests/coexistence -n $(shell nproc)
 
-# What the C++ tests need from apt. First in `test`, so that all that is missing is named at
-# once.
-.PHONY: test-packages
+# What the C++ tests need from apt, and what all do. First in `test`, so that all that is missing is
+# named at once.
+.PHONY: test-packages all-packages
 test-packages:
 	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests
+all-packages:
+	@tools/system_packages.sh $(if $(wildcard .venv/bin/python),,$(PYTHON)) cc-tests browser
 
 # Environments. A stamp is newer than all it was made from.
 INSTALL = tools/install.sh .venv/bin/python

@@ -30,9 +30,9 @@ with suppress(ModuleNotFoundError):
     settings.register_profile("parallel", deadline=None)
     settings.load_profile("parallel")
 
-# Folders whose tests run on one worker: there is one Docker engine, and one stand-in for a
-# patched TensorFlow, which takes long to build.
-TOGETHER = {"containers", "patched"}
+# Folders whose tests run on one worker: there is one Docker engine, one browser, and one stand-in
+# for a patched TensorFlow, which takes long to build.
+TOGETHER = {"containers", "patched", "web"}
 
 
 @pytest.hookimpl(tryfirst=True)

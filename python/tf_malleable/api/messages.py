@@ -98,6 +98,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             null if unknown.
         energy_source: Where that is from, at worst; null if there is none.
         watts: What is drawn for it now, on average over a second; null if unknown.
+        reason: Why it has no cores, in one sentence; null if it has some, and where this was not
+            asked for.
+        as_of: The time up to which its durations count; 0 from an older controller.
     """
 
     id: str
@@ -148,6 +151,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     energy_joules: float | None = None
     energy_source: EnergySource | None = None
     watts: float | None = None
+    reason: str | None = None
+    as_of: float = 0.0
 
 
 class Outlook(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -183,10 +183,14 @@ class PreviewQuery(Request, frozen=True):
     """What to foresee.
 
     Attributes:
+        change: What would be changed.
         cores: Cores to set by hand; 0 returns the job to the policy.
+        priority: Its new priority.
     """
 
+    change: Literal["cores", "priority", "pause", "resume", "cancel"] = "cores"
     cores: Annotated[int, Meta(ge=0, le=MOST_CORES)] = 0
+    priority: Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] = 0
 
 
 class JobChange(Request, frozen=True):
@@ -202,7 +206,11 @@ class JobChange(Request, frozen=True):
 
 
 class PolicyChange(Request, frozen=True):
-    """The policy to use from now on, for example ``"priority-strict:ageing=60"``."""
+    """Another policy.
+
+    Attributes:
+        policy: Its name and options, for example ``"priority-strict:ageing=60"``.
+    """
 
     policy: Name
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from tf_malleable.api import history, messages, power, requests
+from tf_malleable.api import events, history, messages, power, requests
 from tf_malleable.api.grant_line import GrantLine
 
 JSON = "application/json"
@@ -22,6 +22,8 @@ JSON_LINES = "application/x-ndjson"
 PROMETHEUS = CONTENT_TYPE_LATEST
 
 BODY_LIMIT = 256 * 1024
+# More Unix time than anybody needs, and a float has its milliseconds.
+LATEST = 10**12
 
 # The meaning of each status of a refusal, on every path.
 REFUSALS: Mapping[int, str] = MappingProxyType(
@@ -44,10 +46,12 @@ class HistoryQuery(requests.Request, frozen=True):
     Attributes:
         limit: Return at most this many jobs, the newest.
         spans: Also return the spans of jobs, including live ones.
+        since: Only what ended after this Unix time.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=history.MOST_HISTORY)] = 1000
     spans: bool = False
+    since: Annotated[float, msgspec.Meta(ge=0, le=LATEST)] = 0.0
 
 
 class GrantsQuery(requests.Request, frozen=True):
@@ -143,7 +147,7 @@ ROUTES = (
         "preview",
         "GET",
         f"{_JOB}/preview",
-        "Whose cores would change if a job's cores were set by hand.",
+        "Whose cores would change if a person changed a job.",
         {200: messages.Preview},
         refusals=(403, 404, 409),
         query=requests.PreviewQuery,
@@ -222,6 +226,22 @@ ROUTES = (
         {200: power.PowerStatus},
         refusals=(403, 404, 409),
         body=power.BudgetRequest,
+    ),
+    Route(
+        "preview_policy",
+        "GET",
+        "/v1/policy/preview",
+        "Whose cores would change with another policy.",
+        {200: messages.Preview},
+        query=requests.PolicyChange,
+    ),
+    Route(
+        "events",
+        "GET",
+        "/v1/events",
+        "Stream all live jobs and their changes, one JSON object a line, at most four a second.",
+        {200: events.Events},
+        media=JSON_LINES,
     ),
     Route(
         "history",

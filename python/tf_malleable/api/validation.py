@@ -23,6 +23,7 @@ _PLACE = re.compile(r" - at `\$\.(?P<field>\w+)(?P<item>\[\d+\])?")
 _MISSING = re.compile(r"missing required field `(?P<field>\w+)`")
 _UNKNOWN = re.compile(r"unknown field `(?P<field>.*)`$", re.DOTALL)
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_DECIMAL = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
 _SHOWN = 60
 
 
@@ -67,9 +68,11 @@ def cut(text: str) -> str:
 
 
 def _literal(text: str) -> object:
-    """Return a parameter's value: an integer or a bool if it looks like one."""
+    """Return a parameter's value: a number or a bool if it looks like one."""
     if _INTEGER.fullmatch(text):
         return int(text)
+    if _DECIMAL.fullmatch(text):
+        return float(text)
     return {"true": True, "false": False}.get(text, text)
 
 
@@ -129,6 +132,8 @@ def _allowed(kind: inspect.Type) -> str:
         return f"a string{_length(kind, characters)}"
     if isinstance(kind, inspect.ListType):
         return f"a list{_length(kind, 'entries')}"
+    if isinstance(kind, inspect.LiteralType):
+        return " or ".join(map(str, kind.values))
     if isinstance(kind, inspect.StructType):
         return f"an object with {_listing(_fields(kind.cls))}"
     return {inspect.BoolType: "true or false", inspect.NoneType: "null"}[type(kind)]

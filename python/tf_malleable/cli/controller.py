@@ -169,9 +169,7 @@ def _power(
         try:
             from tf_malleable.power.units.unit import remote_of
         except ImportError:
-            raise OperationError(
-                "aiomqtt is not installed: pip install 'tf_malleable[power]'"
-            ) from None
+            raise OperationError("aiomqtt is not installed: pip install aiomqtt") from None
         remote = remote_of(area, budgets_from)
     return host_power(area, meter, curve or default_curve(), remote)
 

@@ -25,6 +25,7 @@ _MODULES = {
     "logs": "logs",
     "wait": "wait",
     "top": "top",
+    "web": "web",
     "set": "control",
     "pause": "control",
     "resume": "control",

@@ -114,7 +114,7 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
     )
     is_metered = any(job.watts is not None for job in jobs)
     if is_metered:
-        columns = (*columns, ">watts", ">J/step")
+        columns = (*columns, ">W", ">J/step")
     rows: list[tuple[RenderableType, ...]] = [
         (
             Text(letter(job), style=f"bold {colour(job)}"),

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from tf_malleable.api.grant_line import GrantLine
-from tf_malleable.api.history import History
 from tf_malleable.api.messages import (
     ControllerInfo,
     CpuInfo,
@@ -24,12 +23,19 @@ from tf_malleable.api.messages import (
 )
 from tf_malleable.api.power import BudgetRequest, PowerStatus
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import Acknowledgement, JobChange, Progress, Submission
+from tf_malleable.api.requests import (
+    Acknowledgement,
+    JobChange,
+    PreviewQuery,
+    Progress,
+    Submission,
+)
 from tf_malleable.controller.jobs.admission import Admission
 from tf_malleable.controller.jobs.arrivals import Arrivals
 from tf_malleable.controller.jobs.callers import Callers, Sight
 from tf_malleable.controller.jobs.changing import changed, check_cores
 from tf_malleable.controller.jobs.container_jobs import ContainerJobs
+from tf_malleable.controller.jobs.feed import Feed
 from tf_malleable.controller.jobs.foresight import Foresight
 from tf_malleable.controller.jobs.histories import Histories
 from tf_malleable.controller.jobs.live import LiveJob
@@ -37,6 +43,7 @@ from tf_malleable.controller.jobs.power_watch import PowerWatch
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.jobs.quota_check import QuotaCheck
 from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.controller.jobs.reasons import Reasons
 from tf_malleable.controller.jobs.views import grant_line, job_status
 from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.state.store import Store
@@ -55,6 +62,7 @@ class Service:
     Attributes:
         share_out: Called with a machine, shares out its CPUs from now on.
         power: What the host draws, and may draw.
+        history: Returns the jobs that ended last; see :class:`Histories`.
     """
 
     def __init__(
@@ -115,10 +123,12 @@ class Service:
             default=safe,
         )
         self._reactor.limit = self.power.limit
+        self._feed = Feed(self._reactor, self.info, self.power.profile)
         self._store = store
         self._version = version
         self._started = self._reactor.now()
         self.share_out = self._reactor.share_out
+        self.history = self._histories.history
 
     async def start(self) -> None:
         """Adopt jobs of an earlier controller that still run, and start."""
@@ -130,6 +140,7 @@ class Service:
     async def close(self) -> None:
         """Release all jobs; paused ones continue, as without a controller."""
         await self.power.close()
+        self._feed.close()
         await self._reactor.close()
         if self._containers is not None:
             await self._containers.close()
@@ -166,18 +177,20 @@ class Service:
     def jobs(self) -> list[JobStatus]:
         """Return all live jobs, in order of arrival."""
         now = self._reactor.now()
-        return [job_status(live, now) for live in self._roster.live.values()]
+        why = Reasons(self._reactor, now).of
+        return [job_status(live, now, reason=why(live)) for live in self._roster.live.values()]
+
+    def events(self, peer: Peer) -> AsyncGenerator[bytes, None]:
+        """Yield lines with all live jobs, then their changes, as the caller may see them."""
+        return self._feed.follow(self.sight(peer))
 
     def status(self, job: str) -> JobStatus:
         """Return one live job."""
-        return job_status(self._find(job), self._reactor.now())
+        live, now = self._find(job), self._reactor.now()
+        return job_status(live, now, reason=Reasons(self._reactor, now).of(live))
 
     def submit(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
-        """Make the calling process a job, or find the job it belongs to.
-
-        Returns:
-            The job, and whether it is new.
-        """
+        """Make the caller a job, or find its job; return it, and whether it is new."""
         return self._arrivals.submit(peer, submission)
 
     async def submit_soon(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
@@ -227,11 +240,16 @@ class Service:
         check_cores(self._reactor, self._quota_check, live, cores)
         return self._amended(live, replace(live.record, by_hand=cores))
 
-    def preview(self, peer: Peer, job: str, cores: int) -> Preview:
-        """Return whose cores would change if a job's were set by hand; 0 for the policy's."""
+    def preview(self, peer: Peer, job: str, query: PreviewQuery) -> Preview:
+        """Return whose cores would change if a person changed a job."""
         live = self._find_own(peer, job)
-        check_cores(self._reactor, self._quota_check, live, cores or None)
-        return self._foresight.preview(live, cores or None)
+        if query.change == "cores":
+            check_cores(self._reactor, self._quota_check, live, query.cores or None)
+        return self._foresight.preview(live, query)
+
+    def preview_policy(self, spec: str) -> Preview:
+        """Return whose cores would change with another policy."""
+        return self._foresight.preview_policy(spec)
 
     async def outlook(self, peer: Peer, job: str) -> Outlook:
         """Return why a job has no cores, and when it is expected to have some."""
@@ -322,15 +340,8 @@ class Service:
         """Limit what this host draws, or withdraw the limit."""
         return self.power.change(self._callers.identify(peer), request)
 
-    def history(self, limit: int, spans: bool) -> History:
-        """Return the jobs that ended last, and optionally spans, including live jobs'.
-
-        Args:
-            limit: Maximum number of jobs.
-            spans: Whether to include spans.
-        """
-        return self._histories.history(limit, spans)
-
-    async def encoded_history(self, peer: Peer, limit: int, spans: bool) -> list[bytes]:
+    async def encoded_history(
+        self, peer: Peer, limit: int, spans: bool, since: float = 0.0
+    ) -> list[bytes]:
         """Return history() as JSON in pieces, as the caller may see it; others are served too."""
-        return await self._histories.encoded(self.sight(peer), limit, spans)
+        return await self._histories.encoded(self.sight(peer), limit, spans, since)

@@ -9,6 +9,10 @@ MOST_WATTS: Final = 2000.0
 """What no processor package, accelerator or host draws: a counter that says so was reset."""
 
 
+# A counter may grow in steps, and two readings be on both sides of one.
+_STEP_SECONDS = 0.5
+
+
 class EnergyCounter:
     """A counter of microjoules that starts again at 0 after its range.
 
@@ -37,14 +41,15 @@ class EnergyCounter:
         if last is None:
             return None
         seconds = at - last[1]
-        if seconds <= 0:
-            return 0.0 if counted == last[0] else None
-        if self._span is not None and seconds * self._most > self._span / 1e6:
+        if seconds < 0:
+            return None
+        most = self._most * (seconds + _STEP_SECONDS)
+        if self._span is not None and most > self._span / 1e6:
             return None
         joules = (counted - last[0]) / 1e6
         if joules < 0 and self._span is not None:
             joules += self._span / 1e6
-        return joules if 0 <= joules <= self._most * seconds else None
+        return joules if 0 <= joules <= most else None
 
     def forget(self) -> None:
         """Forget the last reading: what was counted since is unknown."""

@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import threading
+from contextlib import aclosing
 
 import pytest
 import requests
@@ -80,6 +81,10 @@ class Briefly(Service):
         async for line in super().watch(peer, job, splits=splits):
             yield line
             break
+
+    async def events(self, peer):
+        async with aclosing(super().events(peer)) as lines:
+            yield await anext(lines)
 
 
 class Served:
@@ -158,7 +163,9 @@ def test_every_operation_says_what_can_happen():
     for (_, path), operation in OPERATIONS.items():
         statuses = set(operation["responses"])
         assert {"400", "403", "500", "503"} <= statuses
-        assert ("404" in statuses) == ("{id}" in path or path == "/v1/containers")
+        assert ("404" in statuses) == (
+            "{id}" in path or path in ("/v1/containers", "/v1/power/budget")
+        )
         assert ("413" in statuses) == ("requestBody" in operation)
         assert ("408" in statuses) == ("requestBody" in operation)
         assert {"200", "204"} & statuses
@@ -180,8 +187,9 @@ def test_every_field_is_explained_where_it_stands():
         assert "Attributes" not in schemas[name]["description"]
         for field, values in schemas[name]["properties"].items():
             assert values["description"].endswith("."), (name, field)
-    limit, spans = OPERATIONS["GET", "/v1/history"]["parameters"]
+    limit, spans, since = OPERATIONS["GET", "/v1/history"]["parameters"]
     assert limit["schema"] == {"type": "integer", "minimum": 1, "maximum": 100_000, "default": 1000}
     assert spans["schema"] == {"type": "boolean", "default": False}
     assert limit["description"]
     assert spans["description"]
+    assert since["description"]

@@ -8,9 +8,10 @@ import time
 
 from tests.support.service import ME, host, refused
 from tf_malleable.api.messages import CoreChange
-from tf_malleable.api.requests import JobChange
+from tf_malleable.api.requests import JobChange, PreviewQuery
 from tf_malleable.linux.peer import Peer
 from tf_malleable.linux.users import user_name
+from tf_malleable.model import Allocation, Grant
 
 
 def test_a_job_is_told_what_it_waits_for_and_until_when(state):
@@ -85,7 +86,7 @@ def test_a_preview_changes_nothing_and_names_who_would_lose_cores(state):
             first = await here.job("first")
             second = await here.job("second")
             me = user_name(ME.uid)
-            preview = here.service.preview(ME, first, 3)
+            preview = here.service.preview(ME, first, PreviewQuery(cores=3))
             assert preview.changes == [
                 CoreChange(first, "first", me, 2, 3),
                 CoreChange(second, "second", me, 2, 1),
@@ -94,10 +95,77 @@ def test_a_preview_changes_nothing_and_names_who_would_lose_cores(state):
             assert here.status(first).by_hand is None
             here.service.set_cores(ME, first, 3)
             assert here.granted() == [3, 1]
-            back = here.service.preview(ME, first, 0).changes
+            back = here.service.preview(ME, first, PreviewQuery()).changes
             assert [(each.id, each.after) for each in back] == [(first, 2), (second, 2)]
             with refused(409, "cannot set 5 cores: only 4 of 4 are left"):
-                here.service.preview(ME, first, 5)
+                here.service.preview(ME, first, PreviewQuery(cores=5))
+
+    asyncio.run(scenario())
+
+
+def changes(preview):
+    return [(each.id, each.before, each.after) for each in preview.changes]
+
+
+class Highest:
+    """A policy that takes all from whoever has not the highest priority."""
+
+    def allocate(self, jobs, machine, now):
+        first = max(jobs, key=lambda job: job.priority)
+        return Allocation({first.id: Grant(machine.cpuset)})
+
+
+def test_every_change_of_a_job_can_be_foreseen(state):
+    async def scenario():
+        async with host(state, "fcfs-strict", 2) as here:
+            first = await here.job("first", min=2)
+            second = await here.job("second", min=2)
+
+            def preview(job, **change):
+                return changes(here.service.preview(ME, job, PreviewQuery(**change)))
+
+            swap = [(first, 2, 0), (second, 0, 2)]
+            for change in ("pause", "cancel"):
+                assert preview(first, change=change) == swap
+                assert preview(second, change=change) == []
+            assert preview(second, change="priority", priority=0) == []
+            here.service._reactor._chosen = Highest()
+            assert preview(second, change="priority", priority=5) == swap
+            here.service.set_policy(ME, "fcfs-strict")
+            assert preview(first, change="resume") == []
+            assert here.granted() == [2, 0]
+            here.service.pause(ME, first)
+            await here.until(lambda: here.granted() == [0, 2])
+            assert preview(first, change="resume") == []
+            here.service.cancel(ME, second)
+            await here.until(lambda: here.granted() == [0])
+            assert preview(first, change="resume") == [(first, 0, 2)]
+
+    asyncio.run(scenario())
+
+
+def test_another_policy_can_be_foreseen(state):
+    async def scenario():
+        async with host(state, "fcfs-strict", 2) as here:
+            first, second = await here.job("first"), await here.job("second")
+            assert here.granted() == [2, 0]
+            found = here.service.preview_policy("equal")
+            assert changes(found) == [(first, 2, 1), (second, 0, 1)]
+            assert here.service.info().policy == "fcfs-strict"
+            assert here.service.preview_policy("fcfs-strict").changes == []
+            with refused(400, "there is no policy 'nonsense'"):
+                here.service.preview_policy("nonsense")
+
+    asyncio.run(scenario())
+
+
+def test_everybody_is_told_why_a_job_waits(state):
+    async def scenario():
+        async with host(state, "fcfs-strict", 2) as here:
+            first, second = await here.job("first", min=2), await here.job("second", min=2)
+            reasons = [job.reason for job in here.service.jobs()]
+            assert reasons == [None, "it needs 2 cores, 0 of 2 are free"]
+            assert (here.status(first).reason, here.status(second).reason) == tuple(reasons)
 
     asyncio.run(scenario())
 
@@ -152,7 +220,7 @@ def test_nothing_of_another_user_s_job_is_foreseen_or_changed(state):
             with refused(403, sentence):
                 here.service.change(other, job, JobChange(priority=7))
             with refused(403, sentence):
-                here.service.preview(other, job, 1)
+                here.service.preview(other, job, PreviewQuery(cores=1))
             with refused(403, sentence):
                 await here.service.outlook(other, job)
 

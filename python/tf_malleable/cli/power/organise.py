@@ -52,9 +52,7 @@ def organise(
         from tf_malleable.power.units.broker import read_broker
         from tf_malleable.power.units.organiser import Organiser
     except ImportError:
-        raise OperationError(
-            "aiomqtt is not installed: pip install 'tf_malleable[power]'"
-        ) from None
+        raise OperationError("aiomqtt is not installed: pip install aiomqtt") from None
     described = read_broker(broker)
 
     async def run() -> None:

@@ -12,7 +12,6 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,23 +24,22 @@ from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.routes import (
     BODY_LIMIT,
     JSON,
-    JSON_LINES,
     PROMETHEUS,
     ROUTES,
     Route,
 )
-from tf_malleable.api.validation import cut, decode_body, decode_query
-from tf_malleable.controller.http.clients import BODY_SECONDS, caller_of
+from tf_malleable.api.validation import cut
+from tf_malleable.controller.http.clients import caller_of
 from tf_malleable.controller.http.connection import ClientConnection
+from tf_malleable.controller.http.intake import Handler, body_of, query_of
 from tf_malleable.controller.http.problems import problem
+from tf_malleable.controller.http.streaming import events, grants, history
 from tf_malleable.controller.service import Service
 from tf_malleable.linux.peer import Peer
 
 _log = logging.getLogger(__name__)
 
 _OTHER_VERSION = re.compile(r"/(v[0-9][^/]*)")
-
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,9 @@ def application(
     app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_in_progress, _errors_as_json])
     operations = _operations(service)
     special = {
-        "grants": _grants(service, caller),
-        "history": _history(service, caller),
+        "events": events(service, caller),
+        "grants": grants(service, caller),
+        "history": history(service, caller),
         "metrics": _metrics(service),
         "outlook": _outlook(service, caller),
         "submit": _creates(
@@ -123,7 +122,8 @@ def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, obje
         "acknowledge": acknowledge,
         "progress": progress,
         "change": lambda call: (200, service.change(call.peer, call.job, call.body)),
-        "preview": lambda call: (200, service.preview(call.peer, call.job, call.query.cores)),
+        "preview": lambda call: (200, service.preview(call.peer, call.job, call.query)),
+        "preview_policy": lambda call: (200, service.preview_policy(call.query.policy)),
         "set_cores": lambda call: (200, service.set_cores(call.peer, call.job, call.body.cores)),
         "pause": lambda call: (200, service.pause(call.peer, call.job)),
         "resume": lambda call: (200, service.resume(call.peer, call.job)),
@@ -140,15 +140,15 @@ def _make_handler(
     operation: Callable[[_Call], tuple[int, object]],
     caller: Callable[[web.Request], Peer],
     service: Service,
-) -> _Handler:
+) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         if route.paced:
             await _paced(request)
         call = _Call(
             peer=caller(request),
             job=request.match_info.get("id", ""),
-            query=_query(request, route),
-            body=await _body(request, route),
+            query=query_of(request, route),
+            body=await body_of(request, route),
         )
         begin = time.monotonic()
         try:
@@ -170,14 +170,14 @@ def _creates(
     create: Callable[[Peer, Any], Awaitable[tuple[JobStatus, bool]]],
     service: Service,
     caller: Callable[[web.Request], Peer],
-) -> _Handler:
+) -> Handler:
     """Return the handler of a route that makes somebody a job, if he is none."""
     (route,) = (route for route in ROUTES if route.name == name)
 
     async def handle(request: web.Request) -> web.Response:
         await _paced(request)
-        _query(request, route)
-        body = await _body(request, route)
+        query_of(request, route)
+        body = await body_of(request, route)
         job, new = await create(caller(request), body)
         if route.kept:
             await service.saved()
@@ -187,62 +187,19 @@ def _creates(
     return handle
 
 
-def _outlook(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
+def _outlook(service: Service, caller: Callable[[web.Request], Peer]) -> Handler:
     (route,) = (route for route in ROUTES if route.name == "outlook")
 
     async def handle(request: web.Request) -> web.Response:
-        _query(request, route)
-        await _body(request, route)
+        query_of(request, route)
+        await body_of(request, route)
         outlook = await service.outlook(caller(request), request.match_info["id"])
         return web.Response(body=msgspec.json.encode(outlook), content_type=JSON)
 
     return handle
 
 
-def _history(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
-    (route,) = (route for route in ROUTES if route.name == "history")
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        query: Any = _query(request, route)
-        await _body(request, route)
-        pieces = await service.encoded_history(caller(request), query.limit, query.spans)
-        # A transport copies what it cannot send at once, and nobody else is served meanwhile.
-        response = web.StreamResponse()
-        response.content_type = JSON
-        response.content_length = sum(map(len, pieces))
-        await response.prepare(request)
-        for piece in pieces:
-            await response.write(piece)
-        await response.write_eof()
-        return response
-
-    return handle
-
-
-def _grants(service: Service, caller: Callable[[web.Request], Peer]) -> _Handler:
-    (route,) = (route for route in ROUTES if route.name == "grants")
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        query: Any = _query(request, route)
-        await _body(request, route)
-        watched = service.watch(caller(request), request.match_info["id"], splits=query.split)
-        # This task is cancelled when the client disconnects, which closes the generator.
-        async with aclosing(watched) as lines:
-            line = await anext(lines, None)  # May raise a Refusal, before anything is sent.
-            response = web.StreamResponse(headers={"Content-Type": JSON_LINES})
-            response.force_close()
-            # From here on, drop whatever the client sends instead of buffering it.
-            request.protocol.close()
-            await response.prepare(request)
-            while line is not None:
-                await response.write(msgspec.json.encode(line) + b"\n")
-                line = await anext(lines, None)
-        return response
-
-    return handle
-
-
-def _metrics(service: Service) -> _Handler:
+def _metrics(service: Service) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         body = service.metrics()
         return web.Response(body=body, headers={"Content-Type": PROMETHEUS})
@@ -252,34 +209,6 @@ def _metrics(service: Service) -> _Handler:
 
 def _peer(request: web.Request) -> Peer:
     return caller_of(request.get_extra_info("socket"))
-
-
-def _query(request: web.Request, route: Route) -> msgspec.Struct | None:
-    if route.query is not None:
-        return decode_query(request.query.items(), route.query)
-    if request.query:
-        raise Refusal(400, f"{route.method} {route.path} takes no parameters")
-    return None
-
-
-async def _body(request: web.Request, route: Route) -> msgspec.Struct | None:
-    if route.body is not None:
-        return decode_body(await _text(request), route.body)
-    if request.can_read_body:
-        raise Refusal(400, f"{route.method} {route.path} takes no body")
-    return None
-
-
-async def _text(request: web.Request) -> bytes:
-    if request.content.is_eof() or not isinstance(request.protocol, ClientConnection):
-        return await request.read()
-    with request.protocol.clients.reading_body(request.protocol):
-        try:
-            return await asyncio.wait_for(request.read(), BODY_SECONDS)
-        except asyncio.TimeoutError:
-            raise Refusal(
-                408, f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
-            ) from None
 
 
 async def _paced(request: web.Request) -> None:
@@ -292,7 +221,7 @@ async def _paced(request: web.Request) -> None:
 
 
 @web.middleware
-async def _in_progress(request: web.Request, handler: _Handler) -> web.StreamResponse:
+async def _in_progress(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Keep a connection open while it has a request in progress."""
     connection = request.protocol
     if not isinstance(connection, ClientConnection):
@@ -305,7 +234,7 @@ async def _in_progress(request: web.Request, handler: _Handler) -> web.StreamRes
 
 
 @web.middleware
-async def _known_host(request: web.Request, handler: _Handler) -> web.StreamResponse:
+async def _known_host(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse requests for other hosts: a web page can give its own name our address."""
     host = request.headers.get("Host", "").rpartition(":")
     if (host[0] or host[2]) not in ("127.0.0.1", "localhost"):
@@ -314,7 +243,7 @@ async def _known_host(request: web.Request, handler: _Handler) -> web.StreamResp
 
 
 @web.middleware
-async def _errors_as_json(request: web.Request, handler: _Handler) -> web.StreamResponse:
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn every error of a handler into one sentence, as JSON."""
     try:
         return await handler(request)

@@ -7,14 +7,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tf_malleable.api.messages import CoreChange, Outlook, Preview
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.requests import PreviewQuery
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.jobs.views import why_not
+from tf_malleable.controller.jobs.reasons import Reasons
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import NO_GRANT, Allocation
-from tf_malleable.model.units import cores as cores_of
+from tf_malleable.policies import registry
+from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling.decision import Candidate
 from tf_malleable.scheduling.outlook import ExpectedStart, expected_start
 
@@ -33,21 +37,53 @@ class Foresight:
         self._reactor = reactor
         self._turn = asyncio.Semaphore(1)
 
-    def preview(self, live: LiveJob, cores: int | None) -> Preview:
-        """Return whose cores would change if a job's cores were set by hand.
+    def preview(self, live: LiveJob, query: PreviewQuery) -> Preview:
+        """Return whose cores would change if a person changed a job.
 
         Args:
             live: The job.
-            cores: Its cores; None returns it to the policy.
+            query: The change.
         """
         now = self._reactor.now()
-        allocation = self._foresee(
-            [
-                each._replace(by_hand=cores) if each.job.id == live.record.id else each
-                for each in self._reactor.candidates(now)
-            ],
-            now,
+        candidates = (
+            self._as_if(each, live, query, now) if each.job.id == live.record.id else each
+            for each in self._reactor.candidates(now)
         )
+        return self._changes([each for each in candidates if each is not None], now)
+
+    def preview_policy(self, spec: str) -> Preview:
+        """Return whose cores would change with another policy.
+
+        Raises:
+            Refusal: 400; there is no such policy.
+        """
+        try:
+            policy = registry.create(spec)
+        except ValueError as error:
+            raise Refusal(400, str(error)) from None
+        now = self._reactor.now()
+        return self._changes(self._reactor.candidates(now), now, policy)
+
+    def _as_if(
+        self, candidate: Candidate, live: LiveJob, query: PreviewQuery, now: float
+    ) -> Candidate | None:
+        """Return a job as it would be after a change; None if it would have ended."""
+        if query.change == "cancel":
+            return None
+        if query.change == "pause":
+            return candidate._replace(barred=True)
+        if query.change == "resume":
+            roster = self._reactor.roster
+            blocked = live.record.id in roster.held_back() or bool(roster.before(live))
+            return candidate._replace(barred=blocked or live.is_out_of_reach(now))
+        if query.change == "priority":
+            return candidate._replace(job=replace(candidate.job, priority=query.priority))
+        return candidate._replace(by_hand=query.cores or None)
+
+    def _changes(
+        self, candidates: Sequence[Candidate], now: float, policy: Policy | None = None
+    ) -> Preview:
+        allocation = self._foresee(candidates, now, policy)
         if allocation is None:
             return Preview([])
         found = []
@@ -64,48 +100,12 @@ class Foresight:
         """Return why a job has no cores, and when it is expected to have some."""
         async with self._turn:
             now = self._reactor.now()
-            reason, can_start = self._reason(live, now)
+            reason, can_start = Reasons(self._reactor, now).explain(live)
             if not can_start:
                 return Outlook(reason)
             start = self._start(live, now)
             await asyncio.sleep(_PAUSE_SECONDS)
         return Outlook(reason, start.at, start.guessed)
-
-    def _reason(self, live: LiveJob, now: float) -> tuple[str | None, bool]:
-        """Return why a job has no cores, and whether it could have some without a person."""
-        record = live.record
-        if record.cancelled:
-            return "it was cancelled and is about to end", False
-        if record.held:
-            return f"it is paused; resume it with: tfm resume {record.id}", False
-        if live.stopped:
-            return "its processes were stopped by a signal", False
-        if record.grant:
-            return None, False
-        if live.is_absent(now):
-            return "the process that asked for cores no longer waits for them", False
-        if before := self._reactor.roster.before(live):
-            jobs = ", ".join(f"{each.record.id} ({each.record.name})" for each in before)
-            return f"it starts after the end of job {jobs}", False
-        if record.id in self._reactor.roster.held_back():
-            return f"no more than {record.at_once} of the jobs of its array run at once", False
-        if live.lack is not None:
-            return why_not(live), True
-        others = [each for each in self._reactor.roster.live.values() if each is not live]
-        total = len(self._reactor.machine.cpus)
-        free = total - sum(len(each.record.grant.own) for each in others)
-        ahead = sum(
-            not each.record.grant
-            and not each.record.held
-            and each.record.submitted < record.submitted
-            for each in others
-        )
-        waits = "1 job that waits" if ahead == 1 else f"{ahead} jobs that wait"
-        queue = f", and {waits} arrived before it" if ahead else ""
-        return (
-            f"it needs {cores_of(record.shape.min)}, {max(0, free)} of {total} are free{queue}",
-            True,
-        )
 
     def _start(self, live: LiveJob, now: float) -> ExpectedStart:
         until = time.monotonic() + _LOOK_SECONDS
@@ -121,10 +121,12 @@ class Foresight:
             _log.debug("cannot foresee the policy's decisions", exc_info=True)
             return ExpectedStart(None, False)
 
-    def _foresee(self, candidates: Sequence[Candidate], now: float) -> Allocation | None:
+    def _foresee(
+        self, candidates: Sequence[Candidate], now: float, policy: Policy | None
+    ) -> Allocation | None:
         """Return what would be decided; None if the policy fails."""
         try:
-            return self._reactor.foresee(candidates, now)
+            return self._reactor.foresee(candidates, now, policy)
         except Exception:
             _log.debug("cannot foresee the policy's decision", exc_info=True)
             return None

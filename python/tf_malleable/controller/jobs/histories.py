@@ -30,12 +30,13 @@ class Histories:
         # One at a time, as each takes memory and shares Python with the loop.
         self._turn = asyncio.Semaphore(1)
 
-    def history(self, limit: int, spans: bool) -> History:
+    def history(self, limit: int, spans: bool, since: float = 0.0) -> History:
         """Return the jobs that ended last, and optionally spans, including live jobs'.
 
         Args:
             limit: Maximum number of jobs.
             spans: Whether to include spans.
+            since: Leave out what ended at this Unix time or before.
 
         Raises:
             Refusal: 503; the state file cannot be read.
@@ -44,6 +45,8 @@ class Histories:
             records, stretches = self._store.history(limit, spans=spans)
         except StoreError as error:
             raise Refusal(503, str(error)) from None
+        records = [record for record in records if record.ended > since]
+        stretches = [span for span in stretches if span.end > since]
         now = self._reactor.now()
         current = [accounting.span(each.record, now) for each in self._reactor.roster.live.values()]
         return History(
@@ -52,7 +55,9 @@ class Histories:
             metrics.summary(records, len(self._reactor.machine.cpus)),
         )
 
-    async def encoded(self, sight: Sight, limit: int, spans: bool) -> list[bytes]:
+    async def encoded(
+        self, sight: Sight, limit: int, spans: bool, since: float = 0.0
+    ) -> list[bytes]:
         """Return history() as JSON in pieces, as a caller may see it; the loop goes on meanwhile.
 
         Raises: as history().
@@ -60,12 +65,12 @@ class Histories:
         self._reactor.save()
         if self._store.problem is None:
             await self._turn.acquire()
-            reading = asyncio.ensure_future(self._read(sight, limit, spans))
+            reading = asyncio.ensure_future(self._read(sight, limit, spans, since))
             reading.add_done_callback(self._read_one)
             # The thread goes on if the client hangs up, so the turn is still taken.
             return await asyncio.shield(reading)
         # What could not be written is in memory only.
-        found = self.history(limit, spans)
+        found = self.history(limit, spans, since)
         shown = History([*map(sight.of_ended, found.jobs)], found.spans, found.summary)
         return [msgspec.json.encode(shown)]
 
@@ -74,7 +79,7 @@ class Histories:
         if not reading.cancelled():
             reading.exception()  # Or asyncio would log it if the client has hung up.
 
-    async def _read(self, sight: Sight, limit: int, spans: bool) -> list[bytes]:
+    async def _read(self, sight: Sight, limit: int, spans: bool, since: float) -> list[bytes]:
         now = self._reactor.now()
         live = [each.record for each in self._reactor.roster.live.values()]
         usual = sys.getswitchinterval()
@@ -88,6 +93,7 @@ class Histories:
                 [accounting.span(record, now) for record in live] if spans else None,
                 len(self._reactor.machine.cpus),
                 sight.of_ended,
+                since,
             )
         except StoreError as error:
             raise Refusal(503, str(error)) from None

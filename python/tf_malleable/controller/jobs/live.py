@@ -280,8 +280,11 @@ class LiveJob:
 
     def is_barred(self, now: float) -> bool:
         """Return whether it must not have cores, whatever the policy decides."""
-        record = self.record
-        return record.held or record.cancelled or self.stopped or self.is_absent(now)
+        return self.record.held or self.is_out_of_reach(now)
+
+    def is_out_of_reach(self, now: float) -> bool:
+        """Return whether it could not use cores, also if no person had paused it."""
+        return self.record.cancelled or self.stopped or self.is_absent(now)
 
     def is_absent(self, now: float) -> bool:
         """Return whether it waits for cores but nothing is connected that would start it."""

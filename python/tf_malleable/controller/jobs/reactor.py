@@ -297,13 +297,15 @@ class Reactor:
             found.append(Candidate(seen, each.record.by_hand, each.is_barred(now) or blocked))
         return found
 
-    def foresee(self, candidates: Sequence[Candidate], now: float) -> Allocation:
-        """Return what would be decided; nothing is carried out.
+    def foresee(
+        self, candidates: Sequence[Candidate], now: float, policy: Policy | None = None
+    ) -> Allocation:
+        """Return what would be decided, perhaps by another policy; nothing is carried out.
 
         Raises:
             Exception: Whatever the policy raises.
         """
-        return self._share_out(self._chosen, candidates, now).allocation
+        return self._share_out(policy or self._chosen, candidates, now).allocation
 
     def _decide(self, now: float) -> Allocation:
         candidates = self.candidates(now)

@@ -39,6 +39,7 @@ class Roster:
 
     Attributes:
         live: The jobs by id, in order of arrival.
+        ended: How many have ended so far.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Roster:
             look_at: Called when a container may have reached its wanted state.
         """
         self.live: dict[str, LiveJob] = {}
+        self.ended = 0
         self._store = store
         self._clock = clock
         self._instruments = instruments
@@ -284,6 +286,7 @@ class Roster:
         user = user_name(record.uid)
         ended = metrics.ended(record, at, outcome, code, measured, user=user)
         self._store.end(record.id, ended)
+        self.ended += 1
         self._instruments.ended.labels(outcome).inc()
         how = "" if code is None else f", exit code {code}"
         _log.info("%s: %s%s", record.title, outcome, how)

@@ -27,7 +27,9 @@ def grant_line(live: LiveJob) -> GrantLine:
     )
 
 
-def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobStatus:
+def job_status(
+    live: LiveJob, now: float, submitter: int | None = None, reason: str | None = None
+) -> JobStatus:
     """Return a job's state as users see it.
 
     Args:
@@ -35,6 +37,7 @@ def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobSt
         now: Unix time in seconds.
         submitter: Pid of the process that has submitted it with this request; None if the
             request is another one.
+        reason: Why it has no cores, if known.
     """
     record = accounting.up_to(live.record, now)
     pid = None if record.process is None else record.process.pid
@@ -88,6 +91,8 @@ def job_status(live: LiveJob, now: float, submitter: int | None = None) -> JobSt
         energy_joules=rounded(record.energy_joules),
         energy_source=record.energy_source,
         watts=rounded(live.usage.watts) if record.state == "running" else None,
+        reason=reason,
+        as_of=now,
     )
 
 

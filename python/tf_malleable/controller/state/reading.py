@@ -25,7 +25,9 @@ from tf_malleable.scheduling.metrics import Totals
 
 # In order of arrival, as Store.history() returns them; SQLite sorts without holding Python up.
 _NEWEST_JOBS = """
-SELECT id, record FROM (SELECT id, record, ended FROM jobs ORDER BY ended DESC LIMIT ?)
+SELECT id, record FROM (
+  SELECT id, record, ended FROM jobs WHERE ended > ? ORDER BY ended DESC LIMIT ?
+)
 ORDER BY CASE WHEN json_valid(record) THEN json_extract(record, '$.submitted') END, ended
 """
 # Rows: decoding so many takes a fraction of a millisecond.
@@ -46,6 +48,7 @@ def encoded_history(
     current: Sequence[Span] | None,
     cpus: int,
     shown: Callable[[JobRecord], JobRecord],
+    since: float = 0.0,
 ) -> list[bytes]:
     """Return a history as JSON, in pieces: what is in the state file, and live jobs' spans.
 
@@ -56,6 +59,7 @@ def encoded_history(
         current: Their current spans; None for a history without spans.
         cpus: Number of CPUs shared out.
         shown: Returns a record as the caller may see it.
+        since: Leave out what ended at this Unix time or before.
 
     Raises:
         StoreError: The file cannot be read.
@@ -64,7 +68,7 @@ def encoded_history(
         totals, ids = Totals(), list(live)
 
         def jobs() -> Iterator[JobRecord]:
-            for job in _good(connection, ENDED, _NEWEST_JOBS, (limit,), _ENDED, path):
+            for job in _good(connection, ENDED, _NEWEST_JOBS, (since, limit), _ENDED, path):
                 totals.add(job)
                 ids.append(job.id)
                 yield shown(job)
@@ -72,7 +76,9 @@ def encoded_history(
         def spans() -> Iterator[Span]:
             if current is not None:
                 wanted = msgspec.json.encode(ids).decode()
-                yield from _good(connection, SPANS, SPANS_OF, (wanted,), _SPANS, path)
+                for each in _good(connection, SPANS, SPANS_OF, (wanted,), _SPANS, path):
+                    if each.end > since:
+                        yield each
                 yield from current
 
         def parts() -> Iterator[bytes]:

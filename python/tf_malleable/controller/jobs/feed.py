@@ -1,0 +1,249 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The live jobs as a stream of changes, for any number of readers.
+
+Whoever draws the jobs wants to hear of changes, and must not slow down a grant. So the jobs are
+looked at four times a second while anybody reads, a few at a time, and what has changed is
+encoded once for all readers. A reader that falls behind is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+
+from tf_malleable.api.messages import ControllerInfo, JobStatus
+from tf_malleable.api.power import PowerStatus
+from tf_malleable.controller.jobs.callers import Sight
+from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.controller.jobs.reasons import Reasons
+from tf_malleable.controller.jobs.views import job_status
+
+TICK_SECONDS: Final = 0.25
+"""The shortest time between two lines."""
+
+SILENT_SECONDS: Final = 1.0
+"""The longest: a reader can tell that nothing happens from nobody being there."""
+
+# Jobs looked at before others of the loop have their turn: a fraction of a millisecond.
+_AT_ONCE = 16
+# A reader that is so many lines late is left behind.
+_KEPT = 8
+_ANYBODY = Sight(everything=False, user=None, job=None)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Shown:
+    """A job as the readers know it."""
+
+    key: tuple[Any, ...]
+    status: JobStatus
+    everything: msgspec.Raw
+    _to_others: msgspec.Raw | None = None
+
+    def to(self, sight: Sight) -> msgspec.Raw:
+        """Return the job as JSON, as a caller may see it."""
+        if sight.of(self.status) is self.status:
+            return self.everything
+        if self._to_others is None:
+            self._to_others = _raw(_ANYBODY.of(self.status))
+        return self._to_others
+
+
+@dataclass(frozen=True)
+class _Tick:
+    """What has changed in one look, and its line by who reads it."""
+
+    serial: int
+    at: float
+    info: msgspec.Raw | None
+    power: msgspec.Raw | None
+    jobs: Sequence[_Shown]
+    gone: Sequence[str]
+    ended: int
+    whole: bool = False
+    lines: dict[Sight, bytes] = field(default_factory=dict)
+
+    def line(self, sight: Sight) -> bytes:
+        """Return it as a line of JSON, as a caller may see it."""
+        line = self.lines.get(sight)
+        if line is None:
+            said = {
+                "serial": self.serial,
+                "at": self.at,
+                "whole": self.whole,
+                "info": self.info,
+                "power": self.power,
+                "jobs": [each.to(sight) for each in self.jobs],
+                "gone": self.gone,
+                "ended": self.ended,
+            }
+            line = self.lines[sight] = msgspec.json.encode(said) + b"\n"
+        return line
+
+
+class Feed:
+    """The live jobs as a stream of changes. Not thread-safe: one asyncio loop."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        info: Callable[[], ControllerInfo],
+        power: Callable[[], PowerStatus],
+    ) -> None:
+        """Create a feed that nobody reads.
+
+        Args:
+            reactor: Has the jobs.
+            info: Returns the controller itself.
+            power: Returns what the host draws.
+        """
+        self._reactor = reactor
+        self._ask_info = info
+        self._ask_power = power
+        self._readers = 0
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._shown: dict[str, _Shown] = {}
+        self._info = self._power = msgspec.Raw()
+        self._ticks: deque[_Tick] = deque(maxlen=_KEPT)
+        self._whole: _Tick | None = None
+        self._news = asyncio.Event()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._closed = True
+        self._stop_looking()
+        self._news.set()
+
+    async def follow(self, sight: Sight) -> AsyncGenerator[bytes, None]:
+        """Yield a line with all jobs, then one per change, to a caller with this sight.
+
+        It ends if the caller takes so long that it would miss a change.
+        """
+        self._readers += 1
+        try:
+            if self._looking is None and not self._closed:
+                self._looking = asyncio.create_task(self._look_for_ever())
+            while not self._ticks and not self._closed:
+                await self._news.wait()
+            if self._closed:
+                return
+            seen = self._ticks[-1].serial
+            yield self._everything().line(sight)
+            while not self._closed:
+                news = self._news
+                for tick in [tick for tick in self._ticks if tick.serial > seen]:
+                    if tick.serial != seen + 1:
+                        return
+                    yield tick.line(sight)
+                    seen = tick.serial
+                if news is self._news:
+                    await news.wait()
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self._stop_looking()
+                self._forget()
+
+    def _everything(self) -> _Tick:
+        """Return the newest look as one that has all jobs."""
+        last = self._ticks[-1]
+        if self._whole is None or self._whole.serial != last.serial:
+            jobs = list(self._shown.values())
+            self._whole = replace(
+                last, info=self._info, power=self._power, jobs=jobs, gone=[], whole=True, lines={}
+            )
+        return self._whole
+
+    def _stop_looking(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def _look_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            begin = loop.time()
+            try:
+                await self._look()
+            except Exception:
+                _log.exception("cannot tell what has changed")
+            await asyncio.sleep(max(0.0, begin + TICK_SECONDS - loop.time()))
+
+    async def _look(self) -> None:
+        """Compare all jobs with what the readers know, and tell them."""
+        now = self._reactor.now()
+        reasons = Reasons(self._reactor, now)
+        before = self._info, self._power
+        self._info = _raw(self._ask_info())
+        self._power = _raw(self._ask_power())
+        info, power = map(_if_changed, before, (self._info, self._power))
+        changed = [each async for each in self._changed(now, reasons)]
+        gone = [job for job in self._shown if job not in self._reactor.roster.live]
+        for job in gone:
+            del self._shown[job]
+        last = self._ticks[-1] if self._ticks else None
+        ended = self._reactor.roster.ended
+        news = changed or gone or info is not None or power is not None
+        quiet = last is not None and not news and ended == last.ended
+        if quiet and last is not None and now < last.at + SILENT_SECONDS:
+            return
+        serial = 1 if last is None else last.serial + 1
+        self._ticks.append(_Tick(serial, now, info, power, changed, gone, ended))
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _changed(self, now: float, reasons: Reasons) -> AsyncGenerator[_Shown, None]:
+        """Yield the jobs that are new or have changed, letting others have their turn."""
+        for number, (job, live) in enumerate(list(self._reactor.roster.live.items()), 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if live.over:
+                continue
+            reason = reasons.of(live)
+            key = _key(live, reason)
+            known = self._shown.get(job)
+            if known is None or known.key != key:
+                status = job_status(live, now, reason=reason)
+                self._shown[job] = shown = _Shown(key, status, _raw(status))
+                yield shown
+
+
+def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
+    """Return what makes a job look different if it changes; durations only grow."""
+    used = live.used_cpus
+    return (
+        live.record,
+        live.actual,
+        live.stopped,
+        bool(live.agents),
+        live.speed,
+        live.lessons,
+        live.lack,
+        live.elastic,
+        # What is measured is never the same twice.
+        None if used is None else round(used, 1),
+        None if live.used_mem is None else live.used_mem >> 20,
+        live.usage.watts,
+        reason,
+    )
+
+
+def _if_changed(before: msgspec.Raw, after: msgspec.Raw) -> msgspec.Raw | None:
+    return after if bytes(after) != bytes(before) else None
+
+
+def _raw(message: ControllerInfo | JobStatus | PowerStatus) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(message))

@@ -1,0 +1,64 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Why jobs have no cores, in a sentence each, at one instant."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.controller.jobs.views import why_not
+from tf_malleable.model.units import cores as cores_of
+
+
+class Reasons:
+    """Looks once at all live jobs, so that each of many can be explained at little cost."""
+
+    def __init__(self, reactor: Reactor, now: float) -> None:
+        """Look.
+
+        Args:
+            reactor: Has the jobs.
+            now: Unix time in seconds.
+        """
+        self._now = now
+        self._roster = reactor.roster
+        self._held_back = reactor.roster.held_back()
+        self._total = len(reactor.machine.cpus)
+        self._free = self._total
+        arrivals = []
+        for each in reactor.roster.live.values():
+            self._free -= len(each.record.grant.own)
+            if not each.record.grant and not each.record.held:
+                arrivals.append(each.record.submitted)
+        self._arrivals = sorted(arrivals)
+
+    def of(self, live: LiveJob) -> str | None:
+        """Return why a job has no cores; None if it has some."""
+        return self.explain(live)[0]
+
+    def explain(self, live: LiveJob) -> tuple[str | None, bool]:
+        """Return why a job has no cores, and whether it could have some without a person."""
+        record = live.record
+        if record.cancelled:
+            return "it was cancelled and is about to end", False
+        if record.held:
+            return f"it is paused; resume it with: tfm resume {record.id}", False
+        if live.stopped:
+            return "its processes were stopped by a signal", False
+        if record.grant:
+            return None, False
+        if live.is_absent(self._now):
+            return "the process that asked for cores no longer waits for them", False
+        if before := self._roster.before(live):
+            jobs = ", ".join(f"{each.record.id} ({each.record.name})" for each in before)
+            return f"it starts after the end of job {jobs}", False
+        if record.id in self._held_back:
+            return f"no more than {record.at_once} of the jobs of its array run at once", False
+        if live.lack is not None:
+            return why_not(live), True
+        ahead = bisect_left(self._arrivals, record.submitted)
+        waits = "1 job that waits" if ahead == 1 else f"{ahead} jobs that wait"
+        queue = f", and {waits} arrived before it" if ahead else ""
+        free = f"{max(0, self._free)} of {self._total} are free"
+        return f"it needs {cores_of(record.shape.min)}, {free}{queue}", True

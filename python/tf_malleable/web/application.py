@@ -1,0 +1,222 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The web application of the page: its files, the stream of changes, and what people change.
+
+Nothing is decided here. What the page asks is passed on to the controller, which takes it for a
+request of the user who runs this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from yarl import URL
+
+from tf_malleable.web.access import Access, Visit
+from tf_malleable.web.files import INDEX, security_headers, static_files
+from tf_malleable.web.relay import Relay, Viewer
+
+# What is passed on: not everything a controller does is a page's business.
+PASSED_ON: Final = (
+    ("GET", "/v1/history"),
+    ("GET", "/v1/policy"),
+    ("PUT", "/v1/policy"),
+    ("GET", "/v1/policy/preview"),
+    ("GET", r"/v1/jobs/{id:\d+}/outlook"),
+    ("GET", r"/v1/jobs/{id:\d+}/preview"),
+    ("PATCH", r"/v1/jobs/{id:\d+}"),
+    ("PUT", r"/v1/jobs/{id:\d+}/cores"),
+    ("POST", r"/v1/jobs/{id:\d+}/pause"),
+    ("POST", r"/v1/jobs/{id:\d+}/resume"),
+    ("POST", r"/v1/jobs/{id:\d+}/cancel"),
+)
+_BODY_LIMIT: Final = 64 * 1024
+_ANSWER_SECONDS: Final = 30.0
+# How long a viewer may take for a message, once his socket is full.
+_SLOW_SECONDS: Final = 5.0
+_PING_SECONDS: Final = 30.0
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+
+
+def web_application(controller: str, access: Access) -> web.Application:
+    """Return the web application of a page.
+
+    Args:
+        controller: The path of the controller's socket.
+        access: Who may do what.
+    """
+    files = static_files()
+    headers = security_headers(files[INDEX].plain)
+    app = web.Application(client_max_size=_BODY_LIMIT, middlewares=[_guarded(access, headers)])
+    upstream = web.AppKey("upstream", aiohttp.ClientSession)
+    relayed = web.AppKey("relayed", Relay)
+
+    async def connected(app: web.Application) -> AsyncIterator[None]:
+        # A connection for each request: the controller closes idle ones.
+        connector = aiohttp.UnixConnector(path=controller, limit=0, force_close=True)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            app[upstream], app[relayed] = session, Relay(session, controller)
+            running = asyncio.create_task(app[relayed].run())
+            yield
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        return await _file(request, INDEX)
+
+    async def static(request: web.Request) -> web.StreamResponse:
+        return await _file(request, request.match_info["path"])
+
+    async def _file(request: web.Request, name: str) -> web.StreamResponse:
+        found = files.get(name)
+        if found is None:
+            return _problem(404, "there is no such file")
+        kept = {"ETag": found.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+        if request.headers.get("If-None-Match") == found.tag:
+            return web.Response(status=304, headers=kept)
+        packed = "gzip" in request.headers.get("Accept-Encoding", "")
+        if packed:
+            kept["Content-Encoding"] = "gzip"
+        return web.Response(
+            body=found.packed if packed else found.plain,
+            content_type=found.media,
+            charset="utf-8",
+            headers=kept,
+        )
+
+    async def about(request: web.Request) -> web.StreamResponse:
+        said = {
+            "user": getpass.getuser(),
+            "host": socket.gethostname(),
+            "read_only": access.read_only,
+        }
+        return _json(said)
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        return await _stream(request, request.app[relayed])
+
+    async def passed_on(request: web.Request) -> web.StreamResponse:
+        return await _passed_on(request, request.app[upstream], controller)
+
+    app.cleanup_ctx.append(connected)
+    app.router.add_get("/", page)
+    app.router.add_get("/static/{path:.+}", static)
+    app.router.add_get("/about", about)
+    app.router.add_get("/stream", stream)
+    for method, path in PASSED_ON:
+        app.router.add_route(method, path, passed_on)
+    return app
+
+
+def _guarded(
+    access: Access, headers: dict[str, str]
+) -> Callable[..., Awaitable[web.StreamResponse]]:
+    """Return the middleware in front of everything."""
+
+    def refusal(visit: Visit) -> web.Response | None:
+        if (stranger := access.stranger(visit)) is not None:
+            return _problem(403, stranger)
+        if visit.method == "GET" and visit.path == "/" and access.opens(visit):
+            answer = web.Response(status=303, headers={"Location": "./", **_NO_STORE})
+            answer.set_cookie(access.cookie, access.session, httponly=True, samesite="Strict")
+            return answer
+        if not access.knows(visit):
+            return _problem(403, "open the address that tfm web has printed, with its token")
+        forbidden = access.forbidden(visit)
+        return None if forbidden is None else _problem(403, forbidden)
+
+    @web.middleware
+    async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        visit = Visit(
+            request.method,
+            request.path,
+            request.headers,
+            request.cookies,
+            request.query.get("token"),
+        )
+        answer: web.StreamResponse | None = refusal(visit)
+        if answer is None:
+            try:
+                answer = await handler(request)
+            except web.HTTPException as error:
+                answer = _problem(error.status, error.reason)
+        if not answer.prepared:
+            answer.headers.update(headers)
+        return answer
+
+    return guard
+
+
+async def _passed_on(
+    request: web.Request, session: aiohttp.ClientSession, controller: str
+) -> web.Response:
+    """Return the controller's answer to the same request."""
+    url = URL(f"http://controller{request.rel_url.raw_path_qs}", encoded=True)
+    body = await request.read()
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
+    try:
+        async with session.request(
+            request.method, url, data=body or None, timeout=timeout
+        ) as answer:
+            return web.Response(
+                status=answer.status,
+                body=await answer.read(),
+                content_type=answer.content_type,
+                headers=_NO_STORE,
+            )
+    except asyncio.TimeoutError:
+        return _problem(504, f"the controller at {controller} does not answer")
+    except (aiohttp.ClientError, OSError):
+        return _problem(502, f"no controller answers at {controller}; start one: tfm controller")
+
+
+async def _stream(request: web.Request, relay: Relay) -> web.StreamResponse:
+    """Send a viewer everything, then every change, until he closes the page."""
+    # Not compressed: it would be done for each viewer.
+    answer = web.WebSocketResponse(heartbeat=_PING_SECONDS, compress=False, max_msg_size=1024)
+    await answer.prepare(request)
+    viewer = relay.open()
+    sending = asyncio.create_task(_send(request, answer, viewer))
+    try:
+        async for _ in answer:
+            pass  # A page has nothing to say here.
+    finally:
+        relay.close(viewer)
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
+    return answer
+
+
+async def _send(request: web.Request, answer: web.WebSocketResponse, viewer: Viewer) -> None:
+    while (message := await viewer.waiting.get()) is not None:
+        try:
+            await asyncio.wait_for(answer.send_str(message), _SLOW_SECONDS)
+        except (asyncio.TimeoutError, ConnectionError):
+            break
+    # A browser that reads nothing would not read a goodbye either; when it does, it comes again.
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _json(said: object, status: int = 200) -> web.Response:
+    return web.Response(
+        status=status,
+        body=msgspec.json.encode(said),
+        content_type="application/json",
+        headers=_NO_STORE,
+    )
+
+
+def _problem(status: int, sentence: str) -> web.Response:
+    return _json({"error": sentence}, status)

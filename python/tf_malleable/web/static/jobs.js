@@ -1,0 +1,115 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+// The jobs that have cores, and the queue with what each job in it waits for.
+import { Component } from "preact";
+import { html } from "./html.js";
+import { JobStrip } from "./cpus.js";
+import { colour, cores, cpuList, duration, efficiency, letter, number, percent, progress, state, waited } from "./words.js";
+
+export const Badge = ({ job }) => html`<span class=${`badge ${colour(job)}`} aria-hidden="true">${letter(job)}</span>`;
+
+// Names are other people's: isolated, so that their direction of writing stays theirs, and cut by CSS.
+export const Name = ({ text }) => html`<bdi class="name" title=${text}>${text}</bdi>`;
+
+function Progress({ job }) {
+  const share = progress(job);
+  if (share === null) return html`<span class="quiet">${job.steps_done == null ? "–" : `${number(job.steps_done)} steps`}</span>`;
+  return html`<span class="progress">
+    <progress max="1" value=${share} aria-label=${`progress of job ${job.id}`}></progress>${percent(share)}
+  </span>`;
+}
+
+function Efficiency({ job }) {
+  const share = efficiency(job);
+  const low = share !== null && share < 0.5;
+  return html`<span class=${low ? "low" : ""} title="the share of its cores that it keeps busy">${percent(share)}</span>`;
+}
+
+function Details({ job, columns }) {
+  const speeds = job.speeds.map((speed) => `${number(speed.steps_per_second)} steps/s with ${cores(speed.cores)}`);
+  const facts = [
+    ["Command", job.command.join(" ") || "not shown to you"],
+    ["CPUs", `granted ${cpuList(job.granted)}; actual ${cpuList(job.actual)}; lent ${cpuList(job.lent)}`],
+    ["Asked for", `${job.min} to ${job.max} cores, preferably ${job.preferred}; priority ${job.priority}, weight ${job.weight}`],
+    ["Speeds", speeds.join("; ") || "none measured yet"],
+    ["Times", `ran ${duration(job.run_seconds)}, resized ${job.resizes} times`],
+    ["Process", job.container ? `container ${job.container.name}` : `pid ${job.pid}`],
+  ];
+  return html`<tr class="details"><td></td><td colspan=${columns - 1}>
+    <dl>${facts.map(([name, text]) => html`<div><dt>${name}</dt><dd><bdi>${text}</bdi></dd></div>`)}</dl>
+  </td></tr>`;
+}
+
+// Rows are drawn again only if their job has changed: there may be hundreds.
+class Row extends Component {
+  shouldComponentUpdate(next) {
+    return ["job", "total", "open", "chosen", "waited", "power", "onChange"].some((name) => next[name] !== this.props[name]);
+  }
+
+  render({ job, total, open, chosen, waited, power, columns, onOpen, onChange }) {
+    return [
+      html`<tr key="row" class=${chosen ? "chosen" : ""} data-job=${job.id}>
+        <td><${Badge} job=${job} /></td>
+        <td class="number">${job.id}</td>
+        <td class="wide"><button class="plain" aria-expanded=${open ? "true" : "false"} onClick=${() => onOpen(job.id)}><${Name} text=${job.name} /></button></td>
+        <td><bdi>${job.user}</bdi></td>
+        <td><span class=${`state ${state(job)}`}>${state(job)}</span></td>
+        <td class="cores"><${JobStrip} job=${job} total=${total} /></td>
+        <td class="number" title="desired / granted / actual">${job.desired}${job.by_hand == null ? "" : "*"} / ${job.granted.length}${job.lent.length ? `+${job.lent.length}` : ""} / ${job.actual.length}</td>
+        <td class="number">${number(job.steps_per_second)}</td>
+        <td><${Progress} job=${job} /></td>
+        <td class="number"><${Efficiency} job=${job} /></td>
+        <td class="number">${duration(waited)}</td>
+        ${power && html`<td class="number">${job.watts == null ? "–" : `${number(job.watts)} W`}</td>`}
+        ${onChange && html`<td><button class="small" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
+      </tr>`,
+      open && html`<${Details} key="details" job=${job} columns=${columns} />`,
+    ];
+  }
+}
+
+export function Running({ jobs, total, now, selected, opened, onOpen, onChange }) {
+  if (!jobs.length) return html`<p class="empty">No job runs. Start one with <code>tfm run -- python train.py</code>.</p>`;
+  const power = jobs.some((job) => job.watts != null);
+  const columns = 11 + (power ? 1 : 0) + (onChange ? 1 : 0);
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Jobs with cores"><table>
+    <thead><tr>
+      <th><span class="hidden">Letter</span></th><th class="number">id</th><th>name</th><th>user</th><th>state</th><th>cores</th>
+      <th class="number">desired / granted / actual</th><th class="number">steps/s</th><th>progress</th><th class="number">efficiency</th><th class="number">waited</th>
+      ${power && html`<th class="number">power</th>`}${onChange && html`<th><span class="hidden">Change</span></th>`}
+    </tr></thead>
+    <tbody>${jobs.map((job) => html`<${Row} key=${job.id} job=${job} total=${total} open=${opened.has(job.id)} chosen=${selected === job.id}
+      waited=${Math.floor(waited(job, now))} power=${power} columns=${columns} onOpen=${onOpen} onChange=${onChange} />`)}</tbody>
+  </table></div>`;
+}
+
+class Waiting extends Component {
+  shouldComponentUpdate(next) {
+    return ["job", "place", "waited", "onChange"].some((name) => next[name] !== this.props[name]);
+  }
+
+  render({ job, place, waited, onChange }) {
+    return html`<tr data-job=${job.id}>
+      <td class="number">${place}</td>
+      <td><${Badge} job=${job} /></td>
+      <td class="number">${job.id}</td>
+      <td class="wide"><${Name} text=${job.name} /></td>
+      <td><bdi>${job.user}</bdi></td>
+      <td class="number">${job.min} … ${job.max}</td>
+      <td class="number">${job.priority}</td>
+      <td class="number">${duration(waited)}</td>
+      <td class="reason"><bdi>${job.reason ?? "the controller has not said"}</bdi></td>
+      ${onChange && html`<td><button class="small" onClick=${() => onChange(job.id)} aria-label=${`Change job ${job.id}`}>Change…</button></td>`}
+    </tr>`;
+  }
+}
+
+export function Queue({ jobs, now, onChange }) {
+  if (!jobs.length) return html`<p class="empty">Nobody waits.</p>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Jobs that wait"><table>
+    <thead><tr>
+      <th class="number">#</th><th><span class="hidden">Letter</span></th><th class="number">id</th><th>name</th><th>user</th><th class="number">cores</th>
+      <th class="number">priority</th><th class="number">waiting</th><th>why</th>${onChange && html`<th><span class="hidden">Change</span></th>`}
+    </tr></thead>
+    <tbody>${jobs.map((job, i) => html`<${Waiting} key=${job.id} job=${job} place=${i + 1} waited=${Math.floor(waited(job, now))} onChange=${onChange} />`)}</tbody>
+  </table></div>`;
+}
