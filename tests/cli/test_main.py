@@ -14,9 +14,9 @@ from tests.support.commands import tfm
 from tf_malleable.policies.registry import DEFAULT
 
 COMMANDS = [
-    *("run", "submit", "controller", "jobs", "show", "logs", "wait", "top", "set", "pause"),
-    *("resume", "cancel", "policy"),
-    *("history", "workload", "simulate", "container", "elastic", "config", "completion"),
+    *("run", "submit", "controller", "jobs", "show", "logs", "wait", "top", "web", "set", "pause"),
+    *("resume", "cancel", "policy", "history", "power", "workload", "simulate", "container"),
+    *("elastic", "cluster", "tier", "config", "completion"),
 ]
 
 
