@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test conformance tensorflow-wheel dist clean
 
@@ -74,6 +74,9 @@ bench-elastic: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic
 bench-elastic-step: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic_step
+# The operator, on a fake cluster (25 minutes).
+bench-cluster: .venv/installed-test
+	.venv/bin/python -m benchmarks.cluster
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 validate: .venv/installed-test
