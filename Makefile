@@ -74,7 +74,7 @@ bench-elastic: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic
 bench-elastic-step: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic_step
-# The operator, on a fake cluster (25 minutes).
+# The operator, on a fake cluster (20 minutes).
 bench-cluster: .venv/installed-test
 	.venv/bin/python -m benchmarks.cluster
 tournament: .venv/installed-test

@@ -92,7 +92,9 @@ def _die(here: Site, kind: str, chance: random.Random) -> dict[str, Any]:
         if fresh:
             seen.setdefault("replaced", now)
         for each in (here.coordinator(_NAME) or {"rescales": ()})["rescales"]:
-            if each["at"] > died and each["workers_to"] == len(lost) - 1:
+            # Another coordinator may find the new worker there when it begins.
+            is_one_fewer = each["workers_to"] == len(lost) - 1
+            if each["at"] > died and (is_one_fewer or kind == "coordinator"):
                 seen.setdefault("generation", each["at"])
         time.sleep(_LOOK_SECONDS)
     trained = here.wait(lambda: time.time() if here.settled(_NAME, 2) else None)

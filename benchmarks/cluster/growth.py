@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 from benchmarks.cluster.site import Site, site
-from benchmarks.cluster.trained import NODE_CPUS, begun_at, ended_at, train, used
+from benchmarks.cluster.trained import NODE_CPUS, told, train, used
 
 _NAME: Final = "digits"
 _WORKERS: Final = {"static-1": (1, 1), "static-2": (2, 2), "grows": (1, 2)}
@@ -26,20 +26,8 @@ def measure(way: str, epochs: int) -> dict[str, Any]:
         submitted = train(here, _NAME, epochs, _WORKERS[way])
         grown = _grow(here, _PART) if way == "grows" else {}
         here.finish(_NAME, epochs)
-        notes = here.notes(_NAME)
-        first = notes[0]
-        (end,) = [each for each in first if each["what"] == "end"]
-        digests = {each["weights"] for one in notes for each in one if each["what"] == "end"}
-        return {
-            "submitted": submitted,
-            "begin": begun_at(first),
-            "end": ended_at(first),
-            "epochs": [each["at"] for each in first if each["what"] == "epoch"],
-            "accuracy": end["accuracy"],
-            "weights": sorted(digests),
-            "cpu_seconds": used(here),
-            **grown,
-        }
+        found = told(here.notes(_NAME))
+        return {"submitted": submitted, **found, "cpu_seconds": used(here), **grown}
 
 
 def _grow(here: Site, part: float) -> dict[str, float]:
@@ -53,5 +41,5 @@ def _grow(here: Site, part: float) -> dict[str, float]:
     asked = time.time()
     here.tell("uncordon", name="b")
     said = here.wait(lambda: here.settled(_NAME, 2), look=0.2)
-    (joined,) = [each["at"] for each in said["rescales"] if each["reason"] == "join"][:1]
-    return {"uncordoned": asked, "joined": joined}
+    joined = [each["at"] for each in said["rescales"] if each["at"] > asked]
+    return {"uncordoned": asked, "joined": min(joined)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from benchmarks.cluster.site import Site, site
-from benchmarks.cluster.trained import NODE_CPUS, begun_at, ended_at, train, used
+from benchmarks.cluster.site import site
+from benchmarks.cluster.trained import NODE_CPUS, told, train, used
 
 LONG: Final = "long"
 SHORT: Final = "short"
@@ -35,17 +35,5 @@ def measure(way: str, epochs: int) -> dict[str, Any]:
                 here.finish(name, length)
         for name, length in lengths.items():
             here.finish(name, length)
-        found = {name: _found(here, name, submitted[name]) for name in lengths}
+        found = {name: {"submitted": submitted[name], **told(here.notes(name))} for name in lengths}
         return {"jobs": found, "cpu_seconds": used(here)}
-
-
-def _found(here: Site, name: str, submitted: float) -> dict[str, Any]:
-    notes = here.notes(name)
-    first = max(notes, key=len)
-    return {
-        "submitted": submitted,
-        "begin": begun_at(notes[0]),
-        "end": ended_at(first),
-        "epochs": [each["at"] for each in first if each["what"] == "epoch"],
-        "processes": len(notes),
-    }

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.cluster.site import Site
@@ -35,14 +35,30 @@ def train(
     return here.submit(name, [*_TRAINEE, "--epochs", str(epochs), *options], workers, cpus)
 
 
-def begun_at(notes: Sequence[dict[str, Any]]) -> float:
-    """Return when a process has begun its first step."""
-    return float(next(each["at"] for each in notes if each["what"] == "begin"))
+def told(notes: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return what the processes of a training have noted, as of one: any may come or go.
 
+    Args:
+        notes: Of each process.
+    """
+    every = [each for one in notes for each in one]
 
-def ended_at(notes: Sequence[dict[str, Any]]) -> float:
-    """Return when a process has ended its last step."""
-    return float(next(each["at"] for each in notes if each["what"] == "trained"))
+    def times(what: str) -> list[float]:
+        return [each["at"] for each in every if each["what"] == what]
+
+    epochs: dict[int, float] = {}
+    for each in every:
+        if each["what"] == "epoch":
+            epochs[each["number"]] = min(each["at"], epochs.get(each["number"], each["at"]))
+    ends = [each for each in every if each["what"] == "end"]
+    return {
+        "begin": min(times("begin")),
+        "end": max(times("trained")),
+        "epochs": sorted(epochs.values()),
+        "accuracy": ends[0]["accuracy"],
+        "weights": sorted({each["weights"] for each in ends}),
+        "processes": len(notes),
+    }
 
 
 def used(here: Site) -> float:

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.cluster import picture
 from benchmarks.cluster.rows import rows
 from benchmarks.cluster.site import site
+from benchmarks.cluster.trained import told
 from tf_malleable.cluster import names
 
 
@@ -91,6 +92,21 @@ def test_a_run_of_kills_that_fails_is_a_row_that_misses():
         "passed",
         "missed",
     ]
+
+
+def test_what_all_processes_noted_is_told_as_of_one():
+    first = [("begin", 1.0, {}), ("epoch", 5.0, {"number": 0})]
+    second = [("begin", 4.0, {}), ("epoch", 5.1, {"number": 0}), ("epoch", 8.0, {"number": 1})]
+    second += [("trained", 8.1, {}), ("end", 9.0, {"accuracy": 0.9, "weights": "abc"})]
+    notes = [[{"what": w, "at": at, **more} for w, at, more in one] for one in (first, second)]
+    assert told(notes) == {
+        "begin": 1.0,
+        "end": 8.1,
+        "epochs": [5.0, 8.0],
+        "accuracy": 0.9,
+        "weights": ["abc"],
+        "processes": 2,
+    }
 
 
 def test_a_picture_is_drawn_only_of_ways_that_can_be_compared(tmp_path):
