@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-tier bench-page tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-page tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test conformance tensorflow-wheel dist clean
 
@@ -86,6 +86,9 @@ bench-tier: .venv/installed-test
 # The live page: how late it is, and what it costs (4 minutes).
 bench-page: all-packages .venv/installed-test
 	.venv/bin/python -m benchmarks.page
+# The operator, on a fake cluster (20 minutes).
+bench-cluster: .venv/installed-test
+	.venv/bin/python -m benchmarks.cluster
 tournament: .venv/installed-test
 	.venv/bin/python -m benchmarks.tournament
 validate: .venv/installed-test

@@ -4,21 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.common.command_line import (
-    BenchmarkError,
-    CommandLine,
-    Say,
-    finish,
-    positive,
-    sayer,
-)
+from benchmarks.common.command_line import CommandLine, Say, finish, positive, sayer
+from benchmarks.common.resuming import Samples, earlier
 
 _SUMS: Final = {
     "unix": "sums through a Unix socket, as processes of one machine make them",
@@ -42,8 +35,6 @@ SIZES: Final = (1_000_000, 25_000_000)
 _TIMES: Final = 10
 _MOST_SEED: Final = 10_000
 
-Samples = dict[str, list[Any]]
-
 
 def seeds(text: str) -> range:
     """Return the seeds of FIRST-LAST, or of a single one."""
@@ -54,26 +45,6 @@ def seeds(text: str) -> range:
             f"must be FIRST-LAST, such as 0-15, from 0 to {_MOST_SEED}, not {text!r}"
         )
     return range(first, last + 1)
-
-
-def earlier(path: Path, commit: str | None) -> tuple[Samples, list[Any]]:
-    """Return the samples of a file, and which calls they are of; nothing if there is none.
-
-    Raises:
-        BenchmarkError: They are of another commit, or it has none.
-    """
-    if not path.exists():
-        return {}, []
-    try:
-        said = json.loads(path.read_text())
-        samples = {name: list(rounds) for name, rounds in said["samples"].items()}
-        calls = list(said["calls"])
-        calls.append({name: said[name] for name in ("command", "date", "seconds", "noise")})
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise BenchmarkError(f"--resume: {path} holds no samples of this benchmark") from None
-    if said["commit"] != commit:
-        raise BenchmarkError(f"--resume: the samples in {path} are of another commit")
-    return samples, calls
 
 
 class Run:

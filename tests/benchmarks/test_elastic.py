@@ -9,8 +9,9 @@ import json
 import pytest
 
 from benchmarks.common.command_line import BenchmarkError
+from benchmarks.common.resuming import earlier
 from benchmarks.elastic import accuracy, rescales
-from benchmarks.elastic.__main__ import Run, earlier, main
+from benchmarks.elastic.__main__ import Run, main
 from benchmarks.elastic.exchange import measure
 from benchmarks.elastic.group import Process, environment
 from benchmarks.elastic.rows import rows

@@ -325,7 +325,8 @@ class Site:
 def kill(site: Site, pod: Object) -> None:
     """Kill the processes of a pod, as the kernel does that has no memory left."""
     for pid in site.cluster.pids(pod):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # It has just ended.
+            os.kill(pid, signal.SIGKILL)
 
 
 def _image(folder: Path) -> dict[str, str]:

@@ -6,5 +6,6 @@ From the ground up: `store` keeps objects and their changes; `schema` and `rules
 `authorization`, `admission` and `quotas` say who may write it; `api` has the verbs,
 `watching` the watches, `server` the HTTP with its `faults`. Around these are the
 parts of a cluster, each a loop: `scheduler`, `garbage`, `lifecycle`, `proxy`, and `kubelet`,
-whose pods are real processes. `cluster` starts it all.
+whose pods are real processes. `cluster` starts it all, and `python -m tests.support.kubernetes`
+as a program of its own.
 """

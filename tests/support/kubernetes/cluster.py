@@ -77,7 +77,7 @@ class Cluster:
         for loop in loops:
             loop.stop()
         for kubelet in kubelets.values():
-            if kubelet.died is None:
+            if kubelet.died is None or kubelet.is_frozen:
                 kubelet.die()
         self.server.close()
         if loops:
@@ -128,7 +128,9 @@ class Cluster:
         return self.restart_node(name)
 
     def restart_node(self, name: str) -> Kubelet:
-        """Start a node that was killed, and return its kubelet."""
+        """Start a node that was killed or frozen, and return its kubelet."""
+        if name in self._kubelets and self._kubelets[name].is_frozen:
+            self.kill_node(name)
         self._kubelets[name] = Kubelet(
             self.api,
             self._nodes[name],
@@ -142,6 +144,10 @@ class Cluster:
     def kill_node(self, name: str) -> None:
         """Kill a node with all that runs there: it is NotReady soon, and its pods are deleted."""
         self._kubelets[name].die()
+
+    def freeze_node(self, name: str) -> None:
+        """Have a node fall silent with all that runs there: no connection breaks."""
+        self._kubelets[name].freeze()
 
     def remove_node(self, name: str) -> None:
         """Kill a node and remove its object, as when a cloud has taken the machine back."""

@@ -41,7 +41,8 @@ class Kubelet:
 
     Attributes:
         resize_seconds: How long it takes to carry out a resize.
-        died: When it was killed, by the monotonic clock; None while it runs.
+        died: When it was killed, or frozen, by the monotonic clock; None while it runs.
+        is_frozen: Its processes are stopped, and not killed.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Kubelet:
         self.name = str(node["metadata"]["name"])
         self.resize_seconds = 0.0
         self.died: float | None = None
+        self.is_frozen = False
         self._client = Client(api, system(f"node:{self.name}"))
         self._node, self._allocatable = node, node["status"]["allocatable"]
         self._folder, self._images, self._timings = folder, images, timings
@@ -85,12 +87,22 @@ class Kubelet:
 
     def die(self) -> None:
         """Lose power: every process is killed, and nobody reports it."""
-        self.died = time.monotonic()
-        self._loop.stop()
+        if not self.is_frozen:
+            self._loop.stop()
+        self.died, self.is_frozen = time.monotonic(), False
         for run in self._runs.values():
             for container in run.containers:
                 if container.process is not None:
                     container.process.kill()
+
+    def freeze(self) -> None:
+        """Fall silent with all processes, whose connections stay open."""
+        self.died, self.is_frozen = time.monotonic(), True
+        self._loop.stop()
+        for run in self._runs.values():
+            for container in run.containers:
+                if container.process is not None:
+                    container.process.stop()
 
     def output(self, uid: str, container: str, previous: bool) -> Path:
         """Return the file of a container's output.

@@ -73,15 +73,19 @@ class Process:
         if self.code is None:
             self._process.terminate()
 
+    def stop(self) -> None:
+        """Have all of it do nothing more, until it is killed."""
+        self._signal_session(signal.SIGSTOP)
+
     def kill(self) -> None:
         """Kill all of it, and wait for its end."""
-        self._kill_session()
+        self._signal_session(signal.SIGKILL)
         self._waiter.join()
 
     def _wait(self) -> None:
         code = self._process.wait()
         # With its first process goes the rest of a container.
-        self._kill_session()
+        self._signal_session(signal.SIGKILL)
         with self._group_lock:
             group, self.group = self.group, None
         if group is not None:
@@ -89,9 +93,9 @@ class Process:
         self.code = 128 - code if code < 0 else code
         self._on_exit()
 
-    def _kill_session(self) -> None:
+    def _signal_session(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, number)
 
 
 def _make_group() -> cgroups.Group | None:
