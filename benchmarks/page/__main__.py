@@ -146,7 +146,7 @@ def _to_pixel(socket: Path, url: str, changes: int) -> list[float]:
         tab.locator("#queue tbody tr").nth(len(waiting) - 1).wait_for()
         for number in range(changes):
             time.sleep(chance.uniform(0.3, 0.7))
-            job, priority = chance.choice(waiting), 100 + number % 900
+            job, priority = chance.choice(waiting), 300 + number % 600
             tab.evaluate(
                 f"([job, text]) => {{ window.seen = ({_SEEN})([job, text]) }}", [job, str(priority)]
             )
