@@ -36,7 +36,7 @@ SECRET = "the-token-of-somebody-else"
 REFUSED = ("EACCES", "EPERM")
 # What time changes, though nobody does anything.
 VOLATILE = ("waiting_seconds", "run_seconds", "used_cpus", "used_mem", "peak_mem", "lacks")
-ENDS = {"least": "minimum", "most": "maximum"}
+ENDS = {"as_of", "least": "minimum", "most": "maximum"}
 
 
 @pytest.fixture

@@ -62,10 +62,10 @@ class Leadership:
                     await self._try()
                 await asyncio.sleep(self._seconds / 5)
         finally:
-            if self.is_leader:
-                self._until = 0.0
-                with suppress(CallError):
-                    await self._release()
+            # Also if it has been too slow to renew: the lease may still name it.
+            self._until = 0.0
+            with suppress(CallError):
+                await self._release()
 
     async def _try(self) -> None:
         begin = time.monotonic()

@@ -235,7 +235,7 @@ def newer(path: Path) -> str:
     connection.close()
     return (
         f"cannot use the state file {path}: it has version 9, and this tf_malleable reads"
-        " versions up to 3; upgrade tf_malleable"
+        " versions up to 4; upgrade tf_malleable"
     )
 
 

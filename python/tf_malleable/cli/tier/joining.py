@@ -11,7 +11,7 @@ import click
 
 from tf_malleable.model import OperationError
 
-SHIM: Final = Path(__file__).parents[2] / "tier" / "libtf_malleable_tier.so"
+SHIM: Final = Path(__file__).parents[2] / "runtime" / "libtf_malleable_tier.so"
 """The library that is loaded in front of libc."""
 _VARIABLE: Final = "TF_MALLEABLE_TIER"
 _PRELOAD: Final = "LD_PRELOAD"
