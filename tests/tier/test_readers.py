@@ -92,6 +92,16 @@ def test_the_daemon_reads_the_rest_of_what_was_nearly_read(node, reader, source)
     assert node.copy(source / "big").read_bytes() == BIG
 
 
+def test_a_file_that_was_read_with_gaps_is_copied(node, reader, source):
+    file = GrowingFile(reader, source / "big")
+    for begin in range(0, len(BIG), 1 << 18):
+        file.read(begin, min(len(BIG), begin + (1 << 18) - file.unit))
+    wait_for(lambda: node.status()["growing"])
+    file.end()
+    wait_for(lambda: node.has(source / "big"))
+    assert node.copy(source / "big").read_bytes() == BIG
+
+
 def test_what_is_read_unseen_is_copied_by_the_daemon(node, reader, source):
     file = GrowingFile(reader, source / "big")
     reader.say(MessageKind.UNSEEN, source / "big")

@@ -62,7 +62,34 @@ class Asking:
             pipe: Into which the answers are written; closed with the last one.
         """
         os.set_blocking(pipe, False)
-        self._service.in_background(self._answer(path, uid, pipe))
+        if self._is_answered_at_once(path, uid):
+            _say(pipe, Reply.SOURCE)
+            os.close(pipe)
+        else:
+            self._service.in_background(self._answer(path, uid, pipe))
+
+    def _is_answered_at_once(self, path: str, uid: int) -> bool:
+        """Return whether a reader reads the source now, and the home is asked meanwhile."""
+        service = self._service
+        directory = service.directory
+        if directory is None or not self.habits.is_likely_nobodys(path):
+            return False
+        keys = self._keys(path, uid)
+        if any(
+            key in service.growing or key in self._fetches or service.store.get(key) is not None
+            for key in keys
+        ):
+            return False
+        for key in keys:
+            self._claim(key)
+            directory.ask_later(key, lambda where: self.habits.answered(path, where.is_yours))
+        return True
+
+    def _keys(self, path: str, uid: int) -> list[str]:
+        keys = [key_of(private_area(uid), path)]
+        if self._shared:
+            keys.insert(0, key_of(PUBLIC, path))
+        return keys
 
     async def _answer(self, path: str, uid: int, pipe: int) -> None:
         try:
@@ -75,9 +102,7 @@ class Asking:
 
     async def _find(self, path: str, uid: int, pipe: int) -> Reply:
         service = self._service
-        keys = [key_of(private_area(uid), path)]
-        if self._shared:
-            keys.insert(0, key_of(PUBLIC, path))
+        keys = self._keys(path, uid)
         for key in keys:
             if service.store.get(key) is not None:
                 return Reply.COPY
@@ -86,11 +111,6 @@ class Asking:
             if key in service.growing:
                 return Reply.FOLLOW
         if service.problem:
-            return Reply.SOURCE
-        if self.habits.is_likely_nobodys(path):
-            for key in keys:
-                self._claim(key)
-                service.in_background(self._learn(path, key))
             return Reply.SOURCE
         for key in keys:
             where = await self._learn(path, key)
@@ -149,8 +169,10 @@ class Asking:
 
     def _claim(self, key: str) -> None:
         now = time.monotonic()
-        if len(self._claims) > 1000:
-            self._claims = {each: end for each, end in self._claims.items() if end > now}
+        self._claims.pop(key, None)
+        # In the order of their ends.
+        while self._claims and next(iter(self._claims.values())) < now:
+            del self._claims[next(iter(self._claims))]
         self._claims[key] = now + _CLAIM_SECONDS
 
 

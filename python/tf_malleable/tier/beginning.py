@@ -35,6 +35,9 @@ from tf_malleable.tier.tenancy import PUBLIC, area_of, private_area
 _LOOK_SECONDS: Final = 0.005
 # Of a file of which its reader has read less than this, no copy is made.
 _WORTH: Final = 0.5
+# Small files that are published at a time.
+_TOGETHER_SECONDS: Final = 0.02
+_MOST_TOGETHER: Final = 256
 _LEFT_SECONDS: Final = 10.0
 
 
@@ -68,6 +71,8 @@ class Beginning:
             shared: Readers are of several users.
         """
         self._service, self._shared = service, shared
+        self._whole: list[GrowingCopy] = []
+        self._is_publishing = False
 
     def admit(self, uid: int) -> None:
         """Let a user's programs make copies.
@@ -195,12 +200,26 @@ class Beginning:
         growing = GrowingCopy(key, identity, part, None, (), True, source)
         if self._service.refusal(key, path, growing.version):
             growing.end("it is not to be copied")
-        else:
-            self._service.in_background(self._publish(growing))
+            return
+        self._whole.append(growing)
+        # Others see that it comes.
+        self._service.growing[key] = growing
+        if not self._is_publishing:
+            self._is_publishing = True
+            self._service.in_background(self._publish())
 
-    async def _publish(self, growing: GrowingCopy) -> None:
-        if await self._service.add(growing):
-            await self._service.finish(growing)
+    async def _publish(self) -> None:
+        """Publish small files, those of a moment together: threads cost more than they do."""
+        try:
+            while self._whole:
+                await asyncio.sleep(_TOGETHER_SECONDS)
+                some, self._whole = self._whole[:_MOST_TOGETHER], self._whole[_MOST_TOGETHER:]
+                kept = [each for each in some if not each.is_closed]
+                await self._service.finish(
+                    *[each for each in kept if await self._service.add(each)]
+                )
+        finally:
+            self._is_publishing = False
 
     def full(self, path: str, uid: int) -> None:
         """Note that a reader says that all of a copy is there."""
@@ -252,7 +271,8 @@ class Beginning:
             known = {name for copy in self._service.growing.values() for name in copy.names}
             await self._service.in_thread(lambda known=known: _remove(self._service.store, known))  # type: ignore[misc]
             for growing in tuple(self._service.growing.values()):
-                if growing.by_readers and growing.is_whole:
+                # Small files, without a map, are published as they come.
+                if growing.by_readers and growing.map is not None and growing.is_whole:
                     await self._finish(growing)
 
     def _go_on(self, opened: Opened, growing: GrowingCopy) -> None:

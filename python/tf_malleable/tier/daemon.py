@@ -29,6 +29,7 @@ from tf_malleable.tier.tls import contexts
 
 _PRIVATE_MODE = 0o600
 _SHARED_MODE = 0o666
+_SWITCH_SECONDS = 0.0002
 _LONGEST = 107  # Bytes of sun_path in unix(7), without the terminating zero.
 
 
@@ -70,6 +71,8 @@ async def _serve(settings: TierSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1)
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    # Readers wait for the loop, which would wait for a thread for 5 ms.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     counters = Counters()
     try:
         store = CopyStore(settings.store, settings.sources, settings.capacity)

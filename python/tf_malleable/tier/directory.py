@@ -25,6 +25,7 @@ from tf_malleable.tier.records import Records, Whereto
 BEAT_SECONDS: Final = 1.0
 """How often each other node is told that this one lives, and which claims go on."""
 _MOST: Final = 2000
+_TOGETHER_SECONDS: Final = 0.02
 _NOTHING: Final = Whereto(True)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -38,6 +39,8 @@ class _Outgoing:
     hold: dict[str, str] = field(default_factory=dict)
     release: dict[str, None] = field(default_factory=dict)
     is_sending: bool = False
+    is_urgent: bool = False
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Directory:
@@ -97,8 +100,24 @@ class Directory:
         if future is None:
             future = asyncio.get_running_loop().create_future()
             outgoing.ask[key, version] = future
-            self._send(home)
+        outgoing.is_urgent = True
+        self._send(home)
+        outgoing.hurry.set()
         return await asyncio.shield(future)
+
+    def ask_later(self, key: str, answered: Callable[[Whereto], None]) -> None:
+        """Ask where a file is, with the next message, and tell what is answered."""
+        home = home_of(key, self._membership.live())
+        if home == self.node:
+            answered(self.records.ask(key, "", self.node, time.monotonic()))
+            return
+        outgoing = self._to(home)
+        future = outgoing.ask.get((key, ""))
+        if future is None:
+            future = asyncio.get_running_loop().create_future()
+            outgoing.ask[key, ""] = future
+        future.add_done_callback(lambda done: answered(done.result()))
+        self._send(home)
 
     def hold(self, key: str, version: str) -> None:
         """Tell the file's home that this node has a complete copy."""
@@ -193,6 +212,12 @@ class Directory:
         assert self._client is not None
         try:
             while outgoing.ask or outgoing.hold or outgoing.release:
+                if not outgoing.is_urgent:
+                    # Nobody waits: let more come together.
+                    outgoing.hurry.clear()
+                    with suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(outgoing.hurry.wait(), _TOGETHER_SECONDS)
+                outgoing.is_urgent = False
                 asked, hold = _some_of(outgoing.ask), _some_of(outgoing.hold)
                 release = _some_of(outgoing.release)
                 message = RecordsMessage(

@@ -54,7 +54,8 @@ async def fill(service: TierService, growing: GrowingCopy, turn: Turn) -> bool:
     finally:
         os.close(target)
         os.close(source)
-    return await service.finish(growing)
+    await service.finish(growing)
+    return not growing.problem
 
 
 def _copy(source: int, target: int, begin: int, end: int) -> tuple[int, float]:

@@ -179,10 +179,9 @@ class GrowingCopy:
     def share_there(self) -> float:
         """Return how much of it is there, from 0 to 1."""
         units = self._units()
-        count = sum(
-            code is not None or self._is_there(units, number)
-            for number, code in enumerate(self.codes)
-        )
+        if units and self.map is not None:
+            return self.map.share_there(units)
+        count = len(self.codes) - self.codes.count(None)
         return count / len(self.codes) if self.codes else 1.0
 
     def _units(self) -> bytes:

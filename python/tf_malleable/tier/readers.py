@@ -13,7 +13,7 @@ import os
 import socket
 import stat
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -179,12 +179,9 @@ class ReaderServer:
 
     def _count(self, connection: _Connection, counts: ReaderCounts) -> None:
         before, connection.counts = connection.counts, counts
-        new = ReaderCounts(
-            *(
-                max(0, now - then)
-                for now, then in zip(astuple(counts), astuple(before), strict=True)
-            )
-        )
+        if counts == before:
+            return
+        new = counts.since(before)
         counters = self._counters
         counters.copy_opens += new.copy_opens
         counters.copy_bytes += new.copy_bytes

@@ -20,7 +20,7 @@ from tf_malleable.tier.growing import GrowingCopy
 from tf_malleable.tier.publishing import NotPublishedError, is_of_disk, publish
 from tf_malleable.tier.records import Whereto
 from tf_malleable.tier.source_version import SourceVersion
-from tf_malleable.tier.store import CopyStore
+from tf_malleable.tier.store import CopyStore, Kept
 
 _DISK_PAUSE_SECONDS: Final = 30.0
 _FULL_SECONDS: Final = 5.0
@@ -179,21 +179,30 @@ class TierService:
                 copy.set_fetching(False)
         return problem
 
-    async def finish(self, growing: GrowingCopy) -> bool:
-        """Publish a copy all of which is there; returns whether it was."""
-        key = growing.key
-        if growing.is_closed or key in self._finishing:
-            return False
-        self._finishing.add(key)
+    async def finish(self, *copies: GrowingCopy) -> None:
+        """Publish copies all of which is there, or give them up."""
+        some = [copy for copy in copies if not copy.is_closed and copy.key not in self._finishing]
+        if not some:
+            return
+        self._finishing.update(copy.key for copy in some)
+        kept = await self.in_thread(lambda: [self._publish(copy) for copy in some])
+        self._finishing.difference_update(copy.key for copy in some)
+        for copy, found in zip(some, kept, strict=True):
+            if isinstance(found, Exception):
+                if isinstance(found, OSError):
+                    self.disk_failed(found)
+                self.give_up(copy, str(found))
+            else:
+                self._published(copy)
+
+    def _publish(self, growing: GrowingCopy) -> Kept | Exception:
         try:
-            kept = await self.in_thread(lambda: publish(self.store, growing, self._clock()))
+            return publish(self.store, growing, self._clock())
         except (NotPublishedError, OSError) as error:
-            if isinstance(error, OSError):
-                self.disk_failed(error)
-            self._finishing.discard(key)
-            self.give_up(growing, str(error))
-            return False
-        self._finishing.discard(key)
+            return error
+
+    def _published(self, growing: GrowingCopy) -> None:
+        key = growing.key
         self.growing.pop(key, None)
         self.claimed.discard(key)
         growing.end()
@@ -201,9 +210,8 @@ class TierService:
         if growing.is_passing:
             asyncio.get_running_loop().call_later(_PASSING_SECONDS, self.store.drop, key)
         elif self.directory is not None:
-            self.directory.hold(key, kept.version.encode())
+            self.directory.hold(key, growing.version.encode())
         _log.info("copied %s, %d bytes", key, growing.size)
-        return True
 
     def give_up(self, growing: GrowingCopy, problem: str) -> None:
         """End a copy that does not become whole; its readers read the source."""
