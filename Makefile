@@ -146,6 +146,11 @@ python-test-parallel: .venv/installed-test
 python-test-serial: .venv/installed-test
 	$(WITH_DOCKER) $(PYTEST) -m serial
 
+# Data tiers, with the programs that read through them.
+.PHONY: test-tier
+test-tier: .venv/installed-test
+	TFM_TEST_TIER=1 $(PYTEST) -n $(WORKERS) tests/tier
+
 # Elastic trainings under 20 random schedules instead of one.
 .PHONY: test-elastic
 test-elastic: .venv/installed-test
