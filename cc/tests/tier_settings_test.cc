@@ -71,13 +71,20 @@ TEST_F(TierSettingsTest, RelativePathsAreInTheWorkingDirectory) {
   ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/usr/lib"));
   char before[PATH_MAX];
   ASSERT_NE(getcwd(before, sizeof(before)), nullptr);
+  ASSERT_EQ(chdir("/etc"), 0);
+  EXPECT_EQ(KeyOf("lib/x"), "");
+  // Far from all sources: remembered until it is said to have changed.
   ASSERT_EQ(chdir("/usr"), 0);
+  EXPECT_EQ(KeyOf("lib/x"), "");
+  Key::WorkingDirectoryChanged();
   EXPECT_EQ(KeyOf("lib/x"), "/usr/lib/x");
   EXPECT_EQ(KeyOf("./lib//x"), "/usr/lib/x");
   EXPECT_EQ(KeyOf("../usr/lib/x"), "");
   ASSERT_EQ(chdir("/"), 0);
+  Key::WorkingDirectoryChanged();
   EXPECT_EQ(KeyOf("usr/lib/x"), "/usr/lib/x");
   EXPECT_EQ(chdir(before), 0);
+  Key::WorkingDirectoryChanged();
 }
 
 TEST_F(TierSettingsTest, ASourceMayHaveAnotherNameForTheDaemon) {

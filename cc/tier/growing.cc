@@ -518,10 +518,10 @@ bool IsComing(Growing* growing) {
 
 // Whether an open file of the store is a copy that may be used; its own status.
 bool IsGoodCopy(int fd, bool is_valid, const char* source,
-                struct statx* status) {
+                struct stat* status) {
   // Without a right, it was dropped by its owner where only the daemon removes.
-  if (sys::CachedStatus(fd, status) != 0 || !S_ISREG(status->stx_mode) ||
-      (status->stx_mode & 0777) == 0) {
+  if (syscall(SYS_fstat, fd, status) != 0 || !S_ISREG(status->st_mode) ||
+      (status->st_mode & 0777) == 0) {
     return false;
   }
   if (is_valid || source == nullptr) return true;
@@ -744,14 +744,15 @@ int OpenCopy(Key* key, const char* source, int flags) {
       if (errno == EMFILE || errno == ENFILE) return -1;
       continue;
     }
-    struct statx status;
+    struct stat status;
     if (IsGoodCopy(fd, view.is_valid, source, &status)) {
-      const uint64_t device = DeviceOf(status);
+      const uint64_t device = status.st_dev;
       if (shim.copies_device.load(std::memory_order_relaxed) != device) {
         shim.copies_device.store(device, std::memory_order_relaxed);
       }
       Add(&shim.daemon.counts.copy_opens);
-      Add(&shim.daemon.counts.copy_bytes, status.stx_size);
+      Add(&shim.daemon.counts.copy_bytes,
+          static_cast<uint64_t>(status.st_size));
       shim.daemon.Report(key->key(), key->size());
       return fd;
     }

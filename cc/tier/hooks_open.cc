@@ -241,6 +241,20 @@ TFM_CREAT(creat64)
 TFM_FOPEN(fopen)
 TFM_FOPEN(fopen64)
 
+TFM_HOOK(int, chdir, (const char* path)) {
+  static Real<int(const char*)> real("chdir");
+  const int result = real(path);
+  if (result == 0) Key::WorkingDirectoryChanged();
+  return result;
+}
+
+TFM_HOOK(int, fchdir, (int folder)) {
+  static Real<int(int)> real("fchdir");
+  const int result = real(folder);
+  if (result == 0) Key::WorkingDirectoryChanged();
+  return result;
+}
+
 #define TFM_FREOPEN(name)                                                   \
   TFM_HOOK(FILE*, name, (const char* path, const char* mode, FILE* file)) { \
     static Real<Reopen> real(#name);                                        \

@@ -2,6 +2,8 @@
 
 #include "cc/tier/settings.h"
 
+#include <atomic>
+
 #include "cc/tier/system.h"
 
 namespace tf_malleable {
@@ -23,6 +25,28 @@ bool Append(Folder* folder, const char* text) {
   if (folder->size + size >= kMostStore) return false;
   memcpy(folder->path + folder->size, text, size + 1);
   folder->size += size;
+  return true;
+}
+
+// The changes of the working directory, and whether the last one made it one
+// from which no path leads to a source without "..".
+std::atomic<uint64_t> far_directory;
+
+// Whether one path is the other one, or below it.
+bool IsBelow(const char* path, const char* other, size_t size) {
+  return strncmp(path, other, size) == 0 &&
+         (path[size] == '\0' || path[size] == '/');
+}
+
+bool IsFar(const Settings& settings, const char* folder, size_t size) {
+  if (size == 1) return false;
+  for (int i = 0; i < settings.roots_size; ++i) {
+    const Root& root = settings.roots[i];
+    if (IsBelow(folder, root.path, root.size) ||
+        IsBelow(root.path, folder, size)) {
+      return false;
+    }
+  }
   return true;
 }
 
@@ -86,11 +110,17 @@ bool Key::Find(const Settings& settings, const char* path) {
     return Take(settings, path, 0);
   }
   if (path[0] == '\0') return false;
+  uint64_t changes = far_directory.load(std::memory_order_relaxed);
+  if (changes & 1) return false;
   char* folder = buffer_ + kMostStore;
   const ErrnoGuard guard;
   const long size = syscall(SYS_getcwd, folder, PATH_MAX);
   // An unreachable one does not begin with a /. The size has the 0.
   if (size <= 1 || folder[0] != '/') return false;
+  if (IsFar(settings, folder, static_cast<size_t>(size) - 1)) {
+    far_directory.compare_exchange_strong(changes, changes | 1);
+    return false;
+  }
   return Take(settings, path, static_cast<size_t>(size) - 1);
 }
 
@@ -158,6 +188,12 @@ bool Key::Take(const Settings& settings, const char* path, size_t before) {
     size_ = found->name_size + rest;
   }
   return true;
+}
+
+void Key::WorkingDirectoryChanged() {
+  uint64_t changes = far_directory.load(std::memory_order_relaxed);
+  while (!far_directory.compare_exchange_weak(changes, (changes | 1) + 1)) {
+  }
 }
 
 void Key::Set(const char* key, size_t size) {

@@ -55,6 +55,9 @@ class Key {
   // Whether `path`, relative to the working directory if it does not begin
   // with a /, is below a folder of the source. If so, this becomes its key.
   bool Find(const Settings& settings, const char* path);
+  // To be called after the working directory has changed. One that is far from
+  // all sources is remembered, so that paths in it take no system call.
+  static void WorkingDirectoryChanged();
   // Makes this a key that is known.
   void Set(const char* key, size_t size);
 
