@@ -191,12 +191,10 @@ class StandIn:
             seconds: How long it takes, from when the folder has a file "go".
             most: After so many bytes nothing more comes; None for all of them.
         """
-        value, name = 0x6C62272E07BB014262B821756295C58D, os.fsencode(path)
-        for byte in name:
-            value = (value ^ byte) * ((1 << 88) + 0x13B) % (1 << 128)
-        part = os.open(self.growing / f"{value:032x}.part", os.O_RDWR | os.O_CREAT, 0o600)
+        name = _name_of(path)
+        part = os.open(self.growing / f"{name}.part", os.O_RDWR | os.O_CREAT, 0o600)
         units, identity = -(-len(data) // 4096), self.identity_of(path)
-        grown = os.open(self.growing / f"{value:032x}.map", os.O_RDWR | os.O_CREAT, 0o600)
+        grown = os.open(self.growing / f"{name}.map", os.O_RDWR | os.O_CREAT, 0o600)
         header = struct.pack("<8I", 0x6D4D4654, 1, 4096, units, 0, 1, 1, 0) + identity
         os.pwrite(grown, header.ljust(_MAP_BYTES, b"\0"), 0)
 
@@ -283,9 +281,17 @@ class StandIn:
             self.publish(path, identity, files[1])
         if self.publishes and kind == FULL and path in self._growing:
             self.publish(path, identity, self._growing.pop(path).files[2])
-            for each in self.growing.iterdir():
+            for each in self.growing.glob(f"{_name_of(path)}.*"):
                 each.unlink()
         self.said.append(said)
+
+
+def _name_of(path: Path | str) -> str:
+    """Return what a copy of a file is called while it grows: its path's FNV-1a hash."""
+    value = 0x6C62272E07BB014262B821756295C58D
+    for byte in os.fsencode(path):
+        value = (value ^ byte) * ((1 << 88) + 0x13B) % (1 << 128)
+    return f"{value:032x}"
 
 
 def stop(process: subprocess.Popen[str]) -> None:
