@@ -91,10 +91,12 @@ def _die(here: Site, kind: str, chance: random.Random) -> dict[str, Any]:
         fresh = {pod["metadata"]["uid"] for pod in here.api.pods(_NAME, names.WORKER)} - before
         if fresh:
             seen.setdefault("replaced", now)
-        for each in (here.coordinator(_NAME) or {"rescales": ()})["rescales"]:
-            # Another coordinator may find the new worker there when it begins.
-            is_one_fewer = each["workers_to"] == len(lost) - 1
-            if each["at"] > died and (is_one_fewer or kind == "coordinator"):
+        said = here.coordinator(_NAME)
+        if said is not None and kind == "coordinator" and said["phase"] == "steady":
+            # Whoever is left may have gone on alone before, of which nobody keeps a record.
+            seen.setdefault("generation", time.time())
+        for each in (said or {"rescales": ()})["rescales"]:
+            if each["at"] > died:
                 seen.setdefault("generation", each["at"])
         time.sleep(_LOOK_SECONDS)
     trained = here.wait(lambda: time.time() if here.settled(_NAME, 2) else None)

@@ -27,6 +27,7 @@ def measure(way: str, epochs: int) -> dict[str, Any]:
         grown = _grow(here, _PART) if way == "grows" else {}
         here.finish(_NAME, epochs)
         found = told(here.notes(_NAME))
+        found["rescales"] = here.status(_NAME)["rescales"]
         return {"submitted": submitted, **found, "cpu_seconds": used(here), **grown}
 
 

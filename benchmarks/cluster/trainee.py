@@ -57,7 +57,8 @@ def _watch(notes: _Notes) -> None:
 
     before = None
     while True:
-        threads = tfm.get_threads().intra
+        # Shards are computed side by side, each by one thread.
+        threads = tfm.get_threads().inter
         if threads != before:
             tfm.wait_settled(5.0)
             notes.note("settled", threads=threads)

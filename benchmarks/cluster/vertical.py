@@ -34,7 +34,9 @@ def measure(changes: int) -> list[float]:
             time.sleep(pause)
             cpus = 1 + number % 2
             asked = time.time()
-            here.api.patch(names.JOBS, _NAME, {"spec": {"workers": {"cpu": {"max": cpus}}}})
+            # Both, for what the policy would make of more is another question.
+            wanted = {"min": cpus, "max": cpus}
+            here.api.patch(names.JOBS, _NAME, {"spec": {"workers": {"cpu": wanted}}})
             at = here.wait(lambda cpus=cpus, asked=asked: _settled(here, cpus, asked))
             found.append(at - asked)
         return found

@@ -87,9 +87,8 @@ class Kubelet:
 
     def die(self) -> None:
         """Lose power: every process is killed, and nobody reports it."""
-        if not self.is_frozen:
-            self._loop.stop()
         self.died, self.is_frozen = time.monotonic(), False
+        self._loop.stop()
         for run in self._runs.values():
             for container in run.containers:
                 if container.process is not None:
@@ -97,8 +96,8 @@ class Kubelet:
 
     def freeze(self) -> None:
         """Fall silent with all processes, whose connections stay open."""
+        # The loop's thread stays: its end would be that of the processes which it started.
         self.died, self.is_frozen = time.monotonic(), True
-        self._loop.stop()
         for run in self._runs.values():
             for container in run.containers:
                 if container.process is not None:
@@ -146,6 +145,8 @@ class Kubelet:
         return pod or node or change.key[0] in (kinds.SECRETS, kinds.CONFIGMAPS)
 
     def _step(self) -> float | None:
+        if self.is_frozen:
+            return None
         with suppress(UnavailableError):  # The pods go on, as they are known.
             self._register()
             self._known = self._client.list("pods", fieldSelector=f"spec.nodeName={self.name}")
