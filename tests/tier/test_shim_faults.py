@@ -23,6 +23,7 @@ from tests.support.tier_stand_in import (
     stop,
 )
 
+pytestmark = pytest.mark.slow
 LARGE = 3_000_001
 COMMON = """
 import hashlib, mmap, os, subprocess, sys, threading, time
@@ -352,13 +353,12 @@ def test_a_program_may_have_as_many_files_as_without_the_shim(daemon):
     assert daemon.python(code, *paths).strip() == "71"
 
 
-@pytest.mark.slow
 def test_ten_thousand_open_files(daemon):
     for i in range(100):
         daemon.make(f"set/{i}", content(5000, i))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < 10_100:
-        pytest.skip("at most {most} files may be open")
+        pytest.skip(f"at most {most} files may be open")
     code = COMMON + (
         "import resource\n"
         "most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
