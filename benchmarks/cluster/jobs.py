@@ -35,5 +35,12 @@ def measure(way: str, epochs: int) -> dict[str, Any]:
                 here.finish(name, length)
         for name, length in lengths.items():
             here.finish(name, length)
-        found = {name: {"submitted": submitted[name], **told(here.notes(name))} for name in lengths}
+        found = {
+            name: {
+                "submitted": submitted[name],
+                **told(here.notes(name)),
+                "rescales": here.status(name)["rescales"],
+            }
+            for name in lengths
+        }
         return {"jobs": found, "cpu_seconds": used(here)}
