@@ -174,7 +174,7 @@ def test_an_image_that_does_not_start(site):
     assert "ImagePull" in site.condition("Failed", "never")["reason"]
     assert status["actual"]["workers"] == 0
     site.wait(lambda: not site.running("never"), "never")
-    assert "does not start" in events(site)["Failed"]
+    site.wait(lambda: "does not start" in events(site).get("Failed", ""), "never")
 
 
 def test_a_script_that_crashes(site):

@@ -56,12 +56,18 @@ class Leadership:
 
     async def run(self) -> None:
         """Hold the lease, or try to, until this is cancelled; then give it up."""
+        trying: asyncio.Task[None] | None = None
         try:
             while True:
+                trying = asyncio.create_task(self._try())
                 with suppress(CallError):
-                    await self._try()
+                    await asyncio.shield(trying)
                 await asyncio.sleep(self._seconds / 5)
         finally:
+            # A call that is given up may still be carried out, after what is written here.
+            if trying is not None:
+                with suppress(CallError):
+                    await trying
             # Also if it has been too slow to renew: the lease may still name it.
             self._until = 0.0
             with suppress(CallError):

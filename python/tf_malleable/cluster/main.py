@@ -88,7 +88,6 @@ async def operate(
             client, namespace, settings.name, identity, settings.lease_seconds, operator.wake
         )
         acting = operator.run(lambda: leadership.is_leader)
-        # None of them ends by itself, unless it is broken.
         await _until_stopped(_together(acting, leadership.run()), stop)
     except OSError as error:
         raise OperationError(
@@ -103,7 +102,11 @@ async def operate(
 async def _together(*work: Coroutine[Any, Any, None]) -> None:
     tasks = [asyncio.create_task(each) for each in work]
     try:
-        await asyncio.gather(*tasks)
+        # None of them ends by itself, unless it is broken. Not gather(), which would go on when the
+        # first one is cancelled, and then interrupt what another one still does at its end.
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
         for task in tasks:
             task.cancel()
