@@ -12,17 +12,19 @@ from tf_malleable.cluster import names, reporting
 from tf_malleable.cluster.actions import Action, CreatePod, Tell, WriteStatus
 from tf_malleable.cluster.fitting import is_ready
 from tf_malleable.cluster.judging import ENDED, Judgement, judge
-from tf_malleable.cluster.knowing import UsableNodes, cluster_job, size, worker_bounds
+from tf_malleable.cluster.knowing import UsableNodes, cluster_job, size
+from tf_malleable.cluster.pacing import paced
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
 from tf_malleable.cluster.planning.planner import plan as make_plan
 from tf_malleable.cluster.planning.room import Room
 from tf_malleable.cluster.progress import TrainingProgress
+from tf_malleable.cluster.reading import read
 from tf_malleable.cluster.remembering import JobMemory
 from tf_malleable.cluster.rooms import namespace_quotas, rooms, seated
 from tf_malleable.cluster.seen import SeenPod, owner_uid, see
 from tf_malleable.cluster.settings import Timings
-from tf_malleable.cluster.spec import JobSpec, Manifest, parse, seconds_of
+from tf_malleable.cluster.spec import JobSpec, Manifest
 from tf_malleable.cluster.steps import closing, steps
 from tf_malleable.policies.policy import Policy
 
@@ -101,7 +103,7 @@ class Decider:
     def decide(self, scene: ClusterScene) -> ClusterDecision:
         """Return what to do about all jobs."""
         now = scene.now
-        jobs, wrong = _read(scene)
+        jobs, wrong = read(scene.jobs)
         nodes = {node["metadata"]["name"]: node for node in scene.nodes}
         ready = {name for name, node in nodes.items() if is_ready(node)}
         found = self._pods(scene.pods)
@@ -125,6 +127,7 @@ class Decider:
             name: (node["metadata"].get("labels") or {}).get("kubernetes.io/hostname", name)
             for name, node in nodes.items()
         }
+        doing: dict[str, list[Action]] = {}
         for uid, job in jobs.items():
             pods, plan = found.get(uid, ()), planned.jobs.get(uid, _NOTHING)
             self.memories[uid].sizing = plan.sizing
@@ -143,7 +146,10 @@ class Decider:
                 actions += self._report(
                     job, judged[uid], None if is_over else plan, scene.progress.get(uid), now
                 )
-            made[uid] = _decision(job, judged[uid], plan, actions)
+            doing[uid] = actions
+        for uid, actions in paced(doing, jobs, nodes, scene.pods).items():
+            plan = planned.jobs.get(uid, _NOTHING)
+            made[uid] = _decision(jobs[uid], judged[uid], plan, actions)
         for uid in self.memories.keys() - jobs.keys():
             del self.memories[uid]
         return ClusterDecision(made, self._review_at(planned, made, now))
@@ -280,40 +286,6 @@ def _decision(
         len(plan.workers),
         len(plan.servers),
         judgement,
-    )
-
-
-def _read(scene: ClusterScene) -> tuple[dict[str, JobSpec], dict[str, tuple[JobSpec, str]]]:
-    """Return the jobs that are ours, and those of which that cannot be said."""
-    jobs: dict[str, JobSpec] = {}
-    wrong: dict[str, tuple[JobSpec, str]] = {}
-    for item in scene.jobs:
-        metadata = item["metadata"]
-        try:
-            job = parse(item)
-            if job.is_ours:
-                worker_bounds(job)
-                jobs[job.uid] = job
-        except ValueError as error:
-            bare = _bare(item)
-            if bare.deleted is not None:  # It can be closed all the same.
-                jobs[bare.uid] = bare
-            else:
-                wrong[metadata["uid"]] = bare, str(error)
-    return jobs, wrong
-
-
-def _bare(item: Manifest) -> JobSpec:
-    """Return a job of which only the metadata and the status are known."""
-    metadata: Mapping[str, Any] = item["metadata"]
-    return JobSpec(
-        metadata["uid"],
-        metadata["name"],
-        metadata["namespace"],
-        generation=int(metadata.get("generation", 1)),
-        deleted=seconds_of(metadata.get("deletionTimestamp")) or None,
-        finalizers=tuple(metadata.get("finalizers") or ()),
-        status=item.get("status") or {},
     )
 
 

@@ -377,3 +377,26 @@ def test_fewer_workers_are_left_once_they_were_measured_to_be_as_fast():
     assert len(some.step(EQUAL).jobs["one"].workers) == 2
     some.now += 1
     assert where(some.step(EQUAL), "one") == [("a", 4)]
+
+
+def test_what_more_workers_would_not_bring_is_not_asked_for_either():
+    """Else CPUs are kept for them until they are due, and then all begins anew."""
+    some = cluster(1, 3.95)
+    measured = (ClusterRate(3, 1, 1, 1.0),)
+    add(some, "one", (1, 3), (1, 3), shards=4, rates=measured)
+    placed(some, "one", WorkerAt("b", 3, "p"))
+    for _ in range(30):
+        assert where(some.step(EQUAL), "one") == [("b", 3)]
+        some.now += 1
+
+
+def test_a_cpu_is_not_offered_to_two_workers():
+    """One that stays could have it, or one that comes: not both."""
+    some = cluster(2, 1)
+    add(some, "one", (1, 4), (1, 2), shards=4, admitted_cpus=3)
+    placed(some, "one", WorkerAt("a", 2, "p"))
+    some.step(EQUAL)
+    some.now += 60
+    for _ in range(3):
+        assert where(some.step(EQUAL), "one") == [("a", 2), ("b", 1)]
+        some.now += 20

@@ -53,6 +53,7 @@ class Crew:
         servers: The node and pod of each of its servers.
         is_stuck: It must keep workers, although the policy or the nodes leave too little for it.
         is_moving: Workers are replaced elsewhere, now or soon, so that it gets what is granted.
+        promised: CPUs that its workers will have once all are due.
     """
 
     def __init__(self, sizes: Sizes, granted: int, sizing: Sizing) -> None:
@@ -65,6 +66,7 @@ class Crew:
         self.servers: list[tuple[Space, str | None]] = []
         self.is_stuck = False
         self.is_moving = False
+        self.promised = 0
 
     @property
     def server_cpus(self) -> int:
@@ -80,8 +82,11 @@ class Crew:
     def got(self) -> int:
         """CPUs that it gets, those of servers included, or will have once all workers are due."""
         due = self.due
-        if len(due) < len(self.seats) or self.is_moving:
+        if self.is_moving:
             return self.granted
+        if len(due) < len(self.seats):
+            # Else it would ask for more as long as it waits, and for less once they have come.
+            return min(self.granted, self.promised + self.sizes.server_cpus(len(self.seats)))
         return sum(seat.cpus for seat in due) + self.server_cpus
 
     @property

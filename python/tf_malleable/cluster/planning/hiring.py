@@ -27,12 +27,14 @@ class Offer:
         each: CPUs of each new one.
         cpus: CPUs of all workers.
         new: The nodes of the new ones and the CPUs of each, if these are not all alike.
+        is_stretched: Those that stay need what they can have, not only their parts.
     """
 
     workers: int
     each: int
     cpus: int
     new: Sequence[tuple[Space, int]] = ()
+    is_stretched: bool = False
 
 
 def hire(crew: Crew, ledger: RoomLedger, now: float, patience: Patience) -> None:
@@ -47,7 +49,7 @@ def hire(crew: Crew, ledger: RoomLedger, now: float, patience: Patience) -> None
     job = crew.job
     before = crew.sizing.workers
     reach = _reach(crew)
-    offer = _choice(crew, Finder(ledger, job), reach)
+    offer = _choice(crew, ledger, reach)
     is_urgent = before < job.workers.least or not (crew.seats or crew.leaving)
     if offer is not None and offer.workers > before and not is_urgent:
         faster = max(WORTH, offer.cpus / max(1, sum(reach)))
@@ -92,7 +94,7 @@ def _reach(crew: Crew) -> list[int]:
     return found
 
 
-def _choice(crew: Crew, finder: Finder, reach: list[int]) -> Offer | None:
+def _choice(crew: Crew, ledger: RoomLedger, reach: list[int]) -> Offer | None:
     """Return what a training should have; None for what it has."""
     sizes, kept, before = crew.sizes, len(crew.seats), crew.sizing.workers
     goal = max(sizes.goal(crew.granted, before), before)
@@ -100,13 +102,13 @@ def _choice(crew: Crew, finder: Finder, reach: list[int]) -> Offer | None:
     is_enough = kept >= crew.job.workers.least
     if is_enough and goal <= kept and here * WORTH >= crew.granted - sizes.server_cpus(kept):
         return None
-    wanted = _offer(crew, finder, reach, goal, goal) if goal > kept else None
+    wanted = _offer(crew, ledger, reach, goal, goal) if goal > kept else None
     if wanted is not None and wanted.cpus >= crew.granted - sizes.server_cpus(goal):
         return wanted
     offers = [] if wanted is None else [wanted]
     for workers in sizes.possible(crew.granted):
         if workers > kept and workers != goal:
-            offer = _offer(crew, finder, reach, workers, goal)
+            offer = _offer(crew, ledger, reach, workers, goal)
             if offer is not None:
                 offers.append(offer)
                 if offer.cpus >= crew.granted - sizes.server_cpus(workers):
@@ -120,9 +122,12 @@ def _choice(crew: Crew, finder: Finder, reach: list[int]) -> Offer | None:
     return min(good, key=lambda offer: offer.workers) if good else None
 
 
-def _offer(crew: Crew, finder: Finder, reach: list[int], workers: int, goal: int) -> Offer | None:
+def _offer(
+    crew: Crew, ledger: RoomLedger, reach: list[int], workers: int, goal: int
+) -> Offer | None:
     """Return what a training could have with so many workers; None if there is no room."""
     sizes, more = crew.sizes, workers - len(crew.seats)
+    finder = Finder(ledger, crew.job)
     cpus = crew.granted - sizes.server_cpus(workers)
     least, limit = crew.job.workers.cpus_least, sizes.limit(workers)
     mine = sum(min(most, limit) for most in reach)
@@ -133,13 +138,30 @@ def _offer(crew: Crew, finder: Finder, reach: list[int], workers: int, goal: int
     each = finder.most_cpus(more, least, most)
     if not each:
         return None
-    offer = Offer(workers, each, min(cpus, mine + more * each))
+    parts = sum(min(seat.wanted, limit) for seat in crew.seats)
+    offer = Offer(workers, each, min(cpus, parts + more * each))
+    if offer.cpus == cpus:
+        return offer
+    # What those that stay can have beyond their parts is not there for the new ones.
+    _stretch(crew, ledger, reach, limit)
+    each = finder.most_cpus(more, least, most)
+    if each and mine + more * each > offer.cpus:
+        offer = Offer(workers, each, min(cpus, mine + more * each), is_stretched=True)
     if offer.cpus < cpus and each < limit:
         new = finder.largest(more, least, limit)
         total = mine + sum(size for _, size in new)
         if len(new) == more and total > offer.cpus:
-            return Offer(workers, each, min(cpus, total), new)
+            offer = Offer(workers, each, min(cpus, total), new, is_stretched=True)
+    _stretch(crew, ledger, reach, limit, sign=-1)
     return offer
+
+
+def _stretch(
+    crew: Crew, ledger: RoomLedger, reach: list[int], limit: int, *, sign: int = 1
+) -> None:
+    """Claim for workers what they can have where they are, or take that back."""
+    for seat, most in zip(crew.seats, reach, strict=False):
+        ledger.claim_more(seat.space, sign * max(0, min(most, limit) - seat.wanted))
 
 
 def _add(crew: Crew, ledger: RoomLedger, offer: Offer, reach: list[int]) -> None:
@@ -147,16 +169,22 @@ def _add(crew: Crew, ledger: RoomLedger, offer: Offer, reach: list[int]) -> None
     job, limit = crew.job, crew.sizes.limit(offer.workers)
     least = job.workers.cpus_least
     kept = list(crew.seats)
+    if offer.is_stretched:
+        _stretch(crew, ledger, reach, limit)
     new = offer.new
     if not new:
         near = {seat.space for seat in kept}
         count = offer.workers - len(kept)
         nodes = Finder(ledger, job).nodes(count, offer.each, job.workers.memory, near)
         new = [(space, offer.each) for space in nodes]
+    if offer.is_stretched:
+        _stretch(crew, ledger, reach, limit, sign=-1)
     for space, cpus in new:
         is_due = len(crew.seats) < crew.sizing.workers
         crew.seat(ledger, Seat(space, least, limit, wanted=cpus, is_due=is_due))
     due = crew.due
+    if len(due) < len(crew.seats):
+        crew.promised = offer.cpus
     if due == kept:
         return  # Until the others come, these go on with what they can have.
     most = [min(each, limit) for each in reach]
