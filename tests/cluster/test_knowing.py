@@ -13,7 +13,7 @@ from tests.cluster.test_spec import item
 from tf_malleable.cluster.knowing import UsableNodes, cluster_job, size
 from tf_malleable.cluster.planning.cluster_job import ClusterRate, WorkerAt
 from tf_malleable.cluster.remembering import JobMemory, StepSpeed
-from tf_malleable.cluster.spec import parse
+from tf_malleable.cluster.spec import ServersSpec, WorkersSpec, parse
 
 NODES = {name: node(name) for name in "ab"}
 
@@ -33,6 +33,8 @@ def test_a_job_as_it_is(job):
     found = known(job, worker(0), worker(1, "b", cpus=2.0), said=progress("u0"))
     assert found.placed == (WorkerAt("a", 1, "t-worker-0"), WorkerAt("b", 2, "t-worker-1"))
     assert (found.workers.cpus_least, found.workers.cpus_most) == (1, 3)
+    large = replace(job, workers=WorkersSpec(1, 1, 4.5, 5.0))
+    assert (known(large).workers.cpus_least, known(large).workers.cpus_most) == (5, 5)
     assert (found.state, found.steps_done, found.allowed) == ("running", 10, None)
     assert known(job).state == "waiting"
     begun = replace(job, status={"startedAt": "1970-01-01T00:10:00Z"})
@@ -71,6 +73,44 @@ def test_a_node_where_a_pod_found_no_place_is_avoided_for_a_while(job):
     assert known(job, pod, memory=memory).avoided == {"a"}
     memory.tidy([], NOW + TIMINGS.avoided + 1)
     assert known(job, memory=memory).avoided == frozenset()
+
+
+def admitted(job, labels=(), **annotations):
+    names = {"elastic": "kueue.x-k8s.io/elastic-job", "cpus": "tf-malleable.dev/admitted-cpus"}
+    said = {names[name]: value for name, value in annotations.items()}
+    return known(replace(job, annotations=said, labels=dict(labels)))
+
+
+QUEUED = (("kueue.x-k8s.io/queue-name", "team"),)
+
+
+def test_what_was_admitted_is_a_quantity(job):
+    assert admitted(job).admitted_cpus is None
+    for text, cpus in (("3", 3.0), ("2500m", 2.5), ("0", 0.0), ("-1", 0.0)):
+        assert admitted(job, cpus=text).admitted_cpus == cpus
+        assert admitted(job, QUEUED, cpus=text).admitted_cpus == cpus
+
+
+@pytest.mark.parametrize("text", ["", "lots", "nan", "inf"])
+def test_a_number_that_is_none_admits_no_more_than_is_needed(job, text):
+    assert admitted(job, cpus=text).admitted_cpus == 1
+
+
+def test_nobody_has_counted_more_than_the_least_of_a_queued_job_without_a_number(job):
+    job = replace(job, servers=ServersSpec(2, 2, 0.7))
+    assert admitted(job, QUEUED).admitted_cpus == 3
+    assert admitted(job, elastic="true").admitted_cpus == 3
+    assert admitted(job, elastic="false").admitted_cpus is None
+    assert not known(replace(job, labels={"kueue.x-k8s.io/queue-name": ""})).admitted_cpus
+
+
+def test_only_an_elastic_job_asks_for_more(job):
+    assert [admitted(job, elastic=text).asks_for_more for text in ("true", "false", "")] == [
+        True,
+        False,
+        False,
+    ]
+    assert not admitted(job, QUEUED).asks_for_more
 
 
 def test_speeds_are_those_of_a_size_that_did_not_change():

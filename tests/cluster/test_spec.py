@@ -54,6 +54,7 @@ def test_a_job_is_read(tmp_path):
         ({"workers": {"min": 3, "max": 2}}, "spec.workers.min must be from 1 to"),
         ({"workers": {"max": 5}}, "spec.shards, 4, must not be below spec.workers.max, 5"),
         ({"workers": {"cpu": {"min": 2, "max": 1}}}, "spec.workers.cpu.min must be"),
+        ({"workers": {"cpu": {"min": "500m", "max": "750m"}}}, "a whole number of CPUs"),
         ({"workers": {"cpu": {"min": "many"}}}, "cannot be understood"),
         ({"shards": 1000}, "spec.shards must be from 1 to 256"),
         ({"parameterServers": {"min": 2, "max": 1}}, "spec.parameterServers.min"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from math import ceil, floor
 from typing import Final
 
-from tf_malleable.cluster import names
+from tf_malleable.cluster import names, quantities
 from tf_malleable.cluster.fitting import may_be_on
 from tf_malleable.cluster.judging import Judgement, started_at
 from tf_malleable.cluster.planning.cluster_job import (
@@ -28,14 +28,12 @@ from tf_malleable.model import JobState
 _RESCALE_SECONDS: Final = 1.0
 _SERVER_MEMORY: Final = 256.0 * 2**20
 _CHOOSING: Final = ("tolerations", "nodeSelector", "affinity")
-_ADMITTED: Final = f"{names.GROUP}/admitted-cpus"
 
 
 def worker_bounds(job: JobSpec) -> WorkerBounds:
     """Return what workers a job may have; the planner gives out whole CPUs."""
     workers = job.workers
-    least = max(1, ceil(workers.least_cpus))
-    most = max(least, floor(workers.most_cpus))
+    least, most = ceil(workers.least_cpus), floor(workers.most_cpus)
     return WorkerBounds(workers.least, workers.most, least, most, job.memory)
 
 
@@ -105,6 +103,7 @@ def cluster_job(
         allowed=places.allowed(job.template["spec"]),
         avoided=frozenset(memory.avoided),
         admitted_cpus=_admitted(job),
+        asks_for_more=_is_elastic(job),
         state=state,
         since=began or job.created,
         started=began,
@@ -152,12 +151,26 @@ def _note_limits(judgement: Judgement, memory: JobMemory, now: float, timings: T
 
 
 def _admitted(job: JobSpec) -> float | None:
-    """Return how many CPUs were admitted, if whoever admits jobs here says so."""
-    text = job.annotations.get(_ADMITTED, "")
+    """Return how many CPUs were admitted; None if nobody admits this job.
+
+    What is admitted without a number is what the job needs at least: nobody has counted more.
+    """
     try:
-        return float(text) if text else None
+        return max(0.0, quantities.number(job.annotations[names.ADMITTED]))
     except ValueError:
-        return None
+        return _fewest(job)
+    except KeyError:
+        is_queued = bool(job.labels.get(names.QUEUE)) or _is_elastic(job)
+        return _fewest(job) if is_queued else None
+
+
+def _fewest(job: JobSpec) -> float:
+    servers = job.servers
+    return job.workers.least * worker_bounds(job).cpus_least + ceil(servers.least * servers.cpus)
+
+
+def _is_elastic(job: JobSpec) -> bool:
+    return job.annotations.get(names.ELASTIC) == "true"
 
 
 def _rescale_seconds(progress: TrainingProgress | None) -> float:

@@ -23,6 +23,13 @@ NODE: Final = f"{GROUP}/node"
 FAILURE: Final = f"{GROUP}/failure"
 """An annotation of pods that have failed: as which failure in a row, and at which step."""
 
+ADMITTED: Final = f"{GROUP}/admitted-cpus"
+"""An annotation of jobs: how many CPUs all their members may request together."""
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+"""Kueue's label of jobs that it admits."""
+ELASTIC: Final = "kueue.x-k8s.io/elastic-job"
+"""Kueue's annotation of jobs of which it admits more while they run, if they ask for it."""
+
 WORKER: Final = "worker"
 SERVER: Final = "server"
 COORDINATOR: Final = "coordinator"

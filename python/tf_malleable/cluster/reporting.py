@@ -66,6 +66,8 @@ def status(
     made["failures"] = judgement.crashes.count
     made["desired"] = desired(job)
     has_ended = judgement.phase in ENDED
+    if plan is not None and plan.requested is not None:
+        made["requested"] = {"cpus": plan.requested}
     made["granted"] = _granted(None if has_ended else plan)
     made["actual"] = _actual(judgement)
     by_pod = {} if plan is None else {each.pod: each.cpus for each in plan.workers}

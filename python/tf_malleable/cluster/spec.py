@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from math import ceil, floor
 from typing import Any, Final
 
 from tf_malleable.cluster import names, quantities
@@ -216,7 +217,7 @@ def _workers(said: Manifest, shards: int) -> WorkersSpec:
         int(said.get("max", least)),
         least_cpus,
         # Of more than there are shards, a worker cannot make use.
-        quantities.number(cpu["max"]) if "max" in cpu else max(least_cpus, float(shards)),
+        quantities.number(cpu["max"]) if "max" in cpu else float(max(ceil(least_cpus), shards)),
     )
 
 
@@ -244,6 +245,8 @@ def _check(job: JobSpec) -> None:
         )
     elif not _LEAST_CPUS <= workers.least_cpus <= workers.most_cpus:
         problem = "spec.workers.cpu.min must be from 10m to spec.workers.cpu.max"
+    elif ceil(workers.least_cpus) > floor(workers.most_cpus):
+        problem = "spec.workers.cpu.max must allow a whole number of CPUs, not below cpu.min"
     elif not 1 <= job.shards <= MOST_SHARDS:
         problem = f"spec.shards must be from 1 to {MOST_SHARDS}, not {job.shards}"
     elif job.shards < workers.most:

@@ -322,6 +322,23 @@ def test_what_was_admitted_is_the_most():
     add(some, "one", (1, 4), (2, 4), admitted_cpus=6.5)
     planned = some.step(EQUAL).jobs["one"]
     assert (planned.cpus, planned.reason) == (6, "Admitted")
+    assert (planned.requested, "asks" in planned.why) == (None, False)
+
+
+def test_more_is_asked_for_and_used_only_once_it_is_admitted():
+    some = cluster(16)
+    add(some, "one", (1, 4), (2, 4), admitted_cpus=6.5, asks_for_more=True)
+    planned = some.step(EQUAL).jobs["one"]
+    assert (planned.cpus, planned.requested, planned.reason) == (6, 16, "Admitted")
+    assert planned.why.endswith("and asks for 16 CPUs")
+    some.jobs["one"] = replace(some.jobs["one"], admitted_cpus=16.0)
+    some.now += 60
+    some.step(EQUAL)
+    some.now += 60
+    planned = some.step(EQUAL).jobs["one"]
+    assert (planned.cpus, planned.requested, planned.reason) == (16, 16, "Granted")
+    add(some, "two", (1, 4), (2, 4), suspended=True, asks_for_more=True)
+    assert some.step(EQUAL).jobs["two"].requested == 16
 
 
 def test_a_namespace_keeps_within_its_quota_and_leaves_the_rest_to_others():

@@ -279,6 +279,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "endsWith": str.endswith,
     "contains": lambda text, part: part in text,
     "matches": lambda text, pattern: re.search(pattern, text) is not None,
+    "asApproximateFloat": float,
     "compareTo": lambda a, b: (a > b) - (a < b),
     "isLessThan": lambda a, b: a < b,
     "isGreaterThan": lambda a, b: a > b,

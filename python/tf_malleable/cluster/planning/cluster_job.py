@@ -130,6 +130,7 @@ class ClusterJob:
         avoided: Names of nodes on which its pods do not start at present: nothing new goes there.
         admitted_cpus: CPUs that all its members may request together, as Kueue has admitted them;
             None for any number.
+        asks_for_more: More than that may be admitted while it runs, if it asks for it.
         state: ``"waiting"``: has never had workers. ``"running"``: has workers, be they pending.
             ``"paused"``: has lost all of them.
         since: When it entered this state.
@@ -161,6 +162,7 @@ class ClusterJob:
     allowed: frozenset[str] | None = None
     avoided: frozenset[str] = frozenset()
     admitted_cpus: float | None = None
+    asks_for_more: bool = False
     state: JobState = "waiting"
     since: float = 0.0
     started: float | None = None

@@ -45,6 +45,8 @@ class JobPlan:
             others go first.
         why: The same for people, in a short sentence.
         sizing: To be given to the next plan as ClusterJob.sizing.
+        requested: CPUs that it asks to be admitted, those of servers included; None if it asks for
+            nothing.
     """
 
     workers: tuple[WorkerAt, ...] = ()
@@ -52,6 +54,7 @@ class JobPlan:
     reason: Reason = "WaitingForCpus"
     why: str = ""
     sizing: Sizing | None = None
+    requested: int | None = None
 
     @property
     def cpus(self) -> int:

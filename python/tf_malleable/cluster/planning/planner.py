@@ -84,6 +84,7 @@ def plan(
             plans[job.id] = _job_plan(crew, packed.ledger, first.cpus.get(job.id, 0))
         else:
             plans[job.id] = JobPlan((), (), *unfit[job.id])
+        plans[job.id] = replace(plans[job.id], requested=sizes[job.id].requested)
     return ClusterPlan(plans, _review_at(answer, packed.crews.values(), now, patience))
 
 

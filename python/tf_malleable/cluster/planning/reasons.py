@@ -39,7 +39,7 @@ class Misfits:
         if sizes.fewest > sizes.admitted:
             return (
                 "WaitingForAdmission",
-                f"needs {sizes.fewest} CPUs at least, and {sizes.admitted:g} are admitted",
+                f"needs {_cpus(sizes.fewest)} at least, and {sizes.admitted:g} are admitted",
             )
         quota = self._quotas.get(job.namespace)
         if quota is not None and _exceeds(sizes, quota):
@@ -139,7 +139,9 @@ def why_it_has(crew: Crew) -> Why:
     if cpus >= crew.sizes.greatest:
         return "Granted", "has all the CPUs that it can use"
     if cpus >= crew.sizes.admitted:
-        return "Admitted", "has all the CPUs that are admitted"
+        why = "has all the CPUs that are admitted"
+        asked = crew.sizes.requested
+        return "Admitted", why if asked is None else f"{why}, and asks for {_cpus(asked)}"
     return "Shared", f"has {cpus} of {_cpus(crew.sizes.greatest)} that it can use"
 
 

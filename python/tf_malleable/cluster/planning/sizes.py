@@ -98,6 +98,11 @@ class Sizes:
         """The most CPUs that it may get."""
         return max(self.fewest, int(min(self.greatest, self.admitted)))
 
+    @property
+    def requested(self) -> int | None:
+        """The CPUs that it asks to be admitted; None if it may not ask."""
+        return self.greatest if self.job.asks_for_more else None
+
     @cached_property
     def seconds_left(self) -> float:
         """For how long it will run if it is as fast as it ever was; infinite if unknown."""
