@@ -111,6 +111,32 @@ def test_cpus_change_in_place_and_make_way_for_pods_of_others(site):
     site.finish()
 
 
+@pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])
+def test_a_worker_comes_elsewhere_where_one_cannot_grow(site, reason):
+    node = site.cluster.add_node("n", 3.5)
+    site.start()
+    site.client.create(pod("other", cpus="2"))
+    site.wait(lambda: site.client.get("pods", "other")["status"]["phase"] == "Running")
+    # One worker with two CPUs, or two with one.
+    made = site.make("t", workers={"max": 2, "cpu": {"min": 1, "max": 2}})
+    made["metadata"]["annotations"] = {names.ADMITTED: "2"}
+    site.client.create(made)
+    site.wait(lambda: site.status().get("actual") == {"workers": 1, "cpus": 1})
+    node.refuses = reason
+    site.client.delete("pods", "other", gracePeriodSeconds=0)
+
+    def is_given_up():
+        (worker,) = site.pods()
+        asked = worker["spec"]["containers"][0]["resources"]["limits"]["cpu"]
+        return reason in reasons(site) and asked == "1"
+
+    site.wait(is_given_up)
+    site.cluster.add_node("m", 2)
+    status = site.wait_for_workers(2)
+    assert {each["node"]: each["actual"] for each in status["workers"]} == {"n": 1, "m": 1}
+    site.finish()
+
+
 def test_a_job_is_suspended_and_goes_on(site):
     site.cluster.add_node("n", 3)
     site.start()
@@ -124,6 +150,35 @@ def test_a_job_is_suspended_and_goes_on(site):
     site.wait(lambda: not site.running())
     site.client.patch(JOBS, "t", {"spec": {"suspend": False}})
     site.wait_for_workers(1)
+    site.finish()
+
+
+def test_kueue_admits_more_of_an_elastic_job_before_it_grows(site):
+    site.cluster.add_node("n", 4)
+    site.start()
+    site.submit(suspend=True, workers={"max": 1, "cpu": {"min": 1, "max": 3}})
+
+    def annotate(**values):
+        keys = {"elastic": names.ELASTIC, "admitted": names.ADMITTED}
+        said = {keys[name]: value for name, value in values.items()}
+        site.client.patch(JOBS, "t", {"metadata": {"annotations": said}})
+
+    annotate(elastic="true", admitted="1")
+    site.client.patch(JOBS, "t", {"spec": {"suspend": False}})
+    site.wait(lambda: site.status().get("actual") == {"workers": 1, "cpus": 1})
+    status = site.status()
+    assert (status["requested"], status["granted"]["cpus"]) == ({"cpus": 3}, 1)
+    granted = site.condition("Granted")
+    assert (granted["reason"], "asks for 3 CPUs" in granted["message"]) == ("Admitted", True)
+    (worker,) = site.pods()
+    annotate(admitted="3")
+    site.wait(lambda: site.status()["actual"]["cpus"] == 3)
+    annotate(admitted="2")
+    site.wait(lambda: site.status()["actual"]["cpus"] == 2)
+    (now,) = site.pods()
+    assert now["metadata"]["uid"] == worker["metadata"]["uid"]
+    annotate(elastic=None)
+    site.wait(lambda: "requested" not in site.status())
     site.finish()
 
 

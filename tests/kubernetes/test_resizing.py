@@ -159,3 +159,21 @@ def test_resizes_that_are_refused(client, operation, why):
     with pytest.raises(RefusedError, match=why) as refused:
         client.patch("pods", "one", [{"op": op, "path": path, "value": value}], part="resize")
     assert refused.value.code == 422
+
+
+@pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])
+def test_a_node_may_give_no_pod_more_for_reasons_of_its_own(cluster, node, reason):
+    start(cluster)
+    node.refuses = reason
+    resize(cluster, "1500m")
+    wait_for(lambda: condition(cluster, "PodResizePending"))
+    assert condition(cluster, "PodResizePending")["reason"] == reason
+    assert actual(cluster) == "500m"
+    resize(cluster, "400m")
+    wait_for(lambda: actual(cluster) == "400m")
+    assert condition(cluster, "PodResizePending") is None
+    resize(cluster, "1500m")
+    wait_for(lambda: condition(cluster, "PodResizePending"))
+    node.refuses = ""
+    cluster.client.patch("pods", "one", {"metadata": {"labels": {"look": "again"}}})
+    wait_for(lambda: actual(cluster) == "1500m")

@@ -41,6 +41,8 @@ class Kubelet:
 
     Attributes:
         resize_seconds: How long it takes to carry out a resize.
+        refuses: The reason for which it gives no pod more, "Infeasible" or "Deferred"; "" for none.
+            Nodes have reasons that no object shows, such as a static CPU manager.
         died: When it was killed, or frozen, by the monotonic clock; None while it runs.
         is_frozen: Its processes are stopped, and not killed.
     """
@@ -66,6 +68,7 @@ class Kubelet:
         """
         self.name = str(node["metadata"]["name"])
         self.resize_seconds = 0.0
+        self.refuses = ""
         self.died: float | None = None
         self.is_frozen = False
         self._client = Client(api, system(f"node:{self.name}"))
@@ -343,6 +346,8 @@ class Kubelet:
         if changed and not run.in_progress:
             free = self._free(pod["metadata"]["uid"])
             run.pending = resizing.obstacle(pod, free, self._allocatable)
+            if self.refuses and resizing.grows(pod, run):
+                run.pending = self.refuses, "this node gives no pod more than it has"
             if run.pending is not None:
                 return
             for container in changed:

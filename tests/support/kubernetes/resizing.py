@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from tests.support.kubernetes import pods, quantities
-from tests.support.kubernetes.runs import ContainerRun
+from tests.support.kubernetes.runs import ContainerRun, PodRun
 
 Object = dict[str, Any]
 
@@ -32,6 +32,12 @@ def obstacle(
         if value > free[name]:
             return "Deferred", f"Node didn't have enough resource: {name}"
     return None
+
+
+def grows(pod: Object, run: PodRun) -> bool:
+    """Return whether a pod wants more of anything than is allocated to it."""
+    allocated = run.allocated()
+    return any(value > allocated.get(name, 0) for name, value in pods.requests(pod).items())
 
 
 def carry_out(container: ContainerRun) -> None:
