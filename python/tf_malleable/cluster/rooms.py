@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Final
 
@@ -161,25 +162,29 @@ def seated(
     """
     rest = {room.node: room for room in found}
     seats: dict[str, str] = {}
+    order = [_seat_rank(room) for room in found if room.is_open]
+    heapify(order)
     for uid, allowed in jobs:
-        usable = [
-            room
-            for room in rest.values()
-            if room.ready and not room.leaving and (allowed is None or room.node in allowed)
-        ]
-        if usable:
-            best = max(usable, key=_seat_rank)
+        passed = []
+        while order and not (allowed is None or order[0][-1] in allowed):
+            passed.append(heappop(order))
+        if order:
+            best = rest[order[0][-1]]
             left = None if best.memory is None else best.memory - COORDINATOR_MEMORY
             cpus = round(best.cpus - COORDINATOR_CPUS, 6)
             rest[best.node] = replace(best, cpus=cpus, memory=left, pods=best.pods - 1)
             seats[uid] = best.node
+            heapreplace(order, _seat_rank(rest[best.node]))
+        for each in passed:
+            heappush(order, each)
     return tuple(rest.values()), seats
 
 
 def _seat_rank(room: Room) -> tuple[bool, bool, float, str]:
+    """Return what is least for the node that is best for a coordinator."""
     part = room.cpus % 1.0
     fits = room.cpus >= COORDINATOR_CPUS and room.pods > 0
-    return fits, part >= COORDINATOR_CPUS, room.cpus, room.node
+    return not fits, part < COORDINATOR_CPUS, -room.cpus, room.node
 
 
 def _leaving(node: Manifest) -> bool:

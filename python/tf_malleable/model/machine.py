@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,6 +44,21 @@ class Machine:
     def cpuset(self) -> Cpuset:
         """The numbers of its CPUs."""
         return frozenset(cpu.id for cpu in self.cpus)
+
+    @cached_property
+    def core_of(self) -> Mapping[int, int]:
+        """The physical core of each CPU."""
+        return {cpu.id: cpu.core for cpu in self.cpus}
+
+    @cached_property
+    def node_of(self) -> Mapping[int, int]:
+        """The NUMA node of each CPU."""
+        return {cpu.id: cpu.node for cpu in self.cpus}
+
+    @cached_property
+    def core_sizes(self) -> Mapping[int, int]:
+        """The number of CPUs of each physical core."""
+        return Counter(self.core_of.values())
 
     def without(self, cpus: Cpuset) -> Machine:
         """Return the machine without these CPUs."""

@@ -7,9 +7,9 @@ added and removed so that a job has whole physical cores, on few NUMA nodes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from tf_malleable.model import Cpuset, Job, Machine
@@ -73,6 +73,8 @@ class _Growth(NamedTuple):
 class Layout:
     """Cores and nodes of a machine's CPUs, computed lazily: most decisions move no CPU.
 
+    They are kept with the machine.
+
     Args:
         machine: The machine.
     """
@@ -80,25 +82,27 @@ class Layout:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    @cached_property
-    def core(self) -> dict[int, int]:
+    @property
+    def core(self) -> Mapping[int, int]:
         """Physical core by CPU id."""
-        return {cpu.id: cpu.core for cpu in self._machine.cpus}
+        return self._machine.core_of
 
-    @cached_property
-    def node(self) -> dict[int, int]:
+    @property
+    def node(self) -> Mapping[int, int]:
         """NUMA node by CPU id."""
-        return {cpu.id: cpu.node for cpu in self._machine.cpus}
+        return self._machine.node_of
 
-    @cached_property
-    def size(self) -> Counter[int]:
+    @property
+    def size(self) -> Mapping[int, int]:
         """Number of CPUs by physical core."""
-        return Counter(self.core.values())
+        return self._machine.core_sizes
 
     def by_core(self, cpus: Iterable[int]) -> dict[int, list[int]]:
         """Return CPUs grouped by physical core, in ascending order."""
-        groups: dict[int, list[int]] = {}
         core = self.core
+        if len(self.size) == len(core):
+            return {core[cpu]: [cpu] for cpu in sorted(cpus)}
+        groups: dict[int, list[int]] = {}
         for cpu in sorted(cpus):
             groups.setdefault(core[cpu], []).append(cpu)
         return groups
@@ -137,18 +141,20 @@ class _Free:
         self._layout = layout
         self._sizes = sorted(set(layout.size.values()), reverse=True)
         self._left: dict[int, int] = {}
-        self._chosen = (0, 0)
         # By node, then by size or core. The last is taken first, so these are built in
         # descending order.
         self._whole: dict[int, dict[int, list[list[int]]]] = defaultdict(dict)
         self._parts: dict[int, dict[int, list[int]]] = defaultdict(dict)
+        node_of, size_of, left = layout.node, layout.size, self._left
         for core, cpus in reversed(layout.by_core(free).items()):
-            node = layout.node[cpus[0]]
-            self._left[node] = self._left.get(node, 0) + len(cpus)
-            if len(cpus) == layout.size[core]:
-                self._whole[node].setdefault(len(cpus), []).append(cpus)
+            node, size = node_of[cpus[0]], len(cpus)
+            left[node] = left.get(node, 0) + size
+            if size == size_of[core]:
+                self._whole[node].setdefault(size, []).append(cpus)
             else:
                 self._parts[node][core] = cpus
+        # Nodes by how many CPUs are left: there may be a thousand of them.
+        self._order = sorted((left, node) for node, left in self._left.items())
 
     def share_out(self, growing: Iterable[_Growth]) -> dict[str, list[int]]:
         """Return the additional CPUs of each job.
@@ -189,18 +195,16 @@ class _Free:
 
     def _node_for(self, more: int) -> int:
         """Return the node that fits most tightly, or else the one with most CPUs left."""
-        # The node chosen last for the same number fits even more tightly now, if at all.
-        if more != self._chosen[0] or self._left[self._chosen[1]] < more:
-            fitting = [(left, node) for node, left in self._left.items() if left >= more]
-            if not fitting:
-                return min((-left, node) for node, left in self._left.items())[1]
-            self._chosen = (more, min(fitting)[1])
-        return self._chosen[1]
+        most = min(more, self._order[-1][0])
+        return self._order[bisect_left(self._order, (most, -1))][1]
 
     def _reserve(self, plan: dict[int, int], node: int, more: int) -> int:
         count = min(more, self._left.get(node, 0))
         if count:
-            self._left[node] -= count
+            left = self._left[node]
+            del self._order[bisect_left(self._order, (left, node))]
+            insort(self._order, (left - count, node))
+            self._left[node] = left - count
             plan[node] = count
         return count
 

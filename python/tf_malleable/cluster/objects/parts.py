@@ -103,12 +103,12 @@ def with_variables(container: Manifest, more: list[Draft]) -> Draft:
     """Return a container with these variables, whatever it says of them."""
     own = {each["name"] for each in more}
     kept = [each for each in container.get("env") or () if each["name"] not in own]
-    return {**copy.deepcopy(dict(container)), "env": [*copy.deepcopy(kept), *more]}
+    return {**container, "env": [*kept, *more]}
 
 
 def with_cpus(container: Manifest, cpus: float) -> Draft:
     """Return a container that has so many CPUs, which can change while it runs."""
-    resources = copy.deepcopy(dict(container.get("resources") or {}))
+    resources = dict(container.get("resources") or {})
     for kind in ("requests", "limits"):
         resources[kind] = {**(resources.get(kind) or {}), "cpu": quantities.cores(cpus)}
     others = [each for each in container.get("resizePolicy") or () if each["resourceName"] != "cpu"]

@@ -52,7 +52,8 @@ def worker(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator
         coordinator: Address of the job's Service.
     """
     template = job.template
-    spec = copy.deepcopy(dict(template["spec"]))
+    # What is not changed here is the template's own: there may be thousands of workers.
+    spec = dict(template["spec"])
     first, *others = containers(template)
     own = max(_LEAST_CPUS, cpus - job.overhead_cpus)
     made = parts.with_variables(first, parts.worker_variables(job, coordinator))

@@ -1,0 +1,79 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""How long the operator decides about a large cluster."""
+
+from __future__ import annotations
+
+import copy
+import time
+
+import pytest
+
+from tests.cluster.test_rooms import node
+from tests.cluster.test_spec import item
+from tf_malleable.cluster import names
+from tf_malleable.cluster.actions import CreatePod, WriteStatus
+from tf_malleable.cluster.deciding import ClusterScene, Decider
+from tf_malleable.cluster.settings import Timings
+from tf_malleable.policies.registry import DEFAULT, create
+
+BEGIN = 1.8e9
+COUNT = 1000
+
+
+def running(draft):
+    """Return a pod that runs where it is to be."""
+    made = copy.deepcopy(draft)
+    metadata, spec = made["metadata"], made["spec"]
+    metadata |= {"uid": metadata["name"], "resourceVersion": "1"}
+    metadata["creationTimestamp"] = "2026-01-02T03:04:05Z"
+    spec["nodeName"] = metadata["annotations"][names.NODE]
+    statuses = [
+        {
+            "name": each["name"],
+            "state": {"running": {}},
+            "resources": each["resources"],
+            "allocatedResources": each["resources"]["requests"],
+        }
+        for each in spec["containers"]
+    ]
+    made["status"] = {"phase": "Running", "podIP": "1.2.3.4", "containerStatuses": statuses}
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.serial("measures how long a decision takes")
+def test_a_decision_about_a_thousand_jobs_on_a_thousand_nodes_takes_less_than_a_second(tmp_path):
+    nodes = []
+    for number in range(COUNT):
+        nodes.append(node(f"n{number:04}", "64"))
+        nodes[-1]["metadata"]["resourceVersion"] = "1"
+    jobs = {}
+    for number in range(COUNT):
+        bounds = {"min": 1, "max": 16, "cpu": {"min": 1, "max": 16}}
+        made = item(tmp_path, shards=64, workers=bounds)
+        uid = f"u{number}"
+        made["metadata"] |= {"name": f"j{number}", "uid": uid, "resourceVersion": "1"}
+        made["metadata"]["finalizers"] = [names.FINALIZER]
+        jobs[uid] = made
+    decider = Decider(create(DEFAULT), Timings())
+    pods, seconds = [], []
+    # Objects that a job needs, coordinators, workers, and nothing any more.
+    for turn in range(4):
+        scene = ClusterScene(
+            tuple(jobs.values()), tuple(pods), tuple(nodes), (), {}, BEGIN + 20 * turn
+        )
+        begin = time.thread_time()
+        decision = decider.decide(scene)
+        seconds.append(time.thread_time() - begin)
+        made = []
+        for uid, each in decision.jobs.items():
+            decider.memories[uid].address = "10.0.0.1"
+            made += [running(one.pod) for one in each.actions if isinstance(one, CreatePod)]
+            for one in each.actions:
+                if isinstance(one, WriteStatus):
+                    jobs[uid]["status"] = {**jobs[uid].get("status", {}), **one.change}
+        pods += made
+    assert len(pods) > 4 * COUNT
+    assert not made
+    # The first builds the machine of all nodes.
+    assert max(seconds[1:]) < 1.0, seconds
