@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How many compilers a build runs at a time.
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-page tournament validate bench-containers compat \
+.PHONY: demo demo-containers demo-elastic demo-tier check test bench bench-cores bench-many bench-simulate bench-elastic bench-elastic-step bench-cluster bench-tier bench-page bench-power tournament validate bench-containers compat \
   coexistence lint cc-test cc-test-parallel cc-test-serial python-test python-test-parallel \
   python-test-serial bazel-build bazel-test conformance tensorflow-wheel dist clean
 
@@ -83,9 +83,12 @@ bench-elastic-step: .venv/installed-test
 bench-tier: .venv/installed-test
 	@tools/system_packages.sh fuse
 	.venv/bin/python -m benchmarks.tier
-# The live page: how late it is, and what it costs (4 minutes).
+# The live page: how late it is, and what it costs (8 minutes).
 bench-page: all-packages .venv/installed-test
 	.venv/bin/python -m benchmarks.page
+# Power: calibrations, metering, units, and a budget that is kept (5 minutes).
+bench-power: all-packages .venv/installed-test
+	.venv/bin/python -m benchmarks.power
 # The operator, on a fake cluster (20 minutes).
 bench-cluster: .venv/installed-test
 	.venv/bin/python -m benchmarks.cluster

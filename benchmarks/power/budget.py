@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import psutil
 
 from benchmarks.power.auditor import Auditor, windows
-from benchmarks.power.servers import SERVERS, Server
+from benchmarks.power.servers import CALIBRATED, Server
 from tf_malleable.api.power import PowerStatus
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model.power import lower_hull
@@ -25,8 +24,6 @@ from tf_malleable.power.curve_file import write_curve
 from tf_malleable.scheduling.calibration import fit
 from tf_malleable.workload.private_controller import PrivateController, private_controller
 
-# As `tfm power calibrate` measures by default; the auditor knows all eleven points.
-CALIBRATED = (0, 1, 4, 7, 10)
 TFM = (sys.executable, "-m", "tf_malleable_cli")
 TRAINING = Path(__file__).parents[2] / "examples" / "trainings" / "dense.py"
 
@@ -182,25 +179,3 @@ def measure(
         (end.steps - begin.steps) / (end.at - begin.at) / (speed * hull),
         (end.paused - begin.paused) / (end.at - begin.at),
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print as JSON."""
-    import argparse
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", type=int, default=4, help="number of the server in servers.py")
-    parser.add_argument("--share", type=float, default=0.5, help="budget between idle and full")
-    parser.add_argument("--window", type=float, default=60)
-    parser.add_argument("--length", type=float, default=240)
-    parser.add_argument("--baseline", type=float, default=20)
-    parser.add_argument("--jobs", type=int, default=2)
-    said = parser.parse_args(arguments)
-    found = measure(
-        SERVERS[said.server], said.share, said.window, said.length, said.baseline, said.jobs
-    )
-    print(json.dumps(asdict(found), indent=2))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -63,15 +62,3 @@ def cost(jobs: int, packages: int = 2) -> float:
                 job.usage.cpu_seconds = float(turn)
             watch.tick(at_once=True)
         return (time.process_time() - begin) / _ROUNDS
-
-
-def main() -> None:
-    """Measure with few and many jobs."""
-    for jobs in (2, 16, 128):
-        print(
-            f"{jobs:4} jobs: {1e3 * cost(jobs):.3f} ms a second, {100 * cost(jobs):.3f} % of a core"
-        )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

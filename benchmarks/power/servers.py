@@ -12,6 +12,9 @@ from typing import Final, NamedTuple
 
 from tf_malleable.model.power import PowerCurve
 
+# Tenths of full load at which a calibration with five points measures, as tfm power calibrate does.
+CALIBRATED: Final = (0, 1, 4, 7, 10)
+
 
 class Server(NamedTuple):
     """A server, the number of its result, and what it draws."""

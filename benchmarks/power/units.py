@@ -10,6 +10,7 @@ import asyncio
 import json
 import multiprocessing
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from benchmarks.common.command_line import BenchmarkError
 from benchmarks.power.servers import SERVERS
 from tf_malleable.api.power import PowerStatus
 from tf_malleable.model import Budget, PowerCurve
@@ -76,10 +78,11 @@ def mosquitto() -> Iterator[tuple[Broker, psutil.Process]]:
     """Run a broker."""
     program = shutil.which("mosquitto", path="/usr/sbin:/usr/bin")
     if program is None:
-        raise SystemExit("apt-get install mosquitto")
+        raise BenchmarkError("there is no broker: apt-get install mosquitto")
     with tempfile.TemporaryDirectory(prefix="tfm-units-") as folder:
         config = Path(folder, "conf")
-        port = 18830
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
         config.write_text(
             f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
             "max_inflight_messages 0\nset_tcp_nodelay true\n"
