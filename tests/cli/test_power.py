@@ -109,7 +109,9 @@ def test_a_metered_host(tmp_path, capsys):
         assert output(capsys, "power", "budget", "lab", "none", *where) == (
             "budget: none, and no limit\n"
         )
-        assert "this host is in area lab, not x" in refusal("power", "budget", "x", "90", *where)
+        assert refusal("power", "budget", "x", "90", *where).endswith(
+            "no job here is in area x: budgets can be given to lab"
+        )
         for watts in ("nan", "0", "inf", "many"):
             assert "WATTS must be a number above 0" in refusal(
                 "power", "budget", "lab", watts, *where

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,19 @@ from hypothesis import strategies as st
 
 from benchmarks.power.servers import SERVERS
 from tests.support.policy_situations import NOW, Situation, carried_out, situations
-from tf_malleable.model import Allocation, Budget, Job, Machine, PowerCurve, PowerLimit, Shape
+from tf_malleable.model import (
+    Allocation,
+    AreaLimit,
+    Budget,
+    Job,
+    Machine,
+    PowerCurve,
+    PowerLimit,
+    Shape,
+)
 from tf_malleable.model.power import lower_hull
-from tf_malleable.policies.budget import cap_of
+from tf_malleable.model.quota import Quota, Quotas
+from tf_malleable.policies.budget import area_caps, cap_of
 from tf_malleable.policies.check import check
 from tf_malleable.policies.registry import create
 from tf_malleable.scheduling.decision import Candidate, decide
@@ -187,3 +198,155 @@ def test_a_mean_is_kept_in_every_window_with_the_work_of_the_hull(server, share)
         if y0 <= watts <= y1
     )
     assert work / (2500 * step) >= 0.95 * best
+
+
+# Areas.
+
+
+def of_area(watts: float, curve: PowerCurve = STEEP, name: str = "a", **more: float) -> AreaLimit:
+    budget = Budget(watts, "mean", 100.0) if more.pop("window", None) else Budget(watts)
+    return AreaLimit(budget, curve, CPUS, CPUS, at=NOW, area=name, **more)  # type: ignore[arg-type]
+
+
+def in_areas(limits: Sequence[AreaLimit], wanted: Sequence[Job], spec: str, **more) -> dict:
+    machine = Machine(Machine.flat(CPUS).cpus, areas=tuple(limits), **more)
+    found = create(spec).allocate(wanted, machine, NOW)
+    check(found, wanted, machine)
+    return {job: len(grant.cpus) for job, grant in found.grants.items()}
+
+
+def mine(*cores: int, area: str = "a") -> list[Job]:
+    return [replace(job, id=f"{area}{job.id}", area=area) for job in jobs(*cores)]
+
+
+def test_a_core_of_an_area_counts_as_the_most_that_it_can():
+    # 25 W a core up to half load, and 150 W for eight.
+    assert of_area(1.0).watts(1) == pytest.approx(25)
+    assert of_area(1.0).watts(8) == pytest.approx(150)
+    # Here a core costs most when all are busy: 150 W for eight.
+    assert of_area(1.0, BENT).watts(1) == pytest.approx(150 / 8)
+    assert of_area(1.0, BENT).watts(4) == pytest.approx(75)
+    # Together with what is no job they keep more than all CPUs busy.
+    assert of_area(1.0, BENT, beside=4.0).watts(8) == pytest.approx(150 * 8 / 12)
+    assert of_area(1.0).watts(0) == 0
+
+
+@pytest.mark.parametrize(("watts", "count"), [(150, 8), (149, 7), (76, 3), (26, 1), (24, 0)])
+def test_a_peak_of_an_area_is_kept_by_fewer_cores_of_its_jobs(watts, count):
+    found = in_areas([of_area(watts)], mine(8), "budget+equal")
+    assert found.get("a0", 0) == count
+
+
+def test_others_get_what_an_area_may_not_have():
+    wanted = [*mine(8, 8), *mine(8, area="b")]
+    assert in_areas([], wanted, "budget+equal") == {"a0": 3, "a1": 2, "b0": 3}
+    assert in_areas([of_area(55)], wanted, "budget+equal") == {"a0": 1, "a1": 1, "b0": 6}
+    both = [of_area(55), of_area(80, name="b")]
+    assert in_areas(both, wanted, "budget+equal") == {"a0": 1, "a1": 1, "b0": 3}
+
+
+def test_a_host_s_peak_and_an_area_s_both_bind():
+    wanted = [*mine(8), *mine(8, area="b")]
+    found = in_areas([of_area(30)], wanted, "budget+equal", power=peak(150))
+    assert found == {"a0": 1, "b0": 3}
+
+
+def test_a_mean_of_an_area_pauses_its_jobs_together_and_nobody_else_s():
+    wanted = [*mine(4, 4), *mine(8, area="b")]
+    limit = of_area(30, window=100)
+    assert in_areas([limit], wanted, "budget+equal") == {"b0": 8}
+    credit = replace(limit, credit=limit.depth)
+    assert in_areas([credit], wanted, "budget+equal") == {"a0": 3, "a1": 2, "b0": 3}
+    machine = Machine(Machine.flat(CPUS).cpus, areas=(credit,))
+    assert create("budget+equal").allocate(wanted, machine, NOW).review_at > NOW  # type: ignore[operator]
+
+
+def test_an_area_s_expired_budget_is_none():
+    limit = replace(of_area(24), budget=Budget(24.0, until=NOW))
+    assert in_areas([limit], mine(8), "budget+equal") == {"a0": 8}
+
+
+def test_cores_set_by_hand_do_not_exceed_an_area_s_budget():
+    machine = Machine(Machine.flat(CPUS).cpus, areas=(of_area(80),))
+    wanted = [Candidate(job, 2, False) for job in [*mine(8, 8), *mine(8, area="b")]]
+    found = decide(create("budget+equal"), wanted, machine, NOW)
+    # Three cores: one is left for the second, which asks for two by hand.
+    assert {job: len(grant.cpus) for job, grant in found.grants.items()} == {
+        "a0": 2,
+        "a1": 1,
+        "b0": 2,
+    }
+
+
+def test_a_user_s_quota_holds_across_areas():
+    machine = Machine(Machine.flat(CPUS).cpus, areas=(of_area(55),))
+    wanted = [
+        Candidate(replace(job, user=1), None, False) for job in [*mine(8), *mine(8, area="b")]
+    ]
+    quotas = Quotas(usual=Quota(max_cores=3))
+    found = decide(create("budget+equal"), wanted, machine, NOW, quotas)
+    assert sum(len(grant.cpus) for grant in found.grants.values()) == 3
+
+
+AREA_LIMITS = st.lists(
+    st.builds(
+        AreaLimit,
+        st.one_of(
+            st.builds(Budget, st.floats(1, 400)),
+            st.builds(Budget, st.floats(1, 400), st.just("mean"), st.floats(10, 1000)),
+        ),
+        st.sampled_from([server.curve for server in SERVERS]),
+        st.integers(12, 20),
+        st.just(0),
+        st.floats(0, 8),
+        st.floats(0.5, 2),
+        st.floats(-100, 100),
+        st.floats(NOW - 1, NOW),
+        st.sampled_from("ab"),
+    ),
+    max_size=2,
+    unique_by=lambda limit: limit.area,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "spec", ["budget+lend+srpt", "budget+equal", "budget+priority-strict", "budget+fcfs-strict"]
+)
+@settings(max_examples=40, deadline=None, database=None, derandomize=True)
+@given(situation=situations(), limits=AREA_LIMITS, areas=st.lists(st.sampled_from("abc")))
+def test_areas_are_within_their_caps_whatever_the_policy(spec, situation: Situation, limits, areas):
+    shared = len(situation.machine.cpus)
+    limits = tuple(replace(limit, shared=shared) for limit in limits)
+    machine = Machine(situation.machine.cpus, areas=limits)
+    waiting = [
+        replace(job, area=area)
+        for job, area in zip_longest(situation.jobs, areas[: len(situation.jobs)])
+    ]
+    found = create(spec).allocate(waiting, machine, NOW)
+    check(found, waiting, machine)
+    assert found == create(spec).allocate(waiting, machine, NOW)
+    caps = area_caps(limits, waiting, NOW)
+    for limit in limits:
+        grants = [
+            found.grants[j.id] for j in waiting if j.area == limit.area and j.id in found.grants
+        ]
+        used = len(frozenset[int]().union(*(grant.cpus for grant in grants)))
+        assert used <= caps[limit.area].cores
+        if limit.budget.kind == "peak" and used:
+            assert limit.watts(used) <= limit.budget.watts + 1e-9
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(
+    curve=st.sampled_from([server.curve for server in SERVERS]),
+    cores=st.integers(1, 16),
+    others=st.floats(0, 16),
+    beside=st.floats(0, 4),
+)
+def test_what_counts_for_an_area_is_never_more_than_was_expected(curve, cores, others, beside):
+    limit = AreaLimit(Budget(1.0), curve, 20, 16, beside, area="a")
+    busy = min(16, cores + others) + beside
+    active = curve.watts(busy / 20) - curve.idle
+    assert active * cores / busy <= limit.watts(cores) + 1e-9
+    assert limit.watts(cores) <= limit.watts(cores + 1) + 1e-9

@@ -30,7 +30,7 @@ class BudgetInForce(msgspec.Struct, frozen=True, kw_only=True):
         window: Length of the window in seconds; null for a peak.
         until: Unix time at which it expires; null for never.
         author: Who gave it; ``"default"`` if it is the one for when there is no other.
-        cores: Cores that jobs may have at this moment.
+        cores: Cores that jobs, or those of the area, may have at this moment.
     """
 
     watts: float
@@ -48,11 +48,13 @@ class AreaPower(msgspec.Struct, frozen=True):
         area: Its name.
         watts: Now.
         joules: Since the controller was started, by source.
+        budget: What its jobs may draw; null for no limit. The host's area has none here.
     """
 
     area: str
     watts: float
     joules: dict[EnergySource, float]
+    budget: BudgetInForce | None = None
 
 
 class PowerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +92,7 @@ Window = Annotated[float, Meta(ge=LEAST_WINDOW, le=MOST_WINDOW)]
 
 
 class BudgetRequest(Request, frozen=True):
-    """A budget for the host's area.
+    """A budget for an area: the host's, or that of jobs.
 
     Attributes:
         area: The area.

@@ -122,7 +122,7 @@ class Service:
             react=self._reactor.react_soon,
             default=safe,
         )
-        self._reactor.limit = self.power.limit
+        self._reactor.limited = self.power.limited
         self._feed = Feed(self._reactor, self.info, self.power.profile)
         self._store = store
         self._version = version

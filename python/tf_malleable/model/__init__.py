@@ -7,7 +7,7 @@ from tf_malleable.model.errors import ControllerError, NotMalleableError, Operat
 from tf_malleable.model.job import Job, JobState, Rate
 from tf_malleable.model.machine import Cpu, Machine
 from tf_malleable.model.pool import Pool, PoolKind
-from tf_malleable.model.power import Budget, PowerCurve, PowerLimit
+from tf_malleable.model.power import AreaLimit, Budget, PowerCurve, PowerLimit
 from tf_malleable.model.process import ProcessId
 from tf_malleable.model.shape import Shape
 from tf_malleable.model.threads import Threads
@@ -15,6 +15,7 @@ from tf_malleable.model.threads import Threads
 __all__ = [
     "NO_GRANT",
     "Allocation",
+    "AreaLimit",
     "Budget",
     "ControllerError",
     "Cpu",

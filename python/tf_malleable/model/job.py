@@ -46,6 +46,7 @@ class Job:
         expected_seconds: Expected total run time, from earlier runs of the same command;
             None if there are none.
         user: Id of the user it belongs to; None if unknown.
+        area: The area that its energy is counted for; None for the host's.
     """
 
     id: str
@@ -65,3 +66,4 @@ class Job:
     rates: tuple[Rate, ...] = ()
     expected_seconds: float | None = None
     user: int | None = None
+    area: str | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tf_malleable.model.cpuset import Cpuset
-from tf_malleable.model.power import PowerLimit
+from tf_malleable.model.power import AreaLimit, PowerLimit
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,12 @@ class Machine:
     Attributes:
         cpus: These CPUs.
         power: What the host may draw; None for no limit. Only ``budget+`` looks at it.
+        areas: What the jobs of areas may draw, at most once for each; as `power`.
     """
 
     cpus: tuple[Cpu, ...]
     power: PowerLimit | None = None
+    areas: tuple[AreaLimit, ...] = ()
 
     @cached_property
     def cpuset(self) -> Cpuset:
@@ -62,7 +64,8 @@ class Machine:
 
     def without(self, cpus: Cpuset) -> Machine:
         """Return the machine without these CPUs."""
-        return Machine(tuple(cpu for cpu in self.cpus if cpu.id not in cpus), self.power)
+        left = tuple(cpu for cpu in self.cpus if cpu.id not in cpus)
+        return Machine(left, self.power, self.areas)
 
     @classmethod
     def flat(cls, cpus: int) -> Machine:

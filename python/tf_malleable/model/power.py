@@ -7,6 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -170,6 +171,52 @@ class PowerLimit:
     def most_credit(self) -> float:
         """The most credit in joules: so much more than the mean any window may draw."""
         return _MOST / _DEPTH * self.depth
+
+
+@dataclass(frozen=True)
+class AreaLimit(PowerLimit):
+    """A budget in force for the jobs of an area that share a machine with others.
+
+    What is limited is the power that counts as theirs: what the host draws beyond idle, divided
+    by CPU time. So a core's part depends on how busy the host is, and the most that it can be
+    counts: with any number of cores busy for others. No decision about one area depends on
+    another one's then.
+
+    Attributes:
+        area: Its name.
+        taken: Cores that its jobs have beside those that are to be shared out.
+    """
+
+    area: str = ""
+    taken: int = 0
+
+    def watts(self, cores: int) -> float:
+        """Return the most that its jobs are expected to draw if they keep so many cores busy."""
+        if cores <= 0:
+            return 0.0
+        busy = cores + self.beside
+        dearer = bisect_right(self._highest, (busy, math.inf))
+        later = self._highest[dearer][1] if dearer < len(self._highest) else 0.0
+        return cores * max(self._price(busy), later)
+
+    def _price(self, busy: float) -> float:
+        """Return what counts for each of so many busy CPUs."""
+        drawn = self.scale * self.curve.watts(busy / max(1, self.cpus))
+        return max(0.0, drawn - self.curve.idle) / busy
+
+    @cached_property
+    def _highest(self) -> list[tuple[float, float]]:
+        """Numbers of busy CPUs, each with the highest price from there on.
+
+        Between two points of the curve a price increases or decreases all the way.
+        """
+        most = self.shared + self.beside
+        bends = [load * self.cpus for load, _ in self.curve.points]
+        highest, found = 0.0, list[tuple[float, float]]()
+        for busy in sorted({most, *(each for each in bends if 0 < each < most)}, reverse=True):
+            highest = max(highest, self._price(busy) if busy > 0 else 0.0)
+            found.append((busy, highest))
+        return found[::-1]
 
 
 # As parts of a whole window's energy. A decision comes up to a tenth of a second late, and what is

@@ -8,11 +8,12 @@ curve; on most hosts these are none and all. A peak leaves no choice but fewer c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from tf_malleable.model import Allocation, Job, Machine, PowerLimit
+from tf_malleable.model import Allocation, AreaLimit, Cpuset, Grant, Job, Machine, PowerLimit, Shape
 from tf_malleable.policies.placement import Layout
 from tf_malleable.policies.policy import Policy
 
@@ -24,6 +25,10 @@ class BudgetPolicy:
     the budget, and shrinks while it draws more. Jobs run with the cores of the upper of two
     loads until it is used up, and with those of the lower one (often none: all are paused
     together) until it is full. So no window has more than its budget and this small credit.
+
+    An area's jobs may have a budget of their own. If they would have more cores than it allows,
+    the wrapped policy decides how these jobs alone would share so many, and then decides again
+    for all, with no more than that for each of them.
 
     Not work-conserving while there is a budget; without one it is the wrapped policy. A mean
     above what the idle host draws starves nobody if the wrapped policy starves nobody.
@@ -39,8 +44,8 @@ class BudgetPolicy:
         """Decide which CPUs each job gets from now on; see Policy."""
         limit = machine.power
         if limit is None or limit.budget.is_over(now):
-            return self.wrapped.allocate(jobs, machine, now)
-        granted = frozenset[int]().union(*(job.grant.cpus for job in jobs))
+            return self._within_areas(jobs, machine, now)
+        granted = _cpus(job.grant for job in jobs)
         # What was set by hand is no longer on this machine, and counts.
         beyond = max(0, limit.shared - len(machine.cpus))
         cap = cap_of(limit, len(granted) + beyond, now)
@@ -51,8 +56,54 @@ class BudgetPolicy:
         if cores < len(machine.cpus):
             kept = Layout(machine).shrunk(machine.cpuset, cores)
             machine = machine.without(machine.cpuset - kept)
-        decision = self.wrapped.allocate(jobs, machine, now)
+        decision = self._within_areas(jobs, machine, now)
         return Allocation(decision.grants, _earliest(decision.review_at, review))
+
+    def _within_areas(self, jobs: Sequence[Job], machine: Machine, now: float) -> Allocation:
+        """Decide within the budgets of areas."""
+        caps = area_caps(machine.areas, jobs, now)
+        decision = self.wrapped.allocate(jobs, machine, now)
+        for area, cap in caps.items():
+            mine = [job for job in jobs if job.area == area]
+            used = _cpus(decision.grants[job.id] for job in mine if job.id in decision.grants)
+            if len(used) > cap.cores:
+                counts = self._counts(mine, machine, cap.cores, now)
+                clipped = (_clipped(job, counts, machine) if job in mine else job for job in jobs)
+                jobs = [job for job in clipped if job is not None]
+                decision = self.wrapped.allocate(jobs, machine, now)
+        reviews = (cap.review_at for cap in caps.values())
+        return Allocation(decision.grants, _earliest(decision.review_at, *reviews))
+
+    def _counts(
+        self, jobs: Sequence[Job], machine: Machine, cores: int, now: float
+    ) -> dict[str, int]:
+        """Return how many of `cores` cores each job of an area has if nobody else has any."""
+        if not cores:
+            return {}
+        held = _cpus(job.grant for job in jobs) & machine.cpuset
+        if len(held) > cores:
+            held = Layout(machine).shrunk(held, cores)
+        others = sorted(machine.cpuset - held)
+        chosen = held.union(others[: cores - len(held)])
+        alone = machine.without(machine.cpuset - chosen)
+        grants = self.wrapped.allocate(jobs, alone, now).grants
+        return {job: len(grant.cpus) for job, grant in grants.items()}
+
+
+def _clipped(job: Job, counts: Mapping[str, int], machine: Machine) -> Job | None:
+    """Return a job as if it could use no more than its count; None if that is none."""
+    most = counts.get(job.id, 0)
+    if not most:
+        return None
+    shape = Shape(job.shape.min, min(job.shape.preferred, most), min(job.shape.max, most))
+    held = job.grant.own & machine.cpuset
+    if len(held) > most:
+        return replace(job, shape=shape, grant=Grant(Layout(machine).shrunk(held, most)))
+    return replace(job, shape=shape)
+
+
+def _cpus(grants: Iterable[Grant]) -> Cpuset:
+    return frozenset[int]().union(*(grant.cpus for grant in grants))
 
 
 def keeping(policy: Policy) -> Policy:
@@ -65,6 +116,25 @@ class Cap(NamedTuple):
 
     cores: int
     review_at: float | None = None
+
+
+def area_caps(limits: Iterable[AreaLimit], jobs: Sequence[Job], now: float) -> dict[str, Cap]:
+    """Return how many cores the jobs of each area may have of those that are shared out.
+
+    Args:
+        limits: Of the areas; those that have expired do not count.
+        jobs: All jobs among which cores are shared out.
+        now: The time.
+    """
+    caps = {}
+    for limit in limits:
+        if limit.budget.is_over(now):
+            continue
+        granted = _cpus(job.grant for job in jobs if job.area == limit.area)
+        cap = cap_of(limit, len(granted) + limit.taken, now)
+        review = _earliest(cap.review_at, limit.budget.until)
+        caps[limit.area] = Cap(max(0, cap.cores - limit.taken), review)
+    return caps
 
 
 def cap_of(limit: PowerLimit, granted: int, now: float) -> Cap:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tf_malleable.model import NO_GRANT, Allocation, Grant, Job, Machine
+from tf_malleable.model import NO_GRANT, Allocation, Cpuset, Grant, Job, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
-from tf_malleable.policies.budget import BudgetPolicy, Cap, cap_of
+from tf_malleable.policies.budget import BudgetPolicy, Cap, area_caps, cap_of
 from tf_malleable.policies.check import check
 from tf_malleable.policies.fair_share import Taken, shared_fairly
 from tf_malleable.policies.placement import place
@@ -58,14 +58,16 @@ def decide(
     """
     free = [candidate for candidate in candidates if not candidate.barred]
     cap = _cap(policy, free, machine, now)
-    counts = _by_hand(free, min(len(machine.cpus), cap.cores), quotas)
+    areas = _area_caps(policy, free, machine, now)
+    counts = _by_hand(free, min(len(machine.cpus), cap.cores), quotas, areas)
     placed = place(counts, [c.job for c in free if c.job.id in counts], machine) if counts else {}
     by_hand = {name: Grant(cpus) for name, cpus in placed.items()}
     jobs = [c.job for c in free if c.job.id not in counts]
     if not jobs:
-        return Allocation(by_hand, cap.review_at)
-    taken = frozenset[int]().union(*placed.values())
-    left = machine.without(taken) if taken else machine
+        reviews = (each.review_at for each in (cap, *areas.values()))
+        review = min((at for at in reviews if at is not None), default=None)
+        return Allocation(by_hand, review)
+    left = _left(machine, placed, free) if placed else machine
     beside = _taken([c.job for c in free if c.job.id in counts], counts)
     allocation = shared_fairly(policy, quotas, beside).allocate(jobs, left, now)
     check(allocation, jobs, left)
@@ -81,25 +83,54 @@ def _cap(policy: Policy, candidates: Sequence[Candidate], machine: Machine, now:
     return cap_of(limit, len(granted), now)
 
 
-def _by_hand(candidates: Sequence[Candidate], cpus: int, quotas: Quotas) -> dict[str, int]:
+def _area_caps(
+    policy: Policy, candidates: Sequence[Candidate], machine: Machine, now: float
+) -> dict[str, Cap]:
+    """Return the same for the jobs of each area that has a budget."""
+    if not isinstance(policy, BudgetPolicy) or not machine.areas:
+        return {}
+    return area_caps(machine.areas, [candidate.job for candidate in candidates], now)
+
+
+def _left(
+    machine: Machine, placed: Mapping[str, Cpuset], candidates: Sequence[Candidate]
+) -> Machine:
+    """Return the machine without what jobs have by hand, which counts for their areas."""
+    left = machine.without(frozenset[int]().union(*placed.values()))
+    if not left.areas:
+        return left
+    taken: Counter[str | None] = Counter()
+    for candidate in candidates:
+        taken[candidate.job.area] += len(placed.get(candidate.job.id, ()))
+    return replace(left, areas=tuple(replace(a, taken=taken[a.area]) for a in left.areas))
+
+
+def _by_hand(
+    candidates: Sequence[Candidate], cpus: int, quotas: Quotas, areas: Mapping[str, Cap]
+) -> dict[str, int]:
     """Return the numbers of cores set by hand, for as many jobs as fit.
 
     A restarted controller may share out fewer CPUs than were set by hand, and nobody gets
-    more by hand than the user's quota, nor, while others have jobs, than the user's share.
-    Jobs that do not fit are left to the policy.
+    more by hand than the user's quota, nor, while others have jobs, than the user's share; nor
+    do the jobs of an area get more than its budget allows. Jobs that do not fit are left to the
+    policy.
     """
     if all(candidate.by_hand is None for candidate in candidates):
         return {}
     users = {candidate.job.user for candidate in candidates}
     left = {user: _most_by_hand(user, users, cpus, quotas) for user in users}
     slots = {user: quotas.of(user).max_running for user in users}
+    allowed = {area: cap.cores for area, cap in areas.items()}
     counts: dict[str, int] = {}
     for candidate in candidates:
-        cores, user = candidate.by_hand, candidate.job.user
+        cores, user, area = candidate.by_hand, candidate.job.user, candidate.job.area or ""
         free = slots[user]
-        if cores is not None and cores <= min(cpus, left[user]) and free != 0:
+        most = min(cpus, left[user], allowed.get(area, cpus))
+        if cores is not None and cores <= most and free != 0:
             counts[candidate.job.id] = cores
             cpus -= cores
+            if area in allowed:
+                allowed[area] -= cores
             left[user] -= cores
             slots[user] = None if free is None else free - 1
     return counts

@@ -91,4 +91,5 @@ def job_of(
         rates=rates_of(speed, lessons),
         expected_seconds=expected_seconds(record, lessons),
         user=record.uid,
+        area=record.area,
     )

@@ -177,8 +177,8 @@ async def test_an_expired_budget_falls_to_the_default(tmp_path):
         (BudgetRequest("lab", 40.0), 409, "draws 50 W when it is idle"),
         (BudgetRequest("lab", 120.0), 409, "with one core busy"),
         (BudgetRequest("lab", 500.0, until=1.0), 409, "already expired"),
-        (BudgetRequest("office", 500.0), 404, "this host is in area lab, not office"),
-        (BudgetRequest("office", None), 404, "this host is in area lab, not office"),
+        (BudgetRequest("office", 500.0), 404, "no job here is in area office: budgets can be"),
+        (BudgetRequest("office", None), 404, "can be given to lab"),
     ],
 )
 @in_loop
@@ -222,3 +222,76 @@ async def test_budgets_from_elsewhere(tmp_path):
         assert budget is not None
         assert budget.author == "this host"
         await asyncio.sleep(0)
+
+
+@in_loop
+async def test_a_peak_of_an_area_binds_its_jobs_alone(tmp_path):
+    power = FakePower(BIG)
+    power.source = "estimated"  # What it draws does not correct the curve.
+    async with metered(tmp_path, power) as (here, _):
+        await here.job(max=2, area="room-12")
+        await here.job(max=2)
+        # A core counts as 100 W, whatever the others do.
+        found = here.service.set_budget(ME, BudgetRequest("room-12", 120.0))
+        assert found.budget is None
+        await here.until(lambda: here.granted() == [1, 2])
+        await here.until(lambda: "room-12" in budgets_of(here))
+        kept = budgets_of(here)["room-12"]
+        assert (kept.watts, kept.kind, kept.author, kept.cores) == (120.0, "peak", "this host", 1)
+        here.service.set_budget(ME, BudgetRequest("room-12", None))
+        await here.until(lambda: here.granted() == [2, 2])
+        assert budgets_of(here) == {}
+
+
+def budgets_of(here):
+    areas = here.service.power.profile().areas
+    return {area.area: area.budget for area in areas if area.budget is not None}
+
+
+@in_loop
+async def test_a_mean_of_an_area_pauses_its_jobs_and_resumes_them(tmp_path):
+    async with metered(tmp_path, FakePower(BIG)) as (here, _):
+        here.submit(here.program(BUSY), "mine", area="room-12", max=2)
+        here.submit(here.program(BUSY), "other", max=2)
+        await here.until(lambda: here.states() == ["running", "running"])
+        # Two cores count as up to 200 W.
+        here.service.set_budget(ME, BudgetRequest("room-12", 20.0, window=10.0))
+        await here.until(lambda: here.states() == ["paused", "running"])
+        # It is credited while it is paused.
+        await here.until(lambda: here.states() == ["running", "running"], 30.0)
+        await here.until(lambda: here.states() == ["paused", "running"], 30.0)
+
+
+@in_loop
+async def test_an_area_s_budget_expires(tmp_path):
+    async with metered(tmp_path, FakePower(BIG)) as (here, _):
+        await here.job(max=2, area="room-12")
+        until = time.time() + 1.5
+        here.service.set_budget(ME, BudgetRequest("room-12", 110.0, until=until))
+        await here.until(lambda: here.granted() == [1])
+        await here.until(lambda: here.granted() == [2])
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "sentence"),
+    [
+        (BudgetRequest("office", 500.0), 404, "budgets can be given to lab, room-12"),
+        (BudgetRequest("room-12", 90.0), 409, "one core can draw 100 W here"),
+        (BudgetRequest("room-12", 500.0, until=1.0), 409, "already expired"),
+    ],
+)
+@in_loop
+async def test_what_is_refused_for_an_area(tmp_path, request_, status, sentence):
+    async with metered(tmp_path, FakePower(BIG)) as (here, _):
+        await here.job(max=2, area="room-12")
+        with refused(status, sentence):
+            here.service.set_budget(ME, request_)
+        assert here.granted() == [2]
+
+
+@in_loop
+async def test_a_host_that_was_never_calibrated_keeps_no_budget_of_an_area(tmp_path):
+    async with metered(tmp_path, FakePower(None)) as (here, _):
+        await here.job(area="room-12")
+        with refused(409, "run tfm power calibrate"):
+            here.service.set_budget(ME, BudgetRequest("room-12", 140.0))

@@ -79,7 +79,10 @@ def watch(client: Client, every: float) -> None:
 def budget(
     client: Client, area: str, watts: str, peak: bool, mean: float | None, until: float | None
 ) -> None:
-    """Let this host, which is in AREA, draw at most WATTS; none withdraws the budget.
+    """Let this host, if it is in AREA, or else AREA's jobs draw at most WATTS.
+
+    What counts for jobs is what the host draws beyond idle, by CPU time; none withdraws the
+    budget.
 
     For example: tfm power budget faculty/room-12 300 --mean 5m --until 8h
     """
@@ -93,7 +96,8 @@ def budget(
     }
     said = {key: value for key, value in body.items() if key == "watts" or value is not None}
     found = client.ask("PUT", "/v1/power/budget", PowerStatus, said)
-    click.echo(_budget(found))
+    kept = {each.area: each.budget for each in found.areas} | {found.area: found.budget}
+    click.echo(_budget(kept.get(area)))
 
 
 def _watts(text: str) -> float:
@@ -118,12 +122,14 @@ def _show(found: PowerStatus, jobs: list[JobStatus]) -> None:
         output.print(
             f"idle {number(found.idle_watts)} W, what is no job {number(found.other_watts)} W"
         )
-    output.print(_budget(found))
+    output.print(_budget(found.budget))
     if found.problem:
         output.print(f"note: {found.problem}")
     for each in found.areas:
         total = sum(each.joules.values())
         output.print(f"area {each.area}: {each.watts:.1f} W, {energy(total)} so far")
+        if each.budget is not None:
+            output.print(f"area {each.area}: {_budget(each.budget)}")
     if jobs:
         output.print(table(_COLUMNS, [_row(job, found.area) for job in jobs]))
 
@@ -132,8 +138,7 @@ def _by(found: PowerStatus) -> str:
     return f" by {found.meter}" if found.meter and found.source != "estimated" else ""
 
 
-def _budget(found: PowerStatus) -> str:
-    kept = found.budget
+def _budget(kept: BudgetInForce | None) -> str:
     if kept is None:
         return "budget: none, and no limit"
     what = "at most" if kept.window is None else f"on average over {duration(kept.window)} at most"

@@ -1,5 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The power budgets of this host: who gave which, and what a decision must know to keep them."""
+"""The power budgets of this host: who gave which, and what a decision must know to keep them.
+
+Those of its own area are for the whole host, those of other areas for their jobs.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from collections.abc import Callable, Collection
 
 from tf_malleable.api.power import BudgetInForce, BudgetRequest
 from tf_malleable.api.refusal import Refusal
+from tf_malleable.controller.jobs.area_budgets import AreaBudgets
 from tf_malleable.controller.ports import Power
 from tf_malleable.model import Budget, PowerLimit
+from tf_malleable.model.power import BudgetKind
 from tf_malleable.policies.budget import cap_of
 from tf_malleable.scheduling.budget_book import BudgetBook
 from tf_malleable.scheduling.energy import Energy
@@ -21,16 +26,25 @@ _NEWEST = 0.2
 # What a host draws beyond what its curve says: outside of these the meter or the curve is wrong.
 _SCALES = 0.5, 2.0
 
+_NO_CURVE = (
+    "no budget can be kept, as this host's power curve is unknown: run tfm power calibrate, and"
+    " restart the controller"
+)
+
 _log = logging.getLogger(__name__)
 
 
 class Budgets:
     """Not thread-safe: one asyncio loop.
 
+    Attributes:
+        areas: Budgets of other areas than the host's.
+
     Args:
         power: What measures the host.
         cpus: CPUs of the whole host.
         shared: Returns how many CPUs are shared out now.
+        granted: Returns the number of CPUs that the jobs of an area have now.
         now: Returns Unix time on the clock of all records.
         react: Called when another decision is needed.
         default: In force while there is no other; None for no limit.
@@ -41,6 +55,7 @@ class Budgets:
         power: Power,
         cpus: int,
         shared: Callable[[], int],
+        granted: Callable[[str], int],
         now: Callable[[], float],
         react: Callable[[], None],
         default: Budget | None,
@@ -52,6 +67,7 @@ class Budgets:
         self._current: Budget | None = None
         self._credit, self._credit_at = 0.0, 0.0
         self._beside, self._scale = 0.0, 1.0
+        self.areas = AreaBudgets(self._limit_of, granted, now, react)
 
     # What a decision must know.
 
@@ -121,6 +137,7 @@ class Budgets:
             self._react()
         elif self._current is not None:
             self._react()
+        self.areas.follow()
 
     # Who gives them.
 
@@ -128,10 +145,7 @@ class Budgets:
         """Take a budget; see BudgetObserver."""
         curve = self._power.curve
         if curve is None:
-            raise ValueError(
-                "no budget can be kept, as this host's power curve is unknown: run"
-                " tfm power calibrate, and restart the controller"
-            )
+            raise ValueError(_NO_CURVE)
         least = curve.watts(1 / self._cpus)
         self._book = self._book.taking(author, budget, self._now(), curve, least)
         _log.warning("a power budget of %s: %s", author, self._in_words())
@@ -144,29 +158,41 @@ class Budgets:
             _log.warning("the power budget of %s is void: %s", author, self._in_words())
             self._react()
 
-    def change(self, request: BudgetRequest) -> None:
+    def change(self, request: BudgetRequest, areas: Collection[str]) -> None:
         """Take, or withdraw, the budget that a person gives on this host.
 
+        Args:
+            request: The budget.
+            areas: Those of jobs, now or before.
+
         Raises:
-            Refusal: It cannot be kept, has expired, or is for another area.
+            Refusal: It cannot be kept, has expired, or is for an area that nobody has named.
         """
-        if request.area != self._power.area:
-            raise Refusal(404, f"this host is in area {self._power.area}, not {request.area}")
-        if request.watts is None:
-            self.withdrawn(_HERE)
-            return
-        serial = self._book.next_serial(_HERE)
+        is_host = request.area == self._power.area
+        if not is_host:
+            self.areas.check_known(request.area, self._power.area, areas)
         try:
-            budget = Budget(
-                request.watts,
-                "peak" if request.window is None else "mean",
-                request.window,
-                request.until,
-                serial,
-            )
-            self.given(_HERE, budget)
+            budget = self._asked(request)
+            if not is_host:
+                self._give_area(request.area, budget)
+            elif budget is None:
+                self.withdrawn(_HERE)
+            else:
+                self.given(_HERE, budget)
         except ValueError as error:
             raise Refusal(409, str(error)) from None
+
+    def _asked(self, request: BudgetRequest) -> Budget | None:
+        if request.watts is None:
+            return None
+        kind: BudgetKind = "peak" if request.window is None else "mean"
+        serial = self._book.next_serial(_HERE)
+        return Budget(request.watts, kind, request.window, request.until, serial)
+
+    def _give_area(self, area: str, budget: Budget | None) -> None:
+        if budget is not None and self._power.curve is None:
+            raise ValueError(_NO_CURVE)
+        self.areas.give(area, budget)
 
     # What people see.
 

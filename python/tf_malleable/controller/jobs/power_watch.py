@@ -21,7 +21,7 @@ from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.ports import BudgetObserver, Power
 from tf_malleable.linux.host_cpu import HostCpu
-from tf_malleable.model import Budget, PowerLimit
+from tf_malleable.model import Budget, Machine
 from tf_malleable.model.power import EnergySource
 from tf_malleable.scheduling.energy import Energy, EnergyLines, attribute, weaker
 
@@ -108,7 +108,9 @@ class PowerWatch:
         self._area = self._power.area
         self._jobs, self._instruments = jobs, instruments
         self._cpu = HostCpu()
-        self.budgets = Budgets(self._power, self._cpu.cpus, shared, now, react, default)
+        self.budgets = Budgets(
+            self._power, self._cpu.cpus, shared, self._granted, now, react, default
+        )
         self._drawn = _Drawn()
         self._taken_at = -math.inf
         self._seconds_of: dict[str, float] = {}
@@ -151,12 +153,18 @@ class PowerWatch:
             self._publish()
         self.budgets.follow()
 
-    def limit(self) -> PowerLimit | None:
-        """Return what a decision must keep; None for no limit."""
+    def limited(self, machine: Machine) -> Machine:
+        """Return a machine with what a decision must keep."""
         is_old = time.monotonic() - self._taken_at > _FRESH_SECONDS
         if is_old and self.budgets.needs_readings:
             self._take()
-        return self.budgets.limit()
+        limit, areas = self.budgets.limit(), self.budgets.areas.limits()
+        return replace(machine, power=limit, areas=areas) if limit or areas else machine
+
+    def _granted(self, area: str) -> int:
+        """Return the number of CPUs that the jobs of an area have now."""
+        mine = (live.record for live in self._jobs.values() if live.record.area == area)
+        return len({cpu for record in mine for cpu in record.grant.cpus})
 
     def _take(self) -> None:
         """Read the meter."""
@@ -216,7 +224,9 @@ class PowerWatch:
                 )
             )
             live.usage.note_watts(joules / self._seconds)
-        for area, joules in self._shares(lines).items():
+        shares = self._shares(lines)
+        self.budgets.areas.note_drawn(self._seconds, shares)
+        for area, joules in shares.items():
             of_area = self._joules.setdefault(area, {})
             of_area[lines.source] = of_area.get(lines.source, 0.0) + joules
             self._instruments.energy.labels(area, lines.source).inc(joules)
@@ -243,7 +253,8 @@ class PowerWatch:
             raise Refusal(403, "only root or the controller's user may change the power budget")
         if not self._is_metered:
             raise Refusal(409, _UNMETERED)
-        self.budgets.change(request)
+        areas = {live.record.area or self._area for live in self._jobs.values()}
+        self.budgets.change(request, {*areas, *self._joules})
         return self.profile()
 
     def given(self, author: str, budget: Budget) -> None:
@@ -256,7 +267,7 @@ class PowerWatch:
 
     def profile(self) -> PowerStatus:
         """Return what the host draws, as users see it."""
-        power, lines = self._power, self._lines
+        power, lines, budgets = self._power, self._lines, self.budgets.areas.in_force()
         granted = {cpu for live in self._jobs.values() for cpu in live.record.grant.cpus}
         status = PowerStatus(
             area=power.area,
@@ -268,9 +279,10 @@ class PowerWatch:
         )
         if lines is None:
             return status
+        shares = dict.fromkeys(budgets, 0.0) | self._shares(lines)
         areas = [
-            AreaPower(area, self._watts(joules), self._rounded(area))
-            for area, joules in sorted(self._shares(lines).items())
+            AreaPower(area, self._watts(joules), self._rounded(area), budgets.get(area))
+            for area, joules in sorted(shares.items())
         ]
         return msgspec.structs.replace(
             status,

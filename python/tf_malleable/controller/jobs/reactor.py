@@ -24,7 +24,7 @@ from tf_malleable.controller.jobs.roster import Roster
 from tf_malleable.controller.jobs.watch import Watch
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.state.store import CPUS, Store
-from tf_malleable.model import Allocation, Machine, PowerLimit, format_cpuset
+from tf_malleable.model import Allocation, Machine, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies import registry
 from tf_malleable.policies.budget import keeping
@@ -58,10 +58,10 @@ class Reactor:
         policy: Name and options of the policy in force.
         provision: What is shared out beside cores.
         problem: Why the default policy decides instead of the chosen one; None if it does not.
-        limit: Returns what the host may draw, for a decision; None for no limit.
+        limited: Returns a machine with what may be drawn, for a decision; None for no limits.
     """
 
-    limit: Callable[[], PowerLimit | None] | None = None
+    limited: Callable[[Machine], Machine] | None = None
 
     def __init__(
         self,
@@ -342,7 +342,7 @@ class Reactor:
         live = self.roster.live
         supply = self.provision.supply(live.values())
         need = Needs(live, now).of
-        machine = self.machine
-        if self.limit is not None and (limit := self.limit()) is not None:
-            policy, machine = keeping(policy), replace(machine, power=limit)
+        machine = self.machine if self.limited is None else self.limited(self.machine)
+        if machine.power is not None or machine.areas:
+            policy = keeping(policy)
         return starting.decide(policy, candidates, need, supply, machine, now, self._quotas)

@@ -8,7 +8,7 @@ const watts = (value) => (value == null ? "–" : `${number(value)} W`);
 
 // Areas from the controller, or else summed up over the jobs.
 export function areas(power, jobs) {
-  if (power?.areas?.length) return power.areas.map((each) => [each.area, each.watts]);
+  if (power?.areas?.length) return power.areas.map((each) => [each.area, each.watts, each.budget]);
   const sums = new Map();
   for (const job of jobs)
     if (job.watts != null) sums.set(job.area ?? "host", (sums.get(job.area ?? "host") ?? 0) + job.watts);
@@ -34,7 +34,7 @@ export function Power({ power, jobs }) {
     </dl>
     <div class="columns">
       <table><thead><tr><th>area</th><th class="number">power</th><th><span class="hidden">Bar</span></th></tr></thead>
-        <tbody>${known.map(([area, value]) => html`<tr key=${area}><td><bdi>${area}</bdi></td><td class="number">${watts(value)}</td><td><${Bar} value=${value} most=${most} /></td></tr>`)}</tbody></table>
+        <tbody>${known.map(([area, value, allowed]) => html`<tr key=${area}><td><bdi>${area}</bdi></td><td class="number">${watts(value)}${allowed ? ` of ${watts(allowed.watts)}` : ""}</td><td><${Bar} value=${value} most=${most} /></td></tr>`)}</tbody></table>
       <table><thead><tr><th><span class="hidden">Letter</span></th><th>job</th><th class="number">power</th><th><span class="hidden">Bar</span></th></tr></thead>
         <tbody>${drawing.slice(0, 12).map((job) => html`<tr key=${job.id}><td><${Badge} job=${job} /></td><td><${Name} text=${job.name} /></td><td class="number">${watts(job.watts)}</td><td><${Bar} value=${job.watts} most=${most} /></td></tr>`)}</tbody></table>
     </div>
