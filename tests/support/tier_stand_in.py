@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tf_malleable.runtime
+from tf_malleable.linux.peer import peer_of
 
 SHIM = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_tier.so")
-GROWING, FULL, CLOSED, UNSEEN, CHANGED, COUNTS, WHOLE, ASK = range(1, 9)
-FILLS, ASKS, SHARED = 1, 2, 4
+GROWING, FULL, CLOSED, UNSEEN, CHANGED, COUNTS, WHOLE, ASK, PUBLISHED = range(1, 10)
+FILLS, ASKS, SHARED, PUBLISHES = 1, 2, 4, 8
 DEADLINE = 30.0
 _ATTRIBUTE = "user.tfm.source"
 _IDENTITY = struct.Struct("<II QQq qqqq IIII IIII qq QQ")
@@ -80,7 +81,8 @@ class StandIn:
             folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "socket"
         self._growing: dict[str, Said] = {}
-        self._lives, self._frozen = True, threading.Event()
+        self._lives, self._frozen = False, threading.Event()
+        self._readers: list[tuple[int, threading.Thread]] = []
 
     def __enter__(self) -> StandIn:
         self._page = os.open(f"{self.socket}.state", os.O_RDWR | os.O_CREAT, 0o644)
@@ -90,13 +92,14 @@ class StandIn:
         self._listener.listen(64)
         self._listener.settimeout(0.05)
         self._threads = [threading.Thread(target=self._listen)]
+        self._lives = True
         self.live()
         self._threads[0].start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._lives = False
-        for thread in self._threads:
+        for thread in (*self._threads, *(thread for _, thread in self._readers)):
             thread.join()
         self._listener.close()
         os.close(self._page)
@@ -115,6 +118,13 @@ class StandIn:
         until = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + int(seconds * 1e9) if seconds else 0
         state = (0x734D4654, 1, int(boot, 16), until, self.flags, largest)
         os.pwrite(self._page, _STATE.pack(*state), 0)
+
+    def leave_unasked(self, folder: Path) -> None:
+        """Say that nobody asks of the files in a folder."""
+        code = 0xCBF29CE484222325
+        for byte in os.fsencode(folder):
+            code = (code ^ byte) * 0x100000001B3 % (1 << 64)
+        os.pwrite(self._page, code.to_bytes(8, "little"), 64 + code % 500 * 8)
 
     def freeze(self) -> None:
         """Receive nothing any more, as a daemon that was stopped."""
@@ -234,6 +244,8 @@ class StandIn:
             **options,  # type: ignore[call-overload]
         )
         assert result.returncode == 0, result.stdout + result.stderr
+        if self._lives:
+            self._hear_out()
         return str(result.stdout)
 
     def python(self, code: str, *arguments: object, **options: object) -> str:
@@ -248,8 +260,26 @@ class StandIn:
                 continue
             if self._frozen.is_set():
                 continue
-            self._threads.append(threading.Thread(target=self._serve, args=[reader]))
-            self._threads[-1].start()
+            pid = peer_of(reader).pid
+            thread = threading.Thread(target=self._serve, args=[reader])
+            thread.start()
+            self._readers.append((pid, thread))
+
+    def _hear_out(self) -> None:
+        """Wait until all is heard that was said by processes that have ended."""
+        if self._frozen.is_set():
+            return
+        # Connections are accepted in their order, so with this one all before have been.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
+            last.connect(str(self.socket))
+        until = time.monotonic() + DEADLINE
+        while os.getpid() not in (pid for pid, _ in self._readers):
+            assert time.monotonic() < until, "the stand-in does not listen"
+            time.sleep(0.001)
+        for pid, thread in self._readers:
+            if pid == os.getpid() or not Path(f"/proc/{pid}").exists():
+                thread.join(DEADLINE)
+        self._readers = [(pid, thread) for pid, thread in self._readers if thread.is_alive()]
 
     def _serve(self, reader: socket.socket) -> None:
         reader.settimeout(0.05)

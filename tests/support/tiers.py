@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -17,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.commands import tfm
-from tests.support.controllers import start_tfm, wait_for
+from tests.support.controllers import ask, start_tfm, wait_for
+from tf_malleable.api.tier import STATUS
 
 SECRET = "a secret of the nodes in a test"
 
@@ -113,10 +113,10 @@ class TierNode:
         assert done.returncode == 0, done.stderr
 
     def status(self) -> dict[str, Any]:
-        done = self.tfm("status", "--json")
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        # Not by a command: tests look until something is so.
+        code, found = ask(f"{self.socket}.control", "GET", STATUS)
+        assert code == 200, found
+        return dict(found)
 
     def counted(self, name: str) -> float:
         return float(self.status()["counters"][name])
@@ -174,10 +174,12 @@ def _end(node: TierNode) -> None:
         node.kill()
 
 
-def run_through(node: TierNode, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+def run_through(
+    node: TierNode, *words: str, controller: Path | None = None, **more: Any
+) -> subprocess.CompletedProcess[str]:
     """Run a program to its end that reads through a tier, as tfm run --tier starts it."""
     environment = {**os.environ, "TF_MALLEABLE_TIER_SOCKET": str(node.socket)}
-    environment["TF_MALLEABLE_SOCKET"] = str(node.folder / "no-controller")
+    environment["TF_MALLEABLE_SOCKET"] = str(controller or node.folder / "no-controller")
     command = [sys.executable, "-m", "tf_malleable_cli", "run", "--tier", "--", *words]
     return subprocess.run(
         command, capture_output=True, text=True, env=environment, timeout=300, check=False, **more
