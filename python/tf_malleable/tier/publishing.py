@@ -24,7 +24,7 @@ class NotPublishedError(Exception):
 
 
 def publish(store: CopyStore, copy: GrowingCopy, now: float) -> Kept:
-    """Give a part its name in the store. Blocks.
+    """Give a part its name in the store, and the room that was kept for it. Blocks.
 
     Args:
         store: Where.
@@ -53,7 +53,7 @@ def publish(store: CopyStore, copy: GrowingCopy, now: float) -> Kept:
         os.unlink(target)
         _link(copy.part, target)
     kept = Kept(copy.key, copy.identity, now)
-    store.add(kept)
+    store.add(kept, 0 if copy.is_passing else copy.size)
     return kept
 
 

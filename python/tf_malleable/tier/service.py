@@ -206,8 +206,8 @@ class TierService:
         self.growing.pop(key, None)
         self.claimed.discard(key)
         growing.end()
-        self._unreserve(growing)
         if growing.is_passing:
+            self._passing -= growing.size
             asyncio.get_running_loop().call_later(_PASSING_SECONDS, self.store.drop, key)
         elif self.directory is not None:
             self.directory.hold(key, growing.version.encode())

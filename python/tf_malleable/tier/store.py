@@ -213,9 +213,16 @@ class CopyStore:
         with self._lock:
             self._reserved -= size
 
-    def add(self, kept: Kept) -> None:
-        """Note a copy that has been published, and whose room was kept."""
+    def add(self, kept: Kept, reserved: int = 0) -> None:
+        """Note a copy that has been published.
+
+        Args:
+            kept: The copy.
+            reserved: The room that was kept for it. Were it given back later, the copy would count
+                twice meanwhile, and another one be refused.
+        """
         with self._lock:
+            self._reserved -= reserved
             before = self._kept.get(kept.key)
             self._used += kept.size - (before.size if before is not None else 0)
             self._kept[kept.key] = kept
