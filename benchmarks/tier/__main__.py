@@ -2,7 +2,12 @@
 """Measures data tiers: nodes that read a slow source, plain, with whole copies, and with tiers.
 
 The source passes a folder through FUSE, with a limit of bandwidth, a latency and counters. Needs
-root, /dev/fuse, and libfuse3-dev. Arms take turns, so that both see the same machine.
+root, /dev/fuse, and libfuse3-dev. Arms take turns, so that all see the same machine:
+
+  plain   the source
+  whole   each file is copied whole before it is read, and other nodes do not share it
+  tier    a tier on each node
+  absent  programs are started for a tier whose daemon is gone
 """
 
 from __future__ import annotations
@@ -12,14 +17,16 @@ import json
 import statistics
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tier.cluster import SlowSource, cluster, read
+from benchmarks.tier.cluster import SlowSource, busy_seconds, cluster, daemon_seconds, read
 
 MB = 1_000_000
 NODES = 4
-ARMS = ("plain", "whole", "tier")
+ARMS = ("plain", "whole", "tier", "absent")
 
 
 def main() -> None:
@@ -27,18 +34,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.tier", description=__doc__)
     parser.add_argument("--only", nargs="*", choices=[*CASES], default=[*CASES])
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--arms", nargs="*", choices=ARMS, default=["plain", "tier"])
+    parser.add_argument("--arms", nargs="*", choices=ARMS, help="By default those of each case.")
     parser.add_argument("--out", type=Path, default=Path("build/bench-tier.json"))
     options = parser.parse_args()
     results: dict[str, Any] = {}
+    arms = {name: options.arms or CASES[name].get("arms", ("plain", "tier")) for name in CASES}
+    progress = Progress(sum(len(arms[name]) for name in options.only) * options.pairs)
     with tempfile.TemporaryDirectory(prefix="tfm-bench-tier-") as folder:
         for name in options.only:
-            results[name] = measure(name, Path(folder), options.arms, options.pairs)
+            results[name] = measure(name, Path(folder), arms[name], options.pairs, progress)
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps(results, indent=1))
 
 
-def measure(name: str, folder: Path, arms: list[str], pairs: int) -> list[dict[str, Any]]:
+class Progress:
+    """Tells how far it is, and how long it will take."""
+
+    def __init__(self, runs: int) -> None:
+        """Begin, with so many runs to come."""
+        self._runs, self._done, self._began = runs, 0, time.monotonic()
+
+    def tell(self, what: str) -> None:
+        """Note that a run has ended."""
+        self._done += 1
+        took = time.monotonic() - self._began
+        left = took / self._done * (self._runs - self._done)
+        print(f"[{self._done}/{self._runs}, about {left / 60:.0f} min left] {what}", flush=True)
+
+
+def measure(
+    name: str, folder: Path, arms: Sequence[str], pairs: int, progress: Progress
+) -> list[dict[str, Any]]:
     """Return the runs of one case, and print them."""
     case = CASES[name]
     source = SlowSource(folder / "source")
@@ -47,7 +73,7 @@ def measure(name: str, folder: Path, arms: list[str], pairs: int) -> list[dict[s
     for pair in range(pairs):
         for arm in arms if pair % 2 == 0 else arms[::-1]:
             runs.append({"arm": arm, **run(source, folder / "nodes", arm, case)})
-            print(name, json.dumps(runs[-1]), flush=True)
+            progress.tell(f"{name} {json.dumps(runs[-1])}")
     for arm in arms:
         mine = [each for each in runs if each["arm"] == arm]
         line = {key: statistics.median(each[key] for each in mine) for key in SHOWN}
@@ -65,20 +91,26 @@ def measure(name: str, folder: Path, arms: list[str], pairs: int) -> list[dict[s
     return runs
 
 
-SHOWN = ("seconds", "cold", "worst", "mb", "opens", "metadata")
+SHOWN = ("seconds", "cold", "worst", "mb", "opens", "metadata", "busy", "daemon")
 
 
 def run(source: SlowSource, folder: Path, arm: str, case: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of one run."""
     source.limit(0, 0)
     nodes_count = case.get("nodes", NODES)
-    with cluster(source, folder, nodes_count, arm == "tier", case.get("capacity", 0)) as nodes:
+    with_tier = arm in ("tier", "absent")
+    with cluster(source, folder, nodes_count, with_tier, case.get("capacity", 0)) as nodes:
+        if arm == "absent":
+            for node in nodes:
+                node.end_tier()
         source.limit(case.get("rate", 40 * MB), 0.0005)
-        before = source.asked()
+        before, busy, cpu = source.asked(), busy_seconds(), sum(map(daemon_seconds, nodes))
         epochs = read(
             source, nodes, case.get("epochs", 1), *case.get("words", ()), whole=arm == "whole"
         )
         asked = source.asked().since(before)
+        busy = busy_seconds() - busy
+        cpu = sum(map(daemon_seconds, nodes)) - cpu
     times = [max(each["seconds"] for each in epoch) for epoch in epochs]
     return {
         "seconds": sum(times),
@@ -87,6 +119,8 @@ def run(source: SlowSource, folder: Path, arm: str, case: dict[str, Any]) -> dic
         "mb": asked.bytes / MB,
         "opens": asked.opens,
         "metadata": asked.metadata,
+        "busy": busy,
+        "daemon": cpu,
     }
 
 
@@ -98,6 +132,11 @@ CASES: dict[str, dict[str, Any]] = {
     "cold-small": {"count": 20_000, "size": 12_000},
     "cold-100": {**SHARDS, "rate": 100 * MB},
     "cold-cpu": {**SHARDS, "words": ("--compute", "0.15")},
+    "train-cpu": {**SHARDS, "epochs": 4, "words": ("--compute", "0.15")},
+    "whole-8": {**SHARDS, "arms": ("plain", "whole", "tier")},
+    "absent-8": {**SHARDS, "arms": ("plain", "absent")},
+    "absent-small": {"count": 4_000, "size": 12_000, "arms": ("plain", "absent")},
+    "served": {**SHARDS, "nodes": 1, "epochs": 30, "rate": 0, "arms": ("tier",)},
     "one-reader": {**SHARDS, "nodes": 1},
     "same-order": {**SHARDS, "words": ("--same",)},
     "half": {**SHARDS, "epochs": 4, "capacity": 32 * 8_400_000 // 2 // NODES},

@@ -103,11 +103,19 @@ class Node:
     folder: Path
     keeper: subprocess.Popen[bytes]
     daemon: subprocess.Popen[bytes] | None = None
+    has_shim: bool = False
 
     def enter(self, words: Sequence[str | Path], **options: object) -> subprocess.Popen[Any]:
         """Start a program on this node."""
         prefix = ["nsenter", "-t", str(self.keeper.pid), "-m", "--"]
         return subprocess.Popen([*prefix, *map(str, words)], **options)  # type: ignore[call-overload]
+
+    def end_tier(self) -> None:
+        """End the daemon, if there is one."""
+        if self.daemon is not None:
+            self.daemon.terminate()
+            self.daemon.wait(30)
+            self.daemon = None
 
     @property
     def socket(self) -> Path:
@@ -134,9 +142,7 @@ def cluster(
         yield nodes
     finally:
         for node in nodes:
-            if node.daemon is not None:
-                node.daemon.terminate()
-                node.daemon.wait(30)
+            node.end_tier()
             # With its last process the namespace goes, and the mount with it.
             with suppress(ProcessLookupError):
                 os.killpg(node.keeper.pid, signal.SIGKILL)
@@ -157,7 +163,7 @@ def read(
         program += ["--epochs", str(epochs), *words]
         if whole:
             program += ["--whole", node.folder / "whole"]
-        if node.daemon is not None:
+        if node.has_shim:
             program = [sys.executable, "-m", "tf_malleable_cli", "run", "--tier", "--", *program]
         readers.append(
             node.enter(
@@ -179,6 +185,20 @@ def read(
         reader.communicate(timeout=30)
     assert all(each["right"] for epoch in found for each in epoch), "other bytes than the source's"
     return found
+
+
+def busy_seconds() -> float:
+    """Return for how long the machine's CPUs were busy, in CPU seconds."""
+    user, nice, system, _, _, *irqs = map(int, Path("/proc/stat").read_text().split()[1:8])
+    return (user + nice + system + sum(irqs)) / os.sysconf("SC_CLK_TCK")
+
+
+def daemon_seconds(node: Node) -> float:
+    """Return the CPU time of a node's daemon."""
+    if node.daemon is None:
+        return 0.0
+    fields = Path(f"/proc/{node.daemon.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _node(source: SlowSource, folder: Path, number: int) -> Node:
@@ -203,6 +223,7 @@ def _start_tier(source: SlowSource, node: Node, count: int, capacity: int) -> No
     words += ["--listen", addresses[node.number], "--peers", ",".join(addresses)]
     if capacity:
         words += ["--capacity", str(capacity)]
+    node.has_shim = True
     with (node.folder / "log").open("wb") as log:
         node.daemon = node.enter(
             [sys.executable, "-m", "tf_malleable_cli", "tier", "serve", *words],
