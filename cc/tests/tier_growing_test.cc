@@ -55,7 +55,7 @@ class TierGrowingTest : public ::testing::Test {
     Parse(text->data(), geteuid(), &shim.settings);
     Listen();
     WriteState();
-    shim.daemon.Start(shim.settings.socket);
+    shim.daemon.Start(shim.settings.socket, nullptr);
     ASSERT_TRUE(shim.daemon.IsValid());
   }
 

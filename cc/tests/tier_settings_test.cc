@@ -87,6 +87,44 @@ TEST_F(TierSettingsTest, RelativePathsAreInTheWorkingDirectory) {
   Key::WorkingDirectoryChanged();
 }
 
+TEST_F(TierSettingsTest, PathsThatMayLeadToASourceAreLookedAt) {
+  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/usr/lib\nsource=/usr/bin/x"));
+  char before[PATH_MAX];
+  ASSERT_NE(getcwd(before, sizeof(before)), nullptr);
+  for (const char* folder : {"/usr", "/"}) {
+    ASSERT_EQ(chdir(folder), 0);
+    Key::WorkingDirectoryChanged();
+    const std::string way = folder[1] == '\0' ? "usr/" : "";
+    for (int i = 0; i < 2; ++i) {  // The second time, it is remembered.
+      EXPECT_EQ(KeyOf(("share/x" + way).c_str()), "");
+      EXPECT_EQ(KeyOf((way + "libx/f").c_str()), "");
+      EXPECT_EQ(KeyOf((way + "lib").c_str()), "");
+      EXPECT_EQ(KeyOf((way + "li").c_str()), "");
+      EXPECT_EQ(KeyOf((way + "lib/f").c_str()), "/usr/lib/f");
+      EXPECT_EQ(KeyOf((way + "bin/x/f").c_str()), "/usr/bin/x/f");
+      EXPECT_EQ(KeyOf(("./" + way + "lib/f").c_str()), "/usr/lib/f");
+    }
+  }
+  ASSERT_EQ(chdir("/usr/lib"), 0);
+  Key::WorkingDirectoryChanged();
+  EXPECT_EQ(KeyOf("f"), "/usr/lib/f");
+  EXPECT_EQ(chdir(before), 0);
+  Key::WorkingDirectoryChanged();
+}
+
+TEST_F(TierSettingsTest, OddComponentsAreFoundAnywhere) {
+  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/data/set"));
+  for (size_t size = 1; size < 70; ++size) {
+    const std::string path = "/data/set/" + std::string(size, 'x');
+    EXPECT_EQ(KeyOf((path + "/y").c_str()), path + "/y");
+    EXPECT_EQ(KeyOf((path + "//y").c_str()), path + "/y");
+    EXPECT_EQ(KeyOf((path + "/./y").c_str()), path + "/y");
+    EXPECT_EQ(KeyOf((path + "/.y").c_str()), path + "/.y");
+    EXPECT_EQ(KeyOf((path + "/../y").c_str()), "");
+    EXPECT_EQ(KeyOf((path + "/").c_str()), "");
+  }
+}
+
 TEST_F(TierSettingsTest, ASourceMayHaveAnotherNameForTheDaemon) {
   ASSERT_TRUE(
       Read("socket=/s\nstore=/st\nsource=/in\nas=/mnt/outside\nsource=/in/x"));

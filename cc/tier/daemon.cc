@@ -37,6 +37,23 @@ uint64_t Boot() {
   return digits == 16 ? boot : 0;
 }
 
+// Maps the file of a job's sums; null if it is none of this user's.
+AtomicCounts* MapCounts(const char* path) {
+  const int fd = sys::Open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return nullptr;
+  struct statx status;
+  void* page = MAP_FAILED;
+  if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
+      status.stx_size >= sizeof(AtomicCounts) &&
+      status.stx_uid == syscall(SYS_geteuid)) {
+    page = reinterpret_cast<void*>(
+        syscall(SYS_mmap, nullptr, sizeof(AtomicCounts), PROT_READ | PROT_WRITE,
+                MAP_SHARED, fd, 0));
+  }
+  sys::Close(fd);
+  return page == MAP_FAILED ? nullptr : static_cast<AtomicCounts*>(page);
+}
+
 }  // namespace
 
 Counts AtomicCounts::Get() const {
@@ -69,14 +86,16 @@ void CloseOwn(int fd, uint64_t inode) {
   if (fd >= 0 && InodeOf(fd) == inode) sys::Close(fd);
 }
 
-void Daemon::Start(const char* socket) {
+void Daemon::Start(const char* socket, const char* counts) {
   socket_ = socket;
+  all_counts_.store(counts == nullptr ? nullptr : MapCounts(counts),
+                    std::memory_order_relaxed);
   boot_ = Boot();
   pid_.store(sys::Pid(), std::memory_order_relaxed);
   Look();
 }
 
-const State* Daemon::Map() {
+const State* Daemon::Map(unsigned* owner) {
   char path[sizeof(sockaddr_un::sun_path) + 8];
   const size_t size = strlen(socket_);
   if (size + sizeof(".state") > sizeof(path)) return nullptr;
@@ -89,6 +108,7 @@ const State* Daemon::Map() {
   if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
       status.stx_size >= kStateBytes &&
       (status.stx_uid == 0 || status.stx_uid == syscall(SYS_geteuid))) {
+    *owner = status.stx_uid;
     page = reinterpret_cast<void*>(
         syscall(SYS_mmap, nullptr, kStateBytes, PROT_READ, MAP_SHARED, fd, 0));
   }
@@ -104,8 +124,16 @@ bool Daemon::IsValid(const State* page) {
 
 const State* Daemon::Page(bool* is_valid) {
   const State* page = page_.load(std::memory_order_acquire);
-  *is_valid = IsValid(page);
+  // The clock that IsValid reads counts suspended time, and takes longer.
+  const int64_t tick = sys::Now(CLOCK_MONOTONIC_COARSE);
+  *is_valid =
+      page != nullptr && valid_at_.load(std::memory_order_relaxed) == tick;
   if (*is_valid) return page;
+  *is_valid = IsValid(page);
+  if (*is_valid) {
+    valid_at_.store(tick, std::memory_order_relaxed);
+    return page;
+  }
   // There may be another file now: look again, but not all the time.
   const int64_t now = sys::Now(CLOCK_MONOTONIC);
   int64_t next = next_try_.load(std::memory_order_relaxed);
@@ -114,13 +142,15 @@ const State* Daemon::Page(bool* is_valid) {
     return page;
   }
   const ErrnoGuard guard;
-  const State* found = Map();
+  unsigned owner = 0;
+  const State* found = Map(&owner);
   if (found == nullptr) return page;
   // A page that is replaced stays mapped, as somebody may be reading it.
   const bool is_found_valid = IsValid(found);
   if (found->magic == kStateMagic && found->version == kVersion &&
       found->boot == boot_ && (page == nullptr || is_found_valid) &&
       page_.compare_exchange_strong(page, found)) {
+    owner_.store(owner, std::memory_order_relaxed);
     *is_valid = is_found_valid;
     return found;
   }
@@ -146,6 +176,26 @@ int64_t Daemon::Largest() {
   }
   const uint64_t largest = __atomic_load_n(&page->largest, __ATOMIC_RELAXED);
   return largest > INT64_MAX ? INT64_MAX : static_cast<int64_t>(largest);
+}
+
+bool Daemon::LetsPublish() {
+  return (Flags() & kPublishes) &&
+         owner_.load(std::memory_order_relaxed) ==
+             static_cast<unsigned>(syscall(SYS_geteuid));
+}
+
+bool Daemon::IsUnasked(const char* key, size_t size) {
+  bool is_valid;
+  const State* page = Page(&is_valid);
+  if (!is_valid) return false;
+  while (size > 0 && key[size - 1] != '/') --size;
+  if (size == 0) return false;
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a.
+  for (size_t i = 0; i + 1 < size; ++i) {
+    hash = (hash ^ static_cast<unsigned char>(key[i])) * 0x100000001b3;
+  }
+  return __atomic_load_n(&page->unasked[hash % kUnasked], __ATOMIC_RELAXED) ==
+         hash;
 }
 
 int Daemon::Connection() {
@@ -198,7 +248,7 @@ bool Daemon::Send(MessageKind kind, const char* key, size_t size,
   message.magic = kMessageMagic;
   message.kind = kind;
   if (identity != nullptr) message.identity = *identity;
-  message.counts = counts.Get();
+  message.counts = counts_.Get();
   struct iovec parts[2] = {{&message, sizeof(message)},
                            {const_cast<char*>(key), size}};
   alignas(
@@ -235,7 +285,7 @@ void Daemon::Report(const char* key, size_t size) {
 }
 
 void Daemon::ReportLast() {
-  const Counts now = counts.Get();
+  const Counts now = counts_.Get();
   if (now.copy_opens + now.copy_stats + now.source_opens == 0) return;
   Send(kCounts, "", 0, nullptr, nullptr, 0);
 }
@@ -273,9 +323,9 @@ Reply Daemon::Ask(const char* key, size_t size) {
     until = now + kReplyNs;
   }
   sys::Close(ends[0]);
-  Add(&counts.waits);
-  Add(&counts.wait_ns,
-      static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
+  Count(&AtomicCounts::waits);
+  Count(&AtomicCounts::wait_ns,
+        static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
   return reply;
 }
 
@@ -286,9 +336,9 @@ void Daemon::AfterFork() {
     CloseOwn(number - 1, connection_inode_.load(std::memory_order_relaxed));
   }
   std::atomic<uint64_t>* const all[] = {
-      &counts.copy_opens,   &counts.copy_bytes,   &counts.copy_stats,
-      &counts.source_opens, &counts.source_bytes, &counts.growing_bytes,
-      &counts.waits,        &counts.wait_ns};
+      &counts_.copy_opens,   &counts_.copy_bytes,   &counts_.copy_stats,
+      &counts_.source_opens, &counts_.source_bytes, &counts_.growing_bytes,
+      &counts_.waits,        &counts_.wait_ns};
   for (std::atomic<uint64_t>* count : all) {
     count->store(0, std::memory_order_relaxed);
   }

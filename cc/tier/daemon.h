@@ -27,9 +27,6 @@ struct AtomicCounts {
 
   Counts Get() const;
 };
-inline void Add(std::atomic<uint64_t>* count, uint64_t more = 1) {
-  count->fetch_add(more, std::memory_order_relaxed);
-}
 
 // What the page says at one moment.
 struct View {
@@ -40,10 +37,18 @@ struct View {
 
 class Daemon {
  public:
-  AtomicCounts counts;
+  // Begins. `socket` must stay. `counts` is the file of the sums of all
+  // processes of the job, or null.
+  void Start(const char* socket, const char* counts);
 
-  // Begins; `socket` must stay.
-  void Start(const char* socket);
+  // Adds to the sums of this process, and of its job.
+  void Count(std::atomic<uint64_t> AtomicCounts::*which, uint64_t more = 1) {
+    (counts_.*which).fetch_add(more, std::memory_order_relaxed);
+    AtomicCounts* all = all_counts_.load(std::memory_order_relaxed);
+    if (all != nullptr) {
+      (all->*which).fetch_add(more, std::memory_order_relaxed);
+    }
+  }
 
   View Look();
   bool HasStore() { return Look().has_store; }
@@ -51,6 +56,10 @@ class Daemon {
   uint64_t Flags() { return Look().flags; }
   // The size of the largest file of which a copy may be begun; 0 for none.
   int64_t Largest();
+  // Whether this process may put small copies in their place.
+  bool LetsPublish();
+  // Whether nobody asks of files in the folder of this key.
+  bool IsUnasked(const char* key, size_t size);
 
   // Sends, with descriptors; returns whether it could.
   bool Send(MessageKind kind, const char* key, size_t size,
@@ -70,13 +79,18 @@ class Daemon {
 
  private:
   const State* Page(bool* is_valid);
-  const State* Map();
+  const State* Map(unsigned* owner);
   static bool IsValid(const State* page);
   int Connection();
 
+  AtomicCounts counts_;
+  std::atomic<AtomicCounts*> all_counts_;
   const char* socket_;
   uint64_t boot_;
   std::atomic<const State*> page_;
+  std::atomic<unsigned> owner_;  // Of the page.
+  // When it was found to be valid, by a clock that is read in no time.
+  std::atomic<int64_t> valid_at_;
   std::atomic<int64_t> next_try_;
   std::atomic<int64_t> next_report_;
   std::atomic<int64_t> quiet_until_;

@@ -65,6 +65,7 @@ struct Growing {
   // What was read without a gap, last. Guarded by run_lock.
   std::atomic<bool> run_lock;
   int64_t run_begin, run_end;
+  uint32_t code;  // The checksum of a small file, up to run_end.
   uint16_t key_size;
   char key[PATH_MAX];
 };
@@ -117,14 +118,6 @@ void BeforeUnseen(int fd, Use use);
 
 // A program is about to close it, or to make it another file.
 void BeforeClose(int fd);
-
-// Opens a complete copy for reading; -1 if there is none that may be used. If
-// the daemon does not live, compares it with `source`, the file's name in the
-// program, unless that is null. `flags` has O_CLOEXEC or not. May set errno.
-int OpenCopy(Key* key, const char* source, int flags);
-
-// The same; if there is none, asks the daemon whether there can be one.
-int OpenCopyOrAsk(Key* key, const char* source, int flags);
 
 // Gives up all descriptors of ours, as the program needs them. Whether there
 // were any.

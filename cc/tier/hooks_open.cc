@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "cc/tier/changes.h"
+#include "cc/tier/complete.h"
 #include "cc/tier/growing.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/real.h"
@@ -40,7 +41,7 @@ __attribute__((constructor)) void Load() {
   Parse(environment, static_cast<unsigned>(syscall(SYS_geteuid)),
         &shim.settings);
   if (!shim.settings.is_on) return;
-  shim.daemon.Start(shim.settings.socket);
+  shim.daemon.Start(shim.settings.socket, shim.settings.counts);
   struct statx status;
   if (sys::Status(shim.settings.own.path, &status) == 0) {
     shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
@@ -102,7 +103,7 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
     fd = opening.Call();
   }
   if (fd >= 0) {
-    Add(&shim.daemon.counts.source_opens);
+    shim.daemon.Count(&AtomicCounts::source_opens);
     Begin(fd, key);
   }
   return fd;
@@ -165,7 +166,7 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   }
   if (file != nullptr) {
     // Stdio reads where the shim does not see it.
-    Add(&shim.daemon.counts.source_opens);
+    shim.daemon.Count(&AtomicCounts::source_opens);
     Begin(fileno(file), key);
     BeforeUnseen(fileno(file), Use::kGone);
   }

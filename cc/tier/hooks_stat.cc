@@ -47,7 +47,7 @@ __attribute__((noinline)) bool FindIdentity(const char* path,
     if (copy != nullptr &&
         IsIdentity(*identity, syscall(SYS_getxattr, copy, kSourceAttribute,
                                       identity, sizeof(*identity)))) {
-      Add(&shim.daemon.counts.copy_stats);
+      shim.daemon.Count(&AtomicCounts::copy_stats);
       return true;
     }
   }

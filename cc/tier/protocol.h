@@ -65,12 +65,20 @@
 // and a file that everybody may read, there is no part: the daemon reads the
 // source.
 //
+// With State::kPublishes there is much room, and the reader does 4 for such a
+// file of its own: it sends kPublished first, as copies that the daemon does
+// not know would not be compared with the source. The name's status is what the
+// kernel knows of it, as the file was opened by it a moment ago. If anything is
+// not as it should be, it sends kWhole.
+//
 // With State::kAsks, a reader that finds no complete copy and no growing one
 // asks before it opens the source: kAsk, with the write end of a pipe into
 // which the daemon writes Replies. So a file that another node has is not
 // even opened in the source. The first reply must come within kReplyNs, each
 // one after it, too. Otherwise, or if the pipe is closed, the reader opens the
-// source; it asks nothing more for kQuietNs if there was no reply in time.
+// source; it asks nothing more for kQuietNs if there was no reply in time. Of
+// files in a folder of State::unasked, nobody asks: many in a row were small
+// and nobody else's, and to ask takes as long as to read one.
 //
 // Freshness. While State::valid_until has not passed, a complete copy is
 // opened without asking the source: the daemon compares every copy with the
@@ -170,13 +178,21 @@ struct State {
   uint64_t valid_until;
   uint64_t flags;    // StateFlag.
   uint64_t largest;  // Bytes: of a larger file, no copy is begun.
+  uint8_t reserved[24];
+  // Hashes of the folders of whose files nobody asks, each at the place that
+  // the hash says, modulo kUnasked; or 0.
+  uint64_t unasked[500];
 };
+static_assert(sizeof(State) == 4064, "the layout is the daemon's too");
+inline constexpr uint64_t kUnasked = 500;
 inline constexpr uint32_t kStateMagic = 0x734d4654;  // "TFMs"
 inline constexpr uint64_t kStateBytes = 4096;
 enum StateFlag : uint64_t {
   kFills = 1,   // Copies may be begun.
   kAsks = 2,    // Readers ask before they open the source.
   kShared = 4,  // For several users: look in public/, too.
+  // Readers of the daemon's user give small copies their place themselves.
+  kPublishes = 8,
 };
 
 // What a process has done since its start, in sums.
@@ -218,8 +234,9 @@ enum MessageKind : uint32_t {
   // PATH is a complete copy that was opened lately, or empty. At most one each
   // second, and one when the process ends.
   kCounts = 6,
-  kWhole = 7,  // With descriptors of source, and part if there is one.
-  kAsk = 8,    // With the write end of a pipe.
+  kWhole = 7,      // With descriptors of source, and part if there is one.
+  kAsk = 8,        // With the write end of a pipe.
+  kPublished = 9,  // PATH is a complete copy, or will be at once.
 };
 inline constexpr int64_t kSmall = 1 << 20;
 enum Reply : uint8_t {
@@ -238,6 +255,8 @@ inline constexpr int64_t kQuietNs = 30LL * 1000 * 1000 * 1000;
 //                it; absolute, without links, "." or a "/" at its end.
 //   as=PATH      after a source: what the daemon calls it, if mounted
 //   elsewhere.
+//   counts=PATH  a file with room for Counts, the sums of all processes of a
+//   job.
 // Lines with other words are ignored; without a valid socket, store and source
 // the shim does nothing.
 inline constexpr char kVariable[] = "TF_MALLEABLE_TIER";

@@ -28,9 +28,20 @@ bool Append(Folder* folder, const char* text) {
   return true;
 }
 
-// The changes of the working directory, and whether the last one made it one
-// from which no path leads to a source without "..".
-std::atomic<uint64_t> far_directory;
+// What is known of the working directory. It may be renamed unnoticed: so only
+// that a path in it leads to no source is concluded from this, as then the
+// source itself is read.
+//
+//   bit 0       Something is: it is in no source.
+//   bits 1-16   The roots that are below it.
+//   bits 17-31  Where their paths go on from it.
+//   bits 32-63  Its changes, counted.
+std::atomic<uint64_t> directory;
+constexpr uint64_t kKnown = 1;
+constexpr int kRootsShift = 1;
+constexpr int kRestShift = 17;
+constexpr int kChangesShift = 32;
+static_assert(kMostRoots <= kRestShift - kRootsShift, "a bit for each");
 
 // Whether one path is the other one, or below it.
 bool IsBelow(const char* path, const char* other, size_t size) {
@@ -38,16 +49,60 @@ bool IsBelow(const char* path, const char* other, size_t size) {
          (path[size] == '\0' || path[size] == '/');
 }
 
-bool IsFar(const Settings& settings, const char* folder, size_t size) {
-  if (size == 1) return false;
+// The bits of a working directory; 0 if it is in a source.
+uint64_t BitsOf(const Settings& settings, const char* folder, size_t size) {
+  uint64_t roots = 0;
   for (int i = 0; i < settings.roots_size; ++i) {
     const Root& root = settings.roots[i];
-    if (IsBelow(folder, root.path, root.size) ||
-        IsBelow(root.path, folder, size)) {
-      return false;
+    if (IsBelow(folder, root.path, root.size)) return 0;
+    if (size == 1 || IsBelow(root.path, folder, size))
+      roots |= uint64_t{1} << i;
+  }
+  const uint64_t rest = size == 1 ? 1 : size + 1;
+  return kKnown | roots << kRootsShift | rest << kRestShift;
+}
+
+// Whether a relative path may lead to a source, by the bits of the directory.
+bool MayLead(const Settings& settings, uint64_t bits, const char* path) {
+  const unsigned roots = (bits >> kRootsShift) & ((1u << kMostRoots) - 1);
+  if (roots == 0) return false;
+  if (path[0] == '.') return true;
+  const size_t rest = (bits >> kRestShift) & 0x7fff;
+  for (int i = 0; i < settings.roots_size; ++i) {
+    if (!(roots >> i & 1)) continue;
+    const char* name = settings.roots[i].path + rest;
+    size_t same = 0;
+    while (name[same] != '\0' && name[same] != '/' &&
+           name[same] == path[same]) {
+      ++same;
+    }
+    if ((name[same] == '\0' || name[same] == '/') && path[same] == '/') {
+      return true;
     }
   }
-  return true;
+  return false;
+}
+
+// Whether a path has components that are empty or begin with a dot. Most have
+// none, and then it is as it is to be.
+bool IsOdd(const char* path, size_t size) {
+  using Bytes = signed char __attribute__((vector_size(16)));
+  Bytes odd = {};
+  size_t i = 0;
+  for (; i + sizeof(Bytes) < size; i += sizeof(Bytes)) {
+    Bytes these, next;
+    memcpy(&these, path + i, sizeof(these));
+    memcpy(&next, path + i + 1, sizeof(next));
+    odd |= (these == '/') & ((next == '/') | (next == '.'));
+  }
+  uint64_t halves[2];
+  memcpy(halves, &odd, sizeof(halves));
+  if ((halves[0] | halves[1]) != 0) return true;
+  for (; i + 1 < size; ++i) {
+    if (path[i] == '/' && (path[i + 1] == '/' || path[i + 1] == '.'))
+      return true;
+  }
+  return path[size - 1] == '/';
 }
 
 bool Below(const char* store, const char* area, const char* uid,
@@ -61,7 +116,8 @@ bool Below(const char* store, const char* area, const char* uid,
 void Parse(char* text, unsigned uid, Settings* settings) {
   settings->is_on = false;
   settings->roots_size = 0;
-  settings->socket = nullptr;
+  settings->has_other_names = false;
+  settings->socket = settings->counts = nullptr;
   const char* store = nullptr;
   Root* root = nullptr;
   while (text != nullptr) {
@@ -70,6 +126,8 @@ void Parse(char* text, unsigned uid, Settings* settings) {
     if (text != nullptr) *text++ = '\0';
     if (char* path = After(line, "socket=")) {
       if (IsFolder(path)) settings->socket = path;
+    } else if (char* path = After(line, "counts=")) {
+      settings->counts = path;
     } else if (char* path = After(line, "store=")) {
       if (IsFolder(path)) store = path;
     } else if (char* path = After(line, "source=")) {
@@ -83,6 +141,7 @@ void Parse(char* text, unsigned uid, Settings* settings) {
       if (root != nullptr && IsFolder(path)) {
         root->name = path;
         root->name_size = strlen(path);
+        settings->has_other_names = true;
       }
     }
   }
@@ -110,16 +169,20 @@ bool Key::Find(const Settings& settings, const char* path) {
     return Take(settings, path, 0);
   }
   if (path[0] == '\0') return false;
-  uint64_t changes = far_directory.load(std::memory_order_relaxed);
-  if (changes & 1) return false;
+  uint64_t bits = directory.load(std::memory_order_relaxed);
+  if ((bits & kKnown) && !MayLead(settings, bits, path)) return false;
   char* folder = buffer_ + kMostStore;
   const ErrnoGuard guard;
   const long size = syscall(SYS_getcwd, folder, PATH_MAX);
   // An unreachable one does not begin with a /. The size has the 0.
   if (size <= 1 || folder[0] != '/') return false;
-  if (IsFar(settings, folder, static_cast<size_t>(size) - 1)) {
-    far_directory.compare_exchange_strong(changes, changes | 1);
-    return false;
+  if (!(bits & kKnown)) {
+    const uint64_t found =
+        BitsOf(settings, folder, static_cast<size_t>(size) - 1);
+    if ((found & kKnown) != 0) {
+      directory.compare_exchange_strong(bits, bits | found);
+      if (!MayLead(settings, found, path)) return false;
+    }
   }
   return Take(settings, path, static_cast<size_t>(size) - 1);
 }
@@ -133,6 +196,10 @@ bool Key::Take(const Settings& settings, const char* path, size_t before) {
     for (int i = 0; i < settings.roots_size; ++i) {
       // Up to "//" or "/./" in the path, as nobody writes them in a root.
       const Root& root = settings.roots[i];
+      if (strncmp(root.path, path, root.size) == 0) {
+        is_near = true;
+        break;
+      }
       size_t same = 0;
       while (same < root.size && root.path[same] == path[same]) ++same;
       is_near = is_near || same == root.size ||
@@ -144,6 +211,13 @@ bool Key::Take(const Settings& settings, const char* path, size_t before) {
     before = 0;  // The working directory is /.
   }
   char* to = begin + before;
+  const size_t length = strlen(path);
+  if (before == 0 && path[0] == '/' &&
+      length < static_cast<size_t>(end - begin) && !IsOdd(path, length)) {
+    memcpy(to, path, length);
+    to += length;
+    path += length;
+  }
   // Components, without empty ones and ".".
   for (const char* from = path; *from != '\0';) {
     if (*from == '/') {
@@ -191,8 +265,9 @@ bool Key::Take(const Settings& settings, const char* path, size_t before) {
 }
 
 void Key::WorkingDirectoryChanged() {
-  uint64_t changes = far_directory.load(std::memory_order_relaxed);
-  while (!far_directory.compare_exchange_weak(changes, (changes | 1) + 1)) {
+  uint64_t bits = directory.load(std::memory_order_relaxed);
+  while (!directory.compare_exchange_weak(bits, ((bits >> kChangesShift) + 1)
+                                                    << kChangesShift)) {
   }
 }
 

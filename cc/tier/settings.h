@@ -34,7 +34,9 @@ struct Settings {
   bool is_on;  // All that is needed was given.
   int roots_size;
   Root roots[kMostRoots];
+  bool has_other_names;  // The daemon calls some root otherwise.
   const char* socket;
+  const char* counts;      // A file, or null.
   Folder own;              // private/UID.
   Folder everybodys;       // public.
   Folder growing;          // growing/private/UID.
@@ -55,8 +57,9 @@ class Key {
   // Whether `path`, relative to the working directory if it does not begin
   // with a /, is below a folder of the source. If so, this becomes its key.
   bool Find(const Settings& settings, const char* path);
-  // To be called after the working directory has changed. One that is far from
-  // all sources is remembered, so that paths in it take no system call.
+  // To be called after the working directory has changed. Of one in no source
+  // it is remembered which paths may lead to one: all others take no system
+  // call.
   static void WorkingDirectoryChanged();
   // Makes this a key that is known.
   void Set(const char* key, size_t size);

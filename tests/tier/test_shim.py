@@ -10,7 +10,19 @@ import subprocess
 
 import pytest
 
-from tests.support.tier_stand_in import CLOSED, FULL, GROWING, UNSEEN, WHOLE, StandIn
+from tests.support.tier_stand_in import (
+    ASKS,
+    CLOSED,
+    FILLS,
+    FULL,
+    GROWING,
+    PUBLISHED,
+    PUBLISHES,
+    UNSEEN,
+    WHOLE,
+    StandIn,
+)
+from tf_malleable.tier import blocks, layout
 
 SMALL, LARGE = 100_001, 5_000_003
 READERS = {
@@ -196,3 +208,69 @@ def test_stdio_reads_a_copy_and_leaves_the_source_to_the_daemon(daemon):
     path.write_bytes(bytes(SMALL))
     assert daemon.run("od", "-An", "-tx1", "-v", path) == printed
     assert bytes.fromhex(printed) == data
+
+
+@pytest.fixture
+def roomy(tmp_path):
+    with StandIn(tmp_path, flags=FILLS | PUBLISHES) as started:
+        yield started
+
+
+@pytest.mark.parametrize("reader", ["read", "pieces", "preadv"])
+@pytest.mark.parametrize("size", [7, 12_000, SMALL, 1 << 20])
+def test_with_much_room_a_reader_publishes_a_small_file(roomy, reader, size):
+    path = roomy.make("set/inner/file", content(size))
+    expected = digest(path.read_bytes())
+    assert roomy.python(IMPORTS + READERS[reader], path).strip() == expected
+    assert roomy.kinds(path) == [PUBLISHED]
+    copy = roomy.copy_of(path)
+    assert copy.read_bytes() == path.read_bytes()
+    identity = layout.identity_of(copy)
+    assert identity.is_same(path.stat())
+    assert identity.copy_inode == copy.stat().st_ino
+    with copy.open("rb") as file:
+        codes = tuple(blocks.checksums_of(file.fileno(), size))
+        assert layout.codes_of(file.fileno(), size) == codes
+    path.write_bytes(bytes(size))
+    assert roomy.python(IMPORTS + READERS[reader], path).strip() == expected
+
+
+def test_a_reader_publishes_no_file_that_has_lost_its_name(roomy):
+    path = roomy.make("set/file", content(SMALL))
+    other = roomy.make("set/other", content(SMALL, 2))
+    code = "file = open(path, 'rb')\nos.replace(sys.argv[2], path)\nfile.read()"
+    # Not through the shim, which would drop the copy.
+    code = code.replace("os.replace(", "ctypes.CDLL(None).syscall(82, os.fsencode(").replace(
+        ", path)", "), os.fsencode(path))", 1
+    )
+    roomy.python(IMPORTS + "import ctypes\n" + code, path, other)
+    assert other.exists() is False
+    assert roomy.kinds(path) == [WHOLE]
+
+
+def test_a_large_file_is_not_published_by_its_reader(roomy):
+    path = roomy.make("set/file", content(LARGE))
+    roomy.python(IMPORTS + READERS["read"], path)
+    assert roomy.kinds(path) == [GROWING, FULL]
+
+
+def test_where_a_copy_of_another_version_is_the_daemon_publishes(roomy):
+    path = roomy.make("set/file", content(SMALL))
+    roomy.python(IMPORTS + READERS["read"], path)
+    # As if the daemon had dropped its mark, but not removed it yet.
+    roomy.copy_of(path).chmod(0)
+    data = content(SMALL, 3)
+    roomy.make("set/file", data)
+    assert roomy.python(IMPORTS + READERS["read"], path).strip() == digest(data)
+    assert roomy.kinds(path)[1:] == [PUBLISHED, WHOLE]
+
+
+def test_of_files_in_a_folder_that_is_left_unasked_nobody_asks(tmp_path):
+    with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
+        asked = []
+        daemon.answer = lambda _daemon, path: asked.append(path) or b"S"
+        paths = [daemon.make(f"{name}/file", content(SMALL)) for name in ("set", "other")]
+        daemon.leave_unasked(daemon.source / "set")
+        for path in paths:
+            daemon.python(IMPORTS + READERS["read"], path)
+        assert asked == [str(paths[1])]

@@ -28,6 +28,8 @@ WHOLE_SECONDS: Final = 0.2
 _BEAT_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 0.002
 _CLAIM_SECONDS: Final = 5.0
+# Of so many files that are read without a question, the home is asked of one afterwards.
+_ONE_OF: Final = 8
 
 
 class Asking:
@@ -46,6 +48,7 @@ class Asking:
         """
         self._service, self._shared = service, shared
         self._claims: dict[str, float] = {}
+        self._unasked = 0
         self._fetches: dict[str, asyncio.Task[str]] = {}
         self.habits = Habits()
 
@@ -90,6 +93,15 @@ class Asking:
         if self._shared:
             keys.insert(0, key_of(PUBLIC, path))
         return keys
+
+    def published(self, path: str, uid: int, size: int) -> None:
+        """Note that a reader has made a copy, perhaps without having asked."""
+        self.habits.read(path, size)
+        self._unasked += 1
+        directory = self._service.directory
+        if directory is not None and self._unasked % _ONE_OF == 0:
+            key = key_of(private_area(uid), path)
+            directory.ask_later(key, lambda where: self.habits.answered(path, where.is_yours))
 
     async def _answer(self, path: str, uid: int, pipe: int) -> None:
         try:

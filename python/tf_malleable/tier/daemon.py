@@ -10,13 +10,14 @@ import os
 import resource
 import signal
 import sys
+import time
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from tf_malleable.api.tier_address import control_socket, reader_file
+from tf_malleable.api.tier_address import control_socket, counts_folder, reader_file
 from tf_malleable.linux.systemd import notify, watchdog_seconds
 from tf_malleable.tier.control import ControlServer
 from tf_malleable.tier.counting import Counters, TierCollector, registry_of
@@ -30,6 +31,7 @@ from tf_malleable.tier.tls import contexts
 _PRIVATE_MODE = 0o600
 _SHARED_MODE = 0o666
 _SWITCH_SECONDS = 0.0002
+_COUNTS_SECONDS = 86400.0
 _LONGEST = 107  # Bytes of sun_path in unix(7), without the terminating zero.
 
 
@@ -116,6 +118,7 @@ async def _listen(settings: TierSettings, tier: RunningTier, stack: AsyncExitSta
         stack.callback(state.close)
         tier.readers.start(socket, mode)
         _tell_readers(settings)
+        _prepare_counts(counts_folder(socket), settings.shared)
         stack.callback(tier.readers.stop)
         living = asyncio.create_task(tier.live(state))
         stack.callback(living.cancel)
@@ -143,6 +146,22 @@ def _tell_readers(settings: TierSettings) -> None:
     file = reader_file(settings.socket)
     file.write_text(said)
     file.chmod(0o644)
+
+
+def _prepare_counts(folder: Path, shared: bool) -> None:
+    """Make the folder in which jobs add up what they read, without those of long ago.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o1777 if shared else 0o700)
+    for file in folder.iterdir():
+        with suppress(OSError):
+            # In a container, the number is of another process, or of none, here.
+            ended = not Path(f"/proc/{file.name.partition('-')[0]}").exists()
+            if ended and file.stat().st_mtime < time.time() - _COUNTS_SECONDS:
+                file.unlink()
 
 
 async def _metrics(port: int, tier: RunningTier, stack: AsyncExitStack) -> int:

@@ -2,12 +2,14 @@
 """When a reader of small files need not wait for an answer from another node.
 
 To ask a home takes as long as a small file takes to read. If many files of a folder in a row were
-nobody else's, the next one is taken for that, too, and the home is asked while it is read. The
-first file that somebody else has ends this: at worst one file a reader is read twice.
+nobody else's, the next ones are taken for that, too: their readers do not ask at all, and the home
+is asked of some of them afterwards. The first one that somebody else has ends this: at worst some
+files a reader are read twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,30 +27,52 @@ class _Habit:
     in_a_row: int = 0
     is_small: bool = False
 
+    @property
+    def is_unasked(self) -> bool:
+        return self.is_small and self.in_a_row >= IN_A_ROW
+
 
 class Habits:
-    """What was seen of the files of each folder."""
+    """What was seen of the files of each folder.
+
+    Attributes:
+        tell: Is called with a folder if this changes: its files may be read before anything is
+            asked.
+    """
 
     def __init__(self) -> None:
-        """Nothing was seen."""
+        """Nothing was seen, and nobody is to be told."""
         self._folders: dict[str, _Habit] = {}
+        self.tell: Callable[[str, bool], None] = lambda folder, is_unasked: None
 
     def is_likely_nobodys(self, path: str) -> bool:
         """Return whether a file may be read before its home has answered."""
         habit = self._folders.get(_folder(path))
-        return habit is not None and habit.is_small and habit.in_a_row >= IN_A_ROW
+        return habit is not None and habit.is_unasked
 
     def answered(self, path: str, is_nobodys: bool) -> None:
         """Note what a home has answered."""
         habit = self._of(path)
+        before = habit.is_unasked
         habit.in_a_row = habit.in_a_row + 1 if is_nobodys else 0
+        self._told(path, before, habit)
 
     def read(self, path: str, size: int) -> None:
         """Note how large a file was."""
-        self._of(path).is_small = size <= SMALL
+        habit = self._of(path)
+        before = habit.is_unasked
+        habit.is_small = size <= SMALL
+        self._told(path, before, habit)
+
+    def _told(self, path: str, before: bool, habit: _Habit) -> None:
+        if habit.is_unasked != before:
+            self.tell(_folder(path), not before)
 
     def _of(self, path: str) -> _Habit:
         if len(self._folders) >= _MOST_FOLDERS:
+            for folder, habit in self._folders.items():
+                if habit.is_unasked:
+                    self.tell(folder, False)
             self._folders.clear()
         return self._folders.setdefault(_folder(path), _Habit())
 

@@ -29,12 +29,16 @@ STATE: Final = struct.Struct("<IIQQQQ")
 STATE_MAGIC: Final = 0x734D4654
 STATE_BYTES: Final = 4096
 VALID_OFFSET: Final = 16
+UNASKED_OFFSET: Final = 64
+UNASKED: Final = 500
 _MESSAGE: Final = struct.Struct("<II128s8Q")
 _MESSAGE_MAGIC: Final = 0x714D4654
 LARGEST_MESSAGE: Final = _MESSAGE.size + 4096
 _FNV_PRIME: Final = 0x0000000001000000000000000000013B
 _FNV_BASIS: Final = 0x6C62272E07BB014262B821756295C58D
 _FNV_MASK: Final = (1 << 128) - 1
+_FNV64_PRIME: Final = 0x100000001B3
+_FNV64_BASIS: Final = 0xCBF29CE484222325
 
 
 class ProtocolError(ValueError):
@@ -55,6 +59,7 @@ class StateFlag(IntFlag):
     FILLS = 1
     ASKS = 2
     SHARED = 4
+    PUBLISHES = 8
 
 
 class MessageKind(IntEnum):
@@ -68,6 +73,7 @@ class MessageKind(IntEnum):
     COUNTS = 6
     WHOLE = 7
     ASK = 8
+    PUBLISHED = 9
 
 
 class Reply(IntEnum):
@@ -286,6 +292,14 @@ def name_of(path: str) -> str:
     for byte in os.fsencode(path):
         code = (code ^ byte) * _FNV_PRIME & _FNV_MASK
     return f"{code:032x}"
+
+
+def folder_hash(folder: str) -> int:
+    """Return the number by which readers know a folder: the 64-bit FNV-1a hash of its path."""
+    code = _FNV64_BASIS
+    for byte in os.fsencode(folder):
+        code = (code ^ byte) * _FNV64_PRIME & (1 << 64) - 1
+    return code
 
 
 def variable_for(socket: str, store: str, sources: tuple[str, ...]) -> str:

@@ -32,6 +32,7 @@ from tf_malleable.tier.protocol import (
 _BACKLOG: Final = 512
 _MOST_DESCRIPTORS: Final = 3
 _AT_A_TIME: Final = 64
+_REST_SECONDS: Final = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -119,13 +120,14 @@ class ReaderServer:
             asyncio.get_running_loop().add_reader(number, self._hear, connection)
 
     def _hear(self, connection: _Connection) -> None:
+        kinds: set[MessageKind] = set()
         for _ in range(_AT_A_TIME):
             try:
                 data, descriptors, _, _ = socket.recv_fds(
                     connection.socket, LARGEST_MESSAGE, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
                 )
             except BlockingIOError:
-                return
+                break
             except OSError:
                 data, descriptors = b"", []
             if not data:
@@ -133,11 +135,23 @@ class ReaderServer:
                 return
             try:
                 message = ReaderMessage.decode(data)
+                kinds.add(message.kind)
                 self._count(connection, message.counts)
                 self._do(connection, message, descriptors)
             except ProtocolError as error:
                 _log.info("a reader of user %d: %s", connection.uid, error)
                 _close_all(descriptors)
+        if kinds == {MessageKind.PUBLISHED}:
+            # Nobody waits for what follows from it: let more come together.
+            loop, number = asyncio.get_running_loop(), connection.socket.fileno()
+            loop.remove_reader(number)
+            loop.call_later(_REST_SECONDS, self._hear_again, connection)
+
+    def _hear_again(self, connection: _Connection) -> None:
+        if connection.socket.fileno() >= 0:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(connection.socket.fileno(), self._hear, connection)
+            self._hear(connection)
 
     def _do(self, connection: _Connection, message: ReaderMessage, descriptors: list[int]) -> None:
         path, uid, beginning = message.path, connection.uid, self._beginning
@@ -151,10 +165,17 @@ class ReaderServer:
         if message.kind is MessageKind.GROWING:
             if not 2 <= len(descriptors) <= _MOST_DESCRIPTORS or not path:
                 raise ProtocolError("two or three descriptors and a path belong to a new copy")
+            self._asking.habits.read(path, os.fstat(descriptors[0]).st_size)
             before = connection.opened.pop(path, None)
             if before is not None:
                 beginning.closed(before)
             connection.opened[path] = beginning.begin(path, uid, *descriptors)
+            return
+        if message.kind is MessageKind.PUBLISHED:
+            if descriptors or message.identity is None or not path:
+                raise ProtocolError("a path and a status belong to a copy")
+            beginning.published(path, uid, message.identity)
+            self._asking.published(path, uid, message.identity.size)
             return
         if message.kind in (MessageKind.WHOLE, MessageKind.UNSEEN) and descriptors:
             if message.identity is None or not path or len(descriptors) == _MOST_DESCRIPTORS:

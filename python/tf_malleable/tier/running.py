@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tf_malleable.tier.adopting import ROOM, Adopting
 from tf_malleable.tier.asking import Asking
 from tf_malleable.tier.beginning import Beginning, fetch_of
 from tf_malleable.tier.counting import Counters
@@ -64,8 +65,9 @@ class RunningTier:
         self._client: NodeClient | None = None
         self._membership = Membership("", (), None, lambda node: True)
         self._tasks: list[asyncio.Task[None]] = []
-        self._rechecking = Rechecking(self.service)
-        beginning = Beginning(self.service, settings.shared)
+        adopting = Adopting(self.service)
+        self._rechecking = Rechecking(self.service, adopting)
+        beginning = Beginning(self.service, adopting, settings.shared)
         self._beginning = beginning
         self.asking = Asking(self.service, settings.shared)
         self.readers = ReaderServer(beginning, self.asking, counters)
@@ -107,6 +109,7 @@ class RunningTier:
 
         Not while copies have not been compared with the source: readers then do it themselves.
         """
+        self.asking.habits.tell = state.set_unasked
         while True:
             if self._rechecking.is_valid(time.monotonic()):
                 flags = StateFlag(0)
@@ -116,6 +119,8 @@ class RunningTier:
                     flags |= StateFlag.ASKS
                 if self._settings.shared:
                     flags |= StateFlag.SHARED
+                elif self._store.free >= ROOM:
+                    flags |= StateFlag.PUBLISHES
                 state.publish(flags, self.service.largest)
             # More often than once before the first time.
             await asyncio.sleep(_BEAT_SECONDS)

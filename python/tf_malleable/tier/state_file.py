@@ -12,9 +12,12 @@ from tf_malleable.tier.protocol import (
     STATE,
     STATE_BYTES,
     STATE_MAGIC,
+    UNASKED,
+    UNASKED_OFFSET,
     VALID_OFFSET,
     VERSION,
     StateFlag,
+    folder_hash,
 )
 
 VALID_SECONDS: Final = 3.0
@@ -44,6 +47,7 @@ class LifeSign:
         boot = int(_BOOT_ID.read_text().replace("-", "")[:16], 16)
         self._head = (STATE_MAGIC, VERSION, boot)
         self.end()
+        os.pwrite(self._descriptor, bytes(8 * UNASKED), UNASKED_OFFSET)
 
     def publish(self, flags: StateFlag, largest: int) -> None:
         """Say that the tier lives, for the next three seconds.
@@ -58,6 +62,15 @@ class LifeSign:
         os.pwrite(self._descriptor, data[:VALID_OFFSET], 0)
         until = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + int(VALID_SECONDS * 1e9)
         os.pwrite(self._descriptor, until.to_bytes(8, "little"), VALID_OFFSET)
+
+    def set_unasked(self, folder: str, is_unasked: bool) -> None:
+        """Say whether readers ask of the files in a folder."""
+        code = folder_hash(folder)
+        where, there = UNASKED_OFFSET + code % UNASKED * 8, code.to_bytes(8, "little")
+        if is_unasked:
+            os.pwrite(self._descriptor, there, where)
+        elif os.pread(self._descriptor, 8, where) == there:
+            os.pwrite(self._descriptor, bytes(8), where)
 
     def end(self) -> None:
         """Say that there is no tier."""

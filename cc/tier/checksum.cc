@@ -1,0 +1,58 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+
+#include "cc/tier/checksum.h"
+
+#include <string.h>
+
+namespace tf_malleable {
+namespace tier {
+namespace {
+
+// Eight bytes at a time, by what each of them does to the rest.
+struct Tables {
+  uint32_t of[8][256];
+};
+
+constexpr Tables Make() {
+  Tables tables = {};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t code = i;
+    for (int bit = 0; bit < 8; ++bit) {
+      code = code >> 1 ^ (code & 1 ? 0xedb88320 : 0);
+    }
+    tables.of[0][i] = code;
+  }
+  for (int step = 1; step < 8; ++step) {
+    for (uint32_t i = 0; i < 256; ++i) {
+      const uint32_t code = tables.of[step - 1][i];
+      tables.of[step][i] = code >> 8 ^ tables.of[0][code & 255];
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = Make();
+
+}  // namespace
+
+uint32_t Checksum(uint32_t before, const char* data, size_t size) {
+  uint32_t code = ~before;
+  for (; size >= 8; size -= 8, data += 8) {
+    uint32_t low, high;
+    memcpy(&low, data, sizeof(low));
+    memcpy(&high, data + sizeof(low), sizeof(high));
+    low ^= code;
+    code = kTables.of[7][low & 255] ^ kTables.of[6][low >> 8 & 255] ^
+           kTables.of[5][low >> 16 & 255] ^ kTables.of[4][low >> 24] ^
+           kTables.of[3][high & 255] ^ kTables.of[2][high >> 8 & 255] ^
+           kTables.of[1][high >> 16 & 255] ^ kTables.of[0][high >> 24];
+  }
+  for (; size > 0; --size, ++data) {
+    code = code >> 8 ^
+           kTables.of[0][(code ^ static_cast<unsigned char>(*data)) & 255];
+  }
+  return ~code;
+}
+
+}  // namespace tier
+}  // namespace tf_malleable

@@ -1,0 +1,111 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+
+#include "cc/tier/complete.h"
+
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "cc/tier/identity.h"
+#include "cc/tier/system.h"
+
+namespace tf_malleable {
+namespace tier {
+namespace {
+
+bool IsGrowingHere(const Key& key) {
+  char path[kGrowingPath];
+  struct statx status;
+  GrowingPath(shim.settings.growing, key.key(), key.size(), ".map", path);
+  return sys::Status(path, &status) == 0;
+}
+
+// Whether an open file of the store is a copy that may be used; its own status.
+bool IsGoodCopy(int fd, bool is_valid, const char* source,
+                struct stat* status) {
+  // Without a right, it was dropped by its owner where only the daemon removes.
+  if (syscall(SYS_fstat, fd, status) != 0 || !S_ISREG(status->st_mode) ||
+      (status->st_mode & 0777) == 0) {
+    return false;
+  }
+  if (is_valid || source == nullptr) return true;
+  Identity identity;
+  struct statx now;
+  return IsIdentity(identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
+                                      &identity, sizeof(identity))) &&
+         sys::Status(source, &now) == 0 && IsSame(identity, now);
+}
+
+}  // namespace
+
+int OpenCopy(Key* key, const char* source, int flags) {
+  const View view = shim.daemon.Look();
+  if (!view.has_store) return -1;
+  const Folder* const folders[] = {&shim.settings.own,
+                                   &shim.settings.everybodys};
+  // Without the daemon's word, look everywhere.
+  const int count = !view.is_valid || (view.flags & kShared) ? 2 : 1;
+  for (int i = 0; i < count; ++i) {
+    const char* path = key->In(*folders[i]);
+    if (path == nullptr) return -1;
+    const int fd = static_cast<int>(
+        syscall(SYS_openat, AT_FDCWD, path,
+                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | (flags & O_CLOEXEC)));
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE) return -1;
+      continue;
+    }
+    struct stat status;
+    if (IsGoodCopy(fd, view.is_valid, source, &status)) {
+      const uint64_t device = status.st_dev;
+      if (shim.copies_device.load(std::memory_order_relaxed) != device) {
+        shim.copies_device.store(device, std::memory_order_relaxed);
+      }
+      shim.daemon.Count(&AtomicCounts::copy_opens);
+      shim.daemon.Count(&AtomicCounts::copy_bytes,
+                        static_cast<uint64_t>(status.st_size));
+      shim.daemon.Report(key->key(), key->size());
+      return fd;
+    }
+    sys::Close(fd);
+  }
+  return -1;
+}
+
+int OpenCopyOrAsk(Key* key, const char* source, int flags) {
+  errno = 0;
+  int copy = OpenCopy(key, source, flags);
+  if (copy < 0 && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+    copy = OpenCopy(key, source, flags);
+  }
+  if (copy < 0 && (shim.daemon.Flags() & kAsks) &&
+      !shim.daemon.IsUnasked(key->key(), key->size()) && !IsGrowingHere(*key) &&
+      shim.daemon.Ask(key->key(), key->size()) == kUseCopy) {
+    copy = OpenCopy(key, source, flags);
+  }
+  return copy;
+}
+
+bool SwapIn(Growing* growing, int fd) {
+  Key key;
+  key.Set(growing->key, growing->key_size);
+  const int copy = OpenCopy(&key, nullptr, O_CLOEXEC);
+  if (copy < 0) return false;
+  Identity identity;
+  struct statx status;
+  const long size = syscall(SYS_fgetxattr, copy, kSourceAttribute, &identity,
+                            sizeof(identity));
+  const int flags = sys::Fcntl(fd, F_GETFD);
+  const int64_t position = sys::Seek(fd, 0, SEEK_CUR);
+  const bool is_same =
+      IsIdentity(identity, size) && sys::CachedStatus(fd, &status) == 0 &&
+      IsSameVersion(identity, status) && flags >= 0 && position >= 0 &&
+      sys::Seek(copy, position, SEEK_SET) == position;
+  const bool is_done =
+      is_same &&
+      syscall(SYS_dup3, copy, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) == fd;
+  sys::Close(copy);
+  return is_done;
+}
+
+}  // namespace tier
+}  // namespace tf_malleable

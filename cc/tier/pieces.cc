@@ -1,0 +1,107 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+
+#include "cc/tier/pieces.h"
+
+#include <string.h>
+
+#include "cc/tier/growing_files.h"
+#include "cc/tier/system.h"
+
+namespace tf_malleable {
+namespace tier {
+namespace {
+
+constexpr int64_t kMillisecond = 1000000;
+constexpr size_t kMapPiece = 2048;
+
+// The daemon makes copies of what everybody may read: finds one that grows.
+void LookForPublic(Growing* growing) {
+  const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
+  int64_t next = growing->next_look.load(std::memory_order_relaxed);
+  if (now < next || next < 0 ||
+      !growing->next_look.compare_exchange_strong(next, INT64_MAX)) {
+    return;
+  }
+  char path[kGrowingPath];
+  PathOf(*growing, shim.settings.growing_publics, ".map", path);
+  const int map = sys::Open(path, O_RDONLY | O_NOFOLLOW);
+  MapHeader header;
+  if (map >= 0 && ReadHeader(*growing, map, &header)) {
+    PathOf(*growing, shim.settings.growing_publics, ".part", path);
+    const int part = sys::Open(path, O_RDONLY | O_NOFOLLOW);
+    if (part >= 0) {
+      growing->from_part.Take(part);
+      growing->from_map.Take(map);
+      growing->next_look.store(-1, std::memory_order_release);
+      return;
+    }
+  }
+  if (map >= 0) sys::Close(map);
+  growing->next_look.store(now + 20 * kMillisecond, std::memory_order_release);
+}
+
+bool HasFrom(Growing* growing) {
+  if (!growing->is_public) return true;
+  if (growing->next_look.load(std::memory_order_acquire) >= 0) {
+    LookForPublic(growing);
+  }
+  return growing->next_look.load(std::memory_order_acquire) < 0;
+}
+
+}  // namespace
+
+Piece FindPiece(Growing* growing, int64_t offset, int64_t size) {
+  Piece piece = {size, false, false, false};
+  if (!HasFrom(growing)) return piece;
+  uint32_t header[8];
+  static_assert(offsetof(MapHeader, identity) == sizeof(header),
+                "what changes comes first");
+  const OwnFile& map = growing->from_map;
+  if (!map.IsOpen() ||
+      sys::ReadAt(map.fd, header, sizeof(header), 0) != sizeof(header) ||
+      header[4] == kIsDropped) {
+    piece.is_dropped = true;
+    return piece;
+  }
+  piece.is_fetching = header[5] == 1;
+  const int64_t unit = growing->unit;
+  const int64_t first = offset / unit;
+  int64_t count = (offset + size - 1) / unit - first + 1;
+  if (count > static_cast<int64_t>(kMapPiece)) count = kMapPiece;
+  uint8_t there[kMapPiece];
+  ssize_t got =
+      sys::ReadAt(map.fd, there, static_cast<size_t>(count), kMapBytes + first);
+  if (got < 0) got = 0;
+  memset(there + got, 0, static_cast<size_t>(count - got));
+  int64_t same = 1;
+  while (same < count && (there[same] == kThere) == (there[0] == kThere)) {
+    ++same;
+  }
+  piece.is_there = there[0] == kThere;
+  const int64_t end = (first + same) * unit;
+  piece.size = end - offset < size ? end - offset : size;
+  return piece;
+}
+
+Piece Await(Growing* growing, int64_t offset, int64_t size) {
+  const int64_t begin = sys::Now(CLOCK_MONOTONIC);
+  int64_t pause = kMillisecond / 10;
+  Piece piece;
+  do {
+    sys::Sleep(pause);
+    if (pause < 2 * kMillisecond) pause *= 2;
+    piece = FindPiece(growing, offset, size);
+    if (sys::Now(CLOCK_MONOTONIC) - begin > kStallNs) {
+      // Once is enough: the rest comes from the source.
+      growing->is_patient.store(false, std::memory_order_relaxed);
+      break;
+    }
+  } while (!piece.is_there && piece.is_fetching && shim.daemon.IsValid());
+  shim.daemon.Count(&AtomicCounts::waits);
+  shim.daemon.Count(&AtomicCounts::wait_ns,
+                    static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
+  return piece;
+}
+
+}  // namespace tier
+}  // namespace tf_malleable

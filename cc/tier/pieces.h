@@ -1,0 +1,32 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// What is there of a growing copy.
+//
+// Thread-safety: all may be called from any thread and from signal handlers.
+// Await waits for kStallNs at most.
+
+#ifndef TF_MALLEABLE_CC_TIER_PIECES_H_
+#define TF_MALLEABLE_CC_TIER_PIECES_H_
+
+#include "cc/tier/growing.h"
+
+namespace tf_malleable {
+namespace tier {
+
+struct Piece {
+  int64_t size;      // Bytes.
+  bool is_there;     // In the copy.
+  bool is_fetching;  // Comes.
+  bool is_dropped;
+};
+
+// The first piece of a span, all of which is in the copy or is not.
+Piece FindPiece(Growing* growing, int64_t offset, int64_t size);
+
+// Waits for the daemon to fetch a piece.
+Piece Await(Growing* growing, int64_t offset, int64_t size);
+
+}  // namespace tier
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_TIER_PIECES_H_
