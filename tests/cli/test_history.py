@@ -21,6 +21,7 @@ from tests.support.histories import ZERO, shared
 from tf_malleable.api.address import SOCKET, standard_socket
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.messages import Speed
+from tf_malleable.api.tier_reading import TierReading
 from tf_malleable.controller.state.store import CPUS, Store
 
 COLUMNS = "id name user outcome arrived waiting service paused total cores·s resizes steps"
@@ -135,6 +136,22 @@ def test_generations_are_shown_where_a_job_was_elastic(tmp_path, state):
     assert row["elastic"]["most_workers"] == 4
     (row, *_) = csv.DictReader(io.StringIO(out("--state", path, "--csv")))
     assert "generation=9" in row["elastic"].split()
+
+
+def test_what_was_saved_is_shown_where_a_job_read_through_a_tier(tmp_path, state):
+    assert "saved" not in out("--state", state)
+    found = shared()
+    reading = TierReading(source_bytes=1 << 20, source_opens=7, saved_bytes=9 << 20)
+    jobs = [replace(found.jobs[0], reading=reading), *found.jobs[1:]]
+    path = write(tmp_path / "tier.db", replace(found, jobs=jobs))
+    head, first, second, *_ = out("--state", path).splitlines()
+    assert head.split()[-3:] == ["from", "source", "saved"]
+    assert first.split()[-4:] == ["1.0", "MiB", "9.0", "MiB"]
+    assert second.split()[-2:] == ["-", "-"]
+    (row, *_) = json.loads(out("--state", path, "--json"))["jobs"]
+    assert row["reading"]["source_opens"] == 7
+    (row, *_) = csv.DictReader(io.StringIO(out("--state", path, "--csv")))
+    assert "source_opens=7" in row["reading"].split()
 
 
 def test_energy_is_shown_where_it_was_metered(tmp_path, state):

@@ -25,6 +25,7 @@ from tests.support.commands import CPU, running, started, tfm
 from tests.support.controllers import TFM
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
+from tf_malleable.api.tier_reading import TierReading
 from tf_malleable.cli.top_view import Scene, picture
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -137,6 +138,16 @@ def test_generations_are_shown_where_a_job_is_elastic():
     assert second.split()[5:7] == ["leave", "at"]
     assert second.split()[-2:] == ["48", "ms"]
     assert third.split() == ["C", "digits", "0", "0", "0", "-", "-"]
+
+
+def test_what_was_saved_is_shown_where_a_job_reads_through_a_tier():
+    jobs = [job(1, granted=[0], actual=[0]), job(2, granted=[1], actual=[1])]
+    assert not any("saved" in line for line in text_of(Scene(info(2), jobs)))
+    reading = TierReading(source_bytes=3 << 20, saved_bytes=5 << 30)
+    head, first, second = text_of(Scene(info(2), [replace(jobs[0], reading=reading), jobs[1]]))[-3:]
+    assert head.split()[-3:] == ["from", "source", "saved"]
+    assert first.split()[-4:] == ["3.0", "MiB", "5.0", "GiB"]
+    assert second.split()[-2:] == ["-", "-"]
 
 
 def test_the_queue_comes_last():

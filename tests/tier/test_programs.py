@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import sys
 
 import pytest
 
-from tests.support.controllers import wait_for
+from tests.support.commands import CPU
+from tests.support.controllers import controller, wait_for
 from tests.support.tiers import make_source, nodes, one_node, run_through
 
 pytestmark = pytest.mark.slow
@@ -45,11 +48,11 @@ def test_read_twice(tmp_path, source):
     with one_node(tmp_path, source) as node:
         assert read_all(node) == expected()
         wait_for(lambda: node.status()["copies"] == len(FILES))
-        read = node.counted("source_bytes")
-        assert read == sum(map(len, FILES.values()))
+        read = sum(map(len, FILES.values()))
+        wait_for(lambda: node.counted("source_bytes") == read)
         assert read_all(node) == expected()
+        wait_for(lambda: node.counted("copy_opens") == len(FILES))
         assert node.counted("source_bytes") == read
-        assert node.counted("copy_opens") == len(FILES)
 
 
 def test_on_another_node_nothing_is_read_from_the_source(tmp_path, source):
@@ -73,7 +76,7 @@ def test_without_a_daemon_that_answers(tmp_path, source, what):
             node.tfm("drop")
             node.kill()
             for each in node.folder.glob("s.*"):
-                each.unlink()
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
         assert read_all(node) == expected()
 
 
@@ -107,3 +110,35 @@ def test_cp_and_tar(tmp_path, source):
             done = run_through(node, "sh", "-c", f"tar -C {source} -cf - . | tar -C {to} -df -")
             assert (done.returncode, done.stdout) == (0, "")
             wait_for(lambda: node.status()["copies"] >= len(FILES) - 1)
+
+
+def test_a_controller_is_told_what_a_job_saved(tmp_path, source):
+    with controller(tmp_path, "--cpus", str(CPU)) as found, one_node(tmp_path, source) as node:
+        for _ in range(2):
+            words = (sys.executable, "-c", f"import tf_malleable\n{READ_ALL}", str(source))
+            done = run_through(node, *words, controller=found.socket)
+            assert set(done.stdout.splitlines()) == expected(), done.stderr
+            wait_for(lambda: node.status()["copies"] == len(FILES))
+        size, count = sum(map(len, FILES.values())), len(FILES)
+        first, second = wait_for(
+            lambda: len(jobs := found.get("/v1/history")["jobs"]) == 2 and jobs
+        )
+        if first["ended"] > second["ended"]:
+            first, second = second, first
+        none = {"source_bytes": 0, "source_opens": 0, "saved_bytes": 0, "saved_opens": 0}
+        assert first["reading"] == {**none, "source_bytes": size, "source_opens": count}
+        assert second["reading"] == {**none, "saved_bytes": size, "saved_opens": count}
+
+
+def test_all_processes_of_a_job_add_up_what_they_read(tmp_path, source):
+    with one_node(tmp_path, source) as node:
+        path = f"{source}/d0/f3"
+        code = f"import os; open({path!r}, 'rb').read(); os._exit(0)"
+        reads = f'{sys.executable} -S -c "{code}"'
+        prints = "od -An -v -t u8 -w64 ${TF_MALLEABLE_TIER##*counts=}"
+        script = f"cat {path} > /dev/null; {reads}; {reads} & wait; {prints}"
+        done = run_through(node, "sh", "-c", f"({script}) | tail -1")
+        opens, copied, _, source_opens, from_source, *_ = map(int, done.stdout.split())
+        size = len(FILES["d0/f3"])
+        assert opens + source_opens == 3
+        assert (copied, from_source) == (opens * size, source_opens * size)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import random
@@ -10,15 +11,21 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
+from tests.support import tier_stand_in
+from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tier_stand_in import (
     ASKS,
     CHANGED,
     FILLS,
+    FULL,
     GROWING,
+    WHOLE,
     StandIn,
     stop,
 )
@@ -513,3 +520,131 @@ def test_a_shim_without_its_variable_does_nothing(daemon, path):
         environment["TF_MALLEABLE_TIER"] = text
         subprocess.run([sys.executable, "-S", "-c", WHOLE_READ, path], env=environment, check=True)
     assert daemon.said == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+@pytest.mark.parametrize("size", [200_000, LARGE], ids=["small", "large"])
+def test_an_error_of_the_source_reaches_the_program_and_no_copy_is_made(daemon, size):
+    code = (
+        "import os, sys\n"
+        "file, read = os.open(sys.argv[1], os.O_RDONLY), 0\n"
+        "try:\n"
+        "    while piece := os.read(file, 50_000): read += len(piece)\n"
+        "except OSError as error: print(read, error.errno)\n"
+        "print(len(os.pread(file, 1000, 10)))"
+    )
+    path = daemon.source / "file"
+    told = {}
+    for with_shim in (False, True):
+        source = FuseSource({"file": content(size)})
+        source.fails_from = size // 2
+        with mounted(source, daemon.source):
+            if with_shim:
+                told[with_shim] = daemon.python(code, path)
+                assert not {FULL, WHOLE} & set(daemon.kinds(path))
+                source.fails_from = None
+                assert daemon.python("import sys; print(len(open(sys.argv[1], 'rb').read()))", path)
+                assert daemon.wait_for_copy(path).read_bytes() == content(size)
+                daemon.forget()
+            else:
+                done = subprocess.run(
+                    [sys.executable, "-S", "-c", code, path], stdout=subprocess.PIPE, check=True
+                )
+                told[with_shim] = done.stdout.decode()
+    assert told[True] == told[False]
+    assert told[True].split()[1:] == [str(errno.EIO), "1000"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_copy_that_its_owner_could_not_remove_is_none_for_him(tmp_path):
+    """Where the folder is the daemon's, a reader takes all rights from a copy that is old."""
+    folder = Path(tempfile.mkdtemp(prefix="tfm-shim-"))  # Others may not enter pytest's own.
+    try:
+        folder.chmod(0o755)
+        shutil.copy(tier_stand_in.SHIM, folder / "shim.so")
+        with StandIn(folder) as daemon:
+            path = make(daemon, "file", LARGE)
+            daemon.uid = uid = 4001
+            own = daemon.store / "private" / str(uid)
+            daemon.own = own
+            own.mkdir(mode=0o711)
+            copy = daemon.copy_of(path)
+            copy.parent.mkdir(parents=True)
+            part = os.open(copy.parent / "part", os.O_RDWR | os.O_CREAT, 0o600)
+            os.write(part, b"old" * (LARGE // 3))
+            daemon.publish(str(path), daemon.identity_of(path), part)
+            os.close(part)
+            os.chown(copy, uid, uid)
+            os.chown(path, uid, uid)
+            reads = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(3))"
+            changes = "import sys; open(sys.argv[1], 'r+b').write(b'new')"
+            environment = {**daemon.environment(), "LD_PRELOAD": str(folder / "shim.so")}
+            # Of a page of root's, readers believe that it lives; of a socket they may not use, no.
+            told = [
+                subprocess.run(
+                    ["/usr/bin/python3", "-S", "-c", code, path],
+                    env=environment, user=uid, group=uid, extra_groups=[], check=True,
+                    stdout=subprocess.PIPE,
+                ).stdout
+                for code in (reads, changes, reads)
+            ]  # fmt: skip
+            assert told == [b"old", b"", b"new"]
+            assert copy.stat().st_mode & 0o777 == 0
+    finally:
+        shutil.rmtree(folder)
+
+
+URING = """
+import ctypes, os, struct, sys
+path, size = sys.argv[1], int(sys.argv[2])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+told = ctypes.create_string_buffer(120)
+ring = libc.syscall(425, 4, told)
+if ring < 0:
+    print("none")
+    sys.exit()
+sq, cq = struct.unpack_from("<10I", told, 40), struct.unpack_from("<10I", told, 80)
+shared = dict(length=65536, prot=3, flags=1)
+rings = libc.mmap(None, 65536, 3, 0x8001, ring, 0)
+entries = libc.mmap(None, 4 * 64, 3, 0x8001, ring, 0x10000000)
+word = lambda at: ctypes.c_uint32.from_address(at)
+file = os.open(path, os.O_RDONLY)
+data = ctypes.create_string_buffer(size)
+entry = struct.pack("<BBHiQQIIQHHiQQ", 22, 0, 0, file, 0, ctypes.addressof(data), size, 0, 0, 0, 0,
+                    0, 0, 0)
+ctypes.memmove(entries, entry, 64)
+word(rings + sq[6]).value = 0
+word(rings + sq[1]).value += 1
+assert libc.syscall(426, ring, 1, 1, 1, None, 0) == 1
+got = ctypes.c_int32.from_address(rings + cq[5] + 8).value
+assert got == size, got
+sys.stdout.buffer.write(data.raw)
+"""
+
+
+def test_reads_that_the_shim_does_not_see_get_the_sources_bytes(daemon, path):
+    """By io_uring, while another program has filled half of the copy."""
+    half = COMMON + (
+        "file = os.open(path, os.O_RDONLY)\n"
+        "os.read(file, 1_500_000)\nprint('read', flush=True)\nsys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", half, path],
+        env=daemon.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout.readline() == "read\n"
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", URING, path, str(LARGE)],
+            env=daemon.environment(),
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        other.communicate("", timeout=30)
+    if done.stdout == b"none\n":
+        pytest.skip("this kernel has no io_uring")
+    assert done.stdout == path.read_bytes()

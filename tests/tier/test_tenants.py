@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.controllers import wait_for
+from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tiers import TierNode, make_source, one_node
 from tf_malleable.cli.tier.joining import SHIM
 from tf_malleable.tier import tenancy
@@ -144,3 +145,27 @@ def test_a_control_that_not_everybody_may_use(node, source):
 
     said = said_as(TWO, lambda: ask(f"{node.socket}.control", "POST", "/v1/drop", {"paths": []}))
     assert "only the tier's own user and root may do that" in said
+
+
+def test_where_root_may_not_read_who_may_gets_a_copy(folder):
+    """As with root_squash: the daemon cannot even look at the file."""
+    served = FuseSource({"file": BIG, "small": SMALL})
+    served.only = ONE
+    source = folder / "squashed"
+    source.mkdir()
+    with mounted(served, source):
+        with pytest.raises(PermissionError):
+            (source / "file").read_bytes()
+        with one_node(folder, source, "--shared") as node:
+            node.folder.chmod(0o755)
+            assert read(node, ONE, source / "small") == SMALL  # Then there are folders for him.
+            for name, data in (("file", BIG), ("small", SMALL)):
+                path = source / name
+                assert read(node, ONE, path) == data
+                copy = node.copy(path, f"private/{ONE}")
+                wait_for(copy.exists)
+                assert copy.read_bytes() == data
+                opens = node.counted("copy_opens")
+                assert read(node, ONE, path) == data
+                wait_for(lambda opens=opens: node.counted("copy_opens") > opens)
+                assert read(node, TWO, path) is None

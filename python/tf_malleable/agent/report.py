@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tf_malleable.agent import steps
+from tf_malleable.agent import reading, steps
 from tf_malleable.runtime import library, limits
 
 
@@ -16,12 +16,13 @@ def has_steps() -> bool:
 
 
 def progress() -> dict[str, Any]:
-    """Return the job's steps, CPU time and pool state, as the body of a progress request."""
+    """Return the job's steps, CPU time, reading and pools, as the body of a progress request."""
     done = steps.now()
     report: dict[str, Any] = {
         "steps_done": done.done,
         "steps_total": done.total,
         "cpu_seconds": time.process_time(),
+        "reading": reading.reading(),
     }
     if library.backend() is not None:
         pools = limits.pools()

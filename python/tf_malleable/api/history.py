@@ -12,6 +12,7 @@ import msgspec
 
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.messages import Speed
+from tf_malleable.api.tier_reading import TierReading
 from tf_malleable.model import JobState
 from tf_malleable.model.power import EnergySource
 
@@ -68,6 +69,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
             for input; only between its first and its last reported step if it reported any.
         idle_phases: Number of uninterrupted phases of these.
         elastic: Its last generation; null if it was not an elastic training.
+        reading: What it has read of a data tier's files; null if it read through none.
     """
 
     id: str
@@ -108,6 +110,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float | None = None
     idle_phases: int | None = None
     elastic: Elastic | None = None
+    reading: TierReading | None = None
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from tf_malleable.api.elastic import Elastic
+from tf_malleable.api.tier_reading import TierReading
 from tf_malleable.model import JobState
 from tf_malleable.model.need import Lack
 from tf_malleable.model.power import EnergySource
@@ -93,6 +94,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         lacks: What it waits for other than cores: memory, GPUs, or that fewer jobs run; null
             if nothing.
         elastic: Its generations; null if it is not an elastic training.
+        reading: What it has read of a data tier's files; null if it reads through none.
         area: The area that its energy is counted for; null for the host's.
         energy_joules: What was drawn for it beyond what the idle host draws, until a second ago;
             null if unknown.
@@ -147,6 +149,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     granted_gpus: list[int] = []
     lacks: Lack | None = None
     elastic: Elastic | None = None
+    reading: TierReading | None = None
     area: str | None = None
     energy_joules: float | None = None
     energy_source: EnergySource | None = None

@@ -23,6 +23,7 @@ from tf_malleable.api.job_request import (
     JobRequest,
 )
 from tf_malleable.api.naming import AREA, LONGEST_AREA, LONGEST_NAME
+from tf_malleable.api.tier_reading import TierReading
 from tf_malleable.model.sizes import SIZE_PATTERN, parse_size
 
 Cores = Annotated[int, Meta(ge=1, le=MOST_CORES)]
@@ -162,6 +163,7 @@ class Progress(Request, frozen=True):
         queued: Tasks waiting in TensorFlow's pools.
         threads: The intra-op limit in force; null without TensorFlow.
         elastic: The generations of an elastic training; null if the job is none.
+        reading: What the job has read of a data tier's files.
     """
 
     steps_done: Steps | None = None
@@ -171,6 +173,7 @@ class Progress(Request, frozen=True):
     queued: Count | None = None
     threads: Count | None = None
     elastic: Elastic | None = None
+    reading: TierReading | None = None
 
 
 class ByHand(Request, frozen=True):

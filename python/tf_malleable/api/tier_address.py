@@ -44,3 +44,8 @@ def control_socket(socket: Path) -> Path:
 def reader_file(socket: Path) -> Path:
     """Return the file with what a reader must know of the tier at this socket."""
     return socket.with_name(socket.name + ".reader")
+
+
+def counts_folder(socket: Path) -> Path:
+    """Return the folder of the files in which jobs add up what they have read."""
+    return socket.with_name(socket.name + ".jobs")

@@ -21,10 +21,11 @@ from tf_malleable.api.address import NoAnswerError, standard_socket
 from tf_malleable.api.client import Client
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import MOST_HISTORY, History, JobRecord
+from tf_malleable.api.tier_reading import TierReading
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.pictures import gantt_option, require_matplotlib, write
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import per_step, summed_up
+from tf_malleable.cli.words import per_step, read_and_saved, summed_up
 from tf_malleable.controller.state.store import StoreError, default_state, read_history
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, energy, number, short
@@ -44,6 +45,7 @@ _COLUMNS = (
     ">steps",
 )
 _ENERGY = (">energy", ">per step")
+_READING = (">from source", ">saved")
 _ELASTIC = (">most workers", ">generation", ">longest pause")
 
 
@@ -77,7 +79,8 @@ def history(
 
     Waiting: time before the first core. Service: time with cores. Paused: time without
     cores after the first. Cores·s: cores granted times seconds. Slowdown: total divided by
-    service. Energy: what was drawn for the job where the power was metered.
+    service. Energy: what was drawn for the job where the power was metered. From source and
+    saved: bytes that it read from the source of a data tier, and from copies instead.
 
     If no controller answers at the standard path, its state file is read.
     """
@@ -142,13 +145,14 @@ def _print_csv(jobs: list[JobRecord]) -> None:
             "gpus": " ".join(map(str, job.gpus)),
             "speeds": " ".join(speeds),
             "elastic": " ".join(_pairs(job.elastic)),
+            "reading": " ".join(_pairs(job.reading)),
         }
         values = {**msgspec.structs.asdict(job), **lists}
         writer.writerow([values[name] for name in names])
 
 
-def _pairs(elastic: Elastic | None) -> Iterator[str]:
-    known = {} if elastic is None else msgspec.structs.asdict(elastic)
+def _pairs(of: Elastic | TierReading | None) -> Iterator[str]:
+    known = {} if of is None else msgspec.structs.asdict(of)
     return (f"{name}={value}" for name, value in known.items() if value is not None)
 
 
@@ -159,10 +163,13 @@ def _print_table(found: History) -> None:
     output = console()
     is_elastic = any(job.elastic is not None for job in found.jobs)
     is_metered = any(job.energy_joules is not None for job in found.jobs)
-    columns = _COLUMNS + (_ENERGY if is_metered else ()) + (_ELASTIC if is_elastic else ())
+    has_tier = any(job.reading is not None for job in found.jobs)
+    columns = _COLUMNS + (_ENERGY if is_metered else ()) + (_READING if has_tier else ())
+    columns += _ELASTIC if is_elastic else ()
     rows = [
         _row(job)
         + (_energy(job) if is_metered else ())
+        + (read_and_saved(job.reading) if has_tier else ())
         + (_elastic(job.elastic) if is_elastic else ())
         for job in found.jobs
     ]

@@ -18,7 +18,15 @@ from rich.text import Text
 
 from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.tables import table
-from tf_malleable.cli.words import desired, granted, last_change, per_step, progress, state
+from tf_malleable.cli.words import (
+    desired,
+    granted,
+    last_change,
+    per_step,
+    progress,
+    read_and_saved,
+    state,
+)
 from tf_malleable.model.units import duration, number, percent, short
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -115,6 +123,9 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
     is_metered = any(job.watts is not None for job in jobs)
     if is_metered:
         columns = (*columns, ">W", ">J/step")
+    has_tier = any(job.reading is not None for job in jobs)
+    if has_tier:
+        columns = (*columns, ">from source", ">saved")
     rows: list[tuple[RenderableType, ...]] = [
         (
             Text(letter(job), style=f"bold {colour(job)}"),
@@ -129,6 +140,7 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
             percent(efficiency(job)),
             duration(job.waiting_seconds + job.paused_seconds),
             *(_power(job) if is_metered else ()),
+            *(read_and_saved(job.reading) if has_tier else ()),
         )
         for job in jobs
     ]

@@ -8,6 +8,8 @@ from datetime import datetime
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import JobRecord, Summary
 from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.tier_reading import TierReading
+from tf_malleable.model.sizes import size_text
 from tf_malleable.model.units import duration, printable
 
 
@@ -50,6 +52,13 @@ def progress(job: JobStatus) -> float | None:
 def per_step(amount: float | None, steps: float | None) -> float | None:
     """Return an amount for each step; None if unknown."""
     return amount / steps if amount is not None and steps else None
+
+
+def read_and_saved(reading: TierReading | None) -> tuple[str, str]:
+    """Return what was read from the source of a data tier, and what from copies instead."""
+    if reading is None:
+        return "-", "-"
+    return size_text(reading.source_bytes), size_text(reading.saved_bytes)
 
 
 def last_change(elastic: Elastic) -> str:

@@ -294,6 +294,7 @@ class Service:
             live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
         if progress.elastic is not None:
             live.note_elastic(peer.pid, progress.elastic)
+        live.usage.reading = progress.reading or live.usage.reading
 
     async def watch(
         self, peer: Peer, job: str, *, splits: bool = False

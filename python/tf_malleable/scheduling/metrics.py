@@ -16,6 +16,7 @@ from typing import Final
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import JobRecord, Outcome, Summary
 from tf_malleable.api.messages import Speed
+from tf_malleable.api.tier_reading import TierReading
 from tf_malleable.scheduling.accounting import up_to
 from tf_malleable.scheduling.phases import NOT_FOLLOWED, Course
 from tf_malleable.scheduling.record import Record
@@ -32,6 +33,7 @@ class Measurements:
         peak_mem: The most memory it was seen to use, in bytes; None if unknown.
         course: What its time with cores consisted of.
         elastic: Its generations; None if it was not an elastic training.
+        reading: What it read of a data tier's files; None if it read through none.
     """
 
     cpu_seconds: float | None = None
@@ -39,6 +41,7 @@ class Measurements:
     peak_mem: int | None = None
     course: Course = NOT_FOLLOWED
     elastic: Elastic | None = None
+    reading: TierReading | None = None
 
 
 NOT_MEASURED: Final = Measurements()
@@ -114,6 +117,7 @@ def ended(
         idle_seconds=course.idle_seconds,
         idle_phases=course.idle_phases,
         elastic=measured.elastic,
+        reading=measured.reading,
     )
 
 

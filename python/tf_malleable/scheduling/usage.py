@@ -1,11 +1,13 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Computes how many CPUs a job keeps busy, from samples of its CPU time. Pure."""
+"""What a job uses: how many CPUs it keeps busy, from samples of its CPU time. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
+
+from tf_malleable.api.tier_reading import TierReading
 
 # Time between two samples.
 SAMPLE_SECONDS: Final = 0.1
@@ -23,10 +25,12 @@ class Usage:
     Attributes:
         cpu_seconds: CPU time at the last sample; None before the first.
         watts: What was drawn for the job in the last second; None if unknown.
+        reading: What it has read of a data tier's files; None if it reads through none.
     """
 
     cpu_seconds: float | None = None
     watts: float | None = None
+    reading: TierReading | None = None
     _at: float | None = None
     _used: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _wanted: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))

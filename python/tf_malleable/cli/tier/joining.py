@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ SHIM: Final = Path(__file__).parents[2] / "runtime" / "libtf_malleable_tier.so"
 """The library that is loaded in front of libc."""
 _VARIABLE: Final = "TF_MALLEABLE_TIER"
 _PRELOAD: Final = "LD_PRELOAD"
+_COUNTS_BYTES: Final = 64
 
 
 def join_tier() -> None:
@@ -24,7 +26,7 @@ def join_tier() -> None:
         OperationError: The library is not installed.
     """
     # Not from api.tier, which imports msgspec: `tfm run` must start fast.
-    from tf_malleable.api.tier_address import default_tier_socket, reader_file
+    from tf_malleable.api.tier_address import counts_folder, default_tier_socket, reader_file
 
     if not SHIM.exists():
         raise OperationError(f"this tf_malleable was built without {SHIM.name}")
@@ -35,6 +37,17 @@ def join_tier() -> None:
         reason = error.strerror or error
         click.echo(f"tfm: no tier at {socket} ({reason}), reading from the source", err=True)
         return
-    os.environ[_VARIABLE] = said
+    os.environ[_VARIABLE] = said + _counts(counts_folder(socket))
     loaded = [each for each in os.environ.get(_PRELOAD, "").replace(":", " ").split() if each]
     os.environ[_PRELOAD] = ":".join(dict.fromkeys([str(SHIM), *loaded]))
+
+
+def _counts(folder: Path) -> str:
+    """Return the line for the file in which all processes of the job add up what they read."""
+    # This process becomes the job's, with the same number.
+    path = folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        path.write_bytes(bytes(_COUNTS_BYTES))
+    except OSError:  # Of an older daemon; or a container in which it cannot be written.
+        return ""
+    return f"counts={path}\n"

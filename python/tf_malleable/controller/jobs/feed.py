@@ -233,6 +233,7 @@ def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
         live.lessons,
         live.lack,
         live.elastic,
+        live.usage.reading,
         # What is measured is never the same twice.
         None if used is None else round(used, 1),
         None if live.used_mem is None else live.used_mem >> 20,

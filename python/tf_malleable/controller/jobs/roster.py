@@ -254,8 +254,8 @@ class Roster:
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = accounting.up_to(live.record, now)
         course = live.phases.course(record.run_seconds)
-        used = live.usage.cpu_seconds
-        measured = Measurements(used, live.speed, live.peak_mem, course, live.elastic)
+        kept = (course, live.elastic, live.usage.reading)
+        measured = Measurements(live.usage.cpu_seconds, live.speed, live.peak_mem, *kept)
         self._record_end(record, now, outcome, code, measured)
         if live.record.container is None:
             processes.kill_survivors(live)

@@ -87,6 +87,7 @@ def job_status(
         granted_gpus=list(record.gpus or ()),
         lacks=live.lack,
         elastic=live.elastic,
+        reading=live.usage.reading,
         area=record.area,
         energy_joules=rounded(record.energy_joules),
         energy_source=record.energy_source,
