@@ -79,10 +79,12 @@ bench-elastic: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic
 bench-elastic-step: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic_step
-# Data tiers: cold epochs, ten epochs, small files (15 minutes); as root, with /dev/fuse.
+# Data tiers: cold epochs, ten epochs, small files, and what the shim costs (85 minutes); as root,
+# with /dev/fuse.
 bench-tier: .venv/installed-test
 	@tools/system_packages.sh fuse
 	.venv/bin/python -m benchmarks.tier
+	.venv/bin/python -m benchmarks.tier.overhead --pairs 15
 # The live page: how late it is, and what it costs (8 minutes).
 bench-page: all-packages .venv/installed-test
 	.venv/bin/python -m benchmarks.page
@@ -148,11 +150,6 @@ python-test-parallel: .venv/installed-test
 	$(WITH_DOCKER) $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial"
 python-test-serial: .venv/installed-test
 	$(WITH_DOCKER) $(PYTEST) -m serial
-
-# Data tiers, with the programs that read through them.
-.PHONY: test-tier
-test-tier: .venv/installed-test
-	TFM_TEST_TIER=1 $(PYTEST) -n $(WORKERS) tests/tier
 
 # Elastic trainings under 20 random schedules instead of one.
 .PHONY: test-elastic

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <initializer_list>
+
 #include "cc/tier/system.h"
 
 namespace tf_malleable {
@@ -191,11 +193,18 @@ bool Daemon::IsUnasked(const char* key, size_t size) {
   while (size > 0 && key[size - 1] != '/') --size;
   if (size == 0) return false;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a.
+  uint64_t outer = 0;
   for (size_t i = 0; i + 1 < size; ++i) {
+    if (key[i] == '/') outer = hash;
     hash = (hash ^ static_cast<unsigned char>(key[i])) * 0x100000001b3;
   }
-  return __atomic_load_n(&page->unasked[hash % kUnasked], __ATOMIC_RELAXED) ==
-         hash;
+  for (const uint64_t each : {hash, outer}) {
+    if (__atomic_load_n(&page->unasked[each % kUnasked], __ATOMIC_RELAXED) ==
+        each) {
+      return true;
+    }
+  }
+  return false;
 }
 
 int Daemon::Connection() {

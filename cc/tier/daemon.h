@@ -58,7 +58,7 @@ class Daemon {
   int64_t Largest();
   // Whether this process may put small copies in their place.
   bool LetsPublish();
-  // Whether nobody asks of files in the folder of this key.
+  // Whether nobody asks of files in the folder of this key, or the one around.
   bool IsUnasked(const char* key, size_t size);
 
   // Sends, with descriptors; returns whether it could.

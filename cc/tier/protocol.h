@@ -179,8 +179,8 @@ struct State {
   uint64_t flags;    // StateFlag.
   uint64_t largest;  // Bytes: of a larger file, no copy is begun.
   uint8_t reserved[24];
-  // Hashes of the folders of whose files nobody asks, each at the place that
-  // the hash says, modulo kUnasked; or 0.
+  // Hashes of the folders of whose files, and of those in folders in them,
+  // nobody asks, each at the place that the hash says, modulo kUnasked; or 0.
   uint64_t unasked[500];
 };
 static_assert(sizeof(State) == 4064, "the layout is the daemon's too");

@@ -32,6 +32,22 @@ def test_the_first_that_somebody_has_ends_it():
     assert not habits.is_likely_nobodys("/d/next")
 
 
+def test_folders_in_one_folder_are_alike():
+    habits = Habits()
+    told = []
+    habits.tell = lambda *of: told.append(of)
+    for number in range(IN_A_ROW):
+        assert not habits.is_likely_nobodys("/data/new/x")
+        habits.read(f"/data/{number % 4}/{number}", 100)
+        habits.answered(f"/data/{number % 4}/{number}", True)
+    assert habits.is_likely_nobodys("/data/new/x")
+    assert not habits.is_likely_nobodys("/other/new/x")
+    assert told == [("/data", True)]
+    habits.answered("/data/5/x", False)
+    assert not habits.is_likely_nobodys("/data/new/x")
+    assert told[1:] == [("/data", False)]
+
+
 def test_folders_are_forgotten_before_they_take_much_room():
     habits = seen(IN_A_ROW)
     for number in range(10_001):

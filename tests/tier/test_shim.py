@@ -269,8 +269,9 @@ def test_of_files_in_a_folder_that_is_left_unasked_nobody_asks(tmp_path):
     with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
         asked = []
         daemon.answer = lambda _daemon, path: asked.append(path) or b"S"
-        paths = [daemon.make(f"{name}/file", content(SMALL)) for name in ("set", "other")]
+        names = ("set", "set/inner", "set/inner/most", "other")
+        paths = [daemon.make(f"{name}/file", content(SMALL)) for name in names]
         daemon.leave_unasked(daemon.source / "set")
         for path in paths:
             daemon.python(IMPORTS + READERS["read"], path)
-        assert asked == [str(paths[1])]
+        assert asked == list(map(str, paths[2:]))

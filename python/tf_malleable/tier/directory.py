@@ -25,7 +25,8 @@ from tf_malleable.tier.records import Records, Whereto
 BEAT_SECONDS: Final = 1.0
 """How often each other node is told that this one lives, and which claims go on."""
 _MOST: Final = 2000
-_TOGETHER_SECONDS: Final = 0.02
+# What nobody waits for. Each message takes two daemons milliseconds.
+_TOGETHER_SECONDS: Final = 0.5
 _NOTHING: Final = Whereto(True)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")

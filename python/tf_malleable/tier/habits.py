@@ -22,7 +22,7 @@ _MOST_FOLDERS: Final = 10_000
 
 @dataclass
 class _Habit:
-    """Of the readers of one folder."""
+    """Of the readers of one folder, and of those in it."""
 
     in_a_row: int = 0
     is_small: bool = False
@@ -47,35 +47,41 @@ class Habits:
 
     def is_likely_nobodys(self, path: str) -> bool:
         """Return whether a file may be read before its home has answered."""
-        habit = self._folders.get(_folder(path))
-        return habit is not None and habit.is_unasked
+        return any(
+            habit is not None and habit.is_unasked
+            for habit in map(self._folders.get, _around(path))
+        )
 
     def answered(self, path: str, is_nobodys: bool) -> None:
         """Note what a home has answered."""
-        habit = self._of(path)
-        before = habit.is_unasked
-        habit.in_a_row = habit.in_a_row + 1 if is_nobodys else 0
-        self._told(path, before, habit)
+        for folder in _around(path):
+            habit = self._of(folder)
+            before = habit.is_unasked
+            habit.in_a_row = habit.in_a_row + 1 if is_nobodys else 0
+            self._told(folder, before, habit)
 
     def read(self, path: str, size: int) -> None:
         """Note how large a file was."""
-        habit = self._of(path)
-        before = habit.is_unasked
-        habit.is_small = size <= SMALL
-        self._told(path, before, habit)
+        for folder in _around(path):
+            habit = self._of(folder)
+            before = habit.is_unasked
+            habit.is_small = size <= SMALL
+            self._told(folder, before, habit)
 
-    def _told(self, path: str, before: bool, habit: _Habit) -> None:
+    def _told(self, folder: str, before: bool, habit: _Habit) -> None:
         if habit.is_unasked != before:
-            self.tell(_folder(path), not before)
+            self.tell(folder, not before)
 
-    def _of(self, path: str) -> _Habit:
+    def _of(self, folder: str) -> _Habit:
         if len(self._folders) >= _MOST_FOLDERS:
-            for folder, habit in self._folders.items():
+            for each, habit in self._folders.items():
                 if habit.is_unasked:
-                    self.tell(folder, False)
+                    self.tell(each, False)
             self._folders.clear()
-        return self._folders.setdefault(_folder(path), _Habit())
+        return self._folders.setdefault(folder, _Habit())
 
 
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
+def _around(path: str) -> list[str]:
+    """Return the folder of a file, and the one around: data sets have a folder for each class."""
+    folder = path.rpartition("/")[0]
+    return [each for each in (folder, folder.rpartition("/")[0]) if each]

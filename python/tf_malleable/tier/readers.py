@@ -32,7 +32,7 @@ from tf_malleable.tier.protocol import (
 _BACKLOG: Final = 512
 _MOST_DESCRIPTORS: Final = 3
 _AT_A_TIME: Final = 64
-_REST_SECONDS: Final = 0.01
+_REST_SECONDS: Final = 0.03
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class ReaderServer:
             asyncio.get_running_loop().add_reader(number, self._hear, connection)
 
     def _hear(self, connection: _Connection) -> None:
-        kinds: set[MessageKind] = set()
+        heard, may_rest = 0, True
         for _ in range(_AT_A_TIME):
             try:
                 data, descriptors, _, _ = socket.recv_fds(
@@ -133,19 +133,24 @@ class ReaderServer:
             if not data:
                 self._close(connection)
                 return
+            heard += 1
             try:
                 message = ReaderMessage.decode(data)
-                kinds.add(message.kind)
+                may_rest = may_rest and self._may_rest(message)
                 self._count(connection, message.counts)
                 self._do(connection, message, descriptors)
             except ProtocolError as error:
                 _log.info("a reader of user %d: %s", connection.uid, error)
                 _close_all(descriptors)
-        if kinds == {MessageKind.PUBLISHED}:
+        if heard and may_rest:
             # Nobody waits for what follows from it: let more come together.
             loop, number = asyncio.get_running_loop(), connection.socket.fileno()
             loop.remove_reader(number)
             loop.call_later(_REST_SECONDS, self._hear_again, connection)
+
+    def _may_rest(self, message: ReaderMessage) -> bool:
+        """Return whether nothing urgent is likely to follow."""
+        return message.kind is MessageKind.PUBLISHED and self._asking.is_unasked(message.path)
 
     def _hear_again(self, connection: _Connection) -> None:
         if connection.socket.fileno() >= 0:
