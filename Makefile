@@ -79,7 +79,7 @@ bench-elastic: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic
 bench-elastic-step: .venv/installed-test
 	.venv/bin/python -m benchmarks.elastic_step
-# Data tiers: cold epochs, ten epochs, small files, and what the shim costs (85 minutes); as root,
+# Data tiers: cold epochs, ten epochs, small files, and what the shim costs (65 minutes); as root,
 # with /dev/fuse.
 bench-tier: .venv/installed-test
 	@tools/system_packages.sh fuse

@@ -32,7 +32,8 @@ from tf_malleable.tier.protocol import (
 _BACKLOG: Final = 512
 _MOST_DESCRIPTORS: Final = 3
 _AT_A_TIME: Final = 64
-_REST_SECONDS: Final = 0.03
+# A socket holds some 200 messages.
+_REST_SECONDS: Final = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ class ReaderServer:
             except ProtocolError as error:
                 _log.info("a reader of user %d: %s", connection.uid, error)
                 _close_all(descriptors)
-        if heard and may_rest:
+        if 0 < heard < _AT_A_TIME and may_rest:
             # Nobody waits for what follows from it: let more come together.
             loop, number = asyncio.get_running_loop(), connection.socket.fileno()
             loop.remove_reader(number)
