@@ -1,6 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 from __future__ import annotations
 
+import os
+
 import pytest
 import yaml
 
@@ -10,6 +12,7 @@ from tests.support.kubernetes.client import Client
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.operators import Site, wait_until
 from tests.support.real_cluster import IS_REAL, RealClient
+from tests.support.real_site import RealSite
 
 
 @pytest.fixture(scope="session")
@@ -41,10 +44,26 @@ def client(real):
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(tmp_path, request):
+    """A cluster with an operator to start and jobs: a fake one, or that of KUBECONFIG."""
     if IS_REAL:
-        pytest.skip("needs nodes that come, go and die as it says")
+        yield from real_site(tmp_path, request)
+        return
     with Cluster(tmp_path) as cluster:
         found = Site(cluster, tmp_path)
         yield found
         found.close()
+
+
+def real_site(tmp_path, request):
+    mark = request.node.get_closest_marker("fake")
+    if mark is not None:
+        pytest.skip(f"it {mark.args[0]}")
+    image = os.environ.get("TFM_TEST_IMAGE")
+    if not image:
+        pytest.skip("needs TFM_TEST_IMAGE, an image that the nodes can pull")
+    client = request.getfixturevalue("real")
+    request.getfixturevalue("client")
+    found = RealSite(client, image, tmp_path)
+    yield found
+    found.close()

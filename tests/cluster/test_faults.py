@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.support.operators import IMAGE, JOBS, kill
+from tests.support.operators import IMAGE, JOBS
 from tf_malleable.cluster import names
 
 pytestmark = pytest.mark.slow
@@ -18,6 +18,7 @@ def events(site):
     return {event["reason"]: event["message"] for event in site.client.list("events")}
 
 
+@pytest.mark.fake("kills operators at a given moment")
 def test_an_operator_killed_at_any_moment_is_followed_by_another(site):
     site.cluster.add_node("a", 1.5)
     site.cluster.add_node("b", 1.5)
@@ -40,6 +41,7 @@ def is_acting(site, operator):
     return lease and lease["spec"]["holderIdentity"] == operator.identity
 
 
+@pytest.mark.fake("counts the calls of an operator")
 def test_two_operators_of_which_one_acts(site):
     site.cluster.add_node("n", 4)
     first, second = site.spawn(identity="one"), site.spawn(identity="two")
@@ -60,12 +62,12 @@ def test_two_operators_of_which_one_acts(site):
 
 
 def test_a_coordinator_that_dies_is_replaced(site):
-    site.cluster.add_node("n", 4)
+    site.node("n", 4)
     site.start()
     site.submit()
     site.wait_for_workers(2)
     (before,) = site.pods(role=names.COORDINATOR)
-    kill(site, before)
+    site.kill(before)
 
     def is_replaced():
         found = site.pods(role=names.COORDINATOR)
@@ -78,13 +80,14 @@ def test_a_coordinator_that_dies_is_replaced(site):
     site.finish()
 
 
+@pytest.mark.fake("kills a process inside a pod")
 def test_a_worker_that_is_killed_is_replaced(site):
     site.cluster.add_node("n", 4)
     site.start()
     site.submit()
     site.wait_for_workers(2)
     victim = site.pods()[0]
-    kill(site, victim)
+    site.kill(victim)
     site.wait(lambda: site.status().get("failures") == 1)
     site.wait_for_workers(2)
     # One took part since, so that the crash does not count any more.
@@ -92,6 +95,7 @@ def test_a_worker_that_is_killed_is_replaced(site):
     site.finish()
 
 
+@pytest.mark.fake("kills the API server")
 def test_an_api_server_that_is_down_for_a_while(site):
     site.cluster.add_node("a", 1.5)
     site.start()
@@ -126,6 +130,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.fake("has the API server give wrong answers")
 @pytest.mark.parametrize("effect", [409, 410, 500, "lose", "drop", "hang"])
 def test_any_call_may_go_wrong(site, effect):
     faults = site.cluster.server.faults
@@ -154,6 +159,7 @@ def test_any_call_may_go_wrong(site, effect):
     assert len(calls) == len(set(calls))
 
 
+@pytest.mark.fake("has an image vanish that runs")
 def test_an_image_that_does_not_start(site):
     site.cluster.add_node("a", 1.5)
     site.start()
@@ -178,7 +184,7 @@ def test_an_image_that_does_not_start(site):
 
 
 def test_a_script_that_crashes(site):
-    site.cluster.add_node("n", 4)
+    site.node("n", 4)
     site.start()
     item = site.make("t", backoffLimit=1, workers={"max": 1})
     container = item["spec"]["template"]["spec"]["containers"][0]
@@ -190,9 +196,10 @@ def test_a_script_that_crashes(site):
     assert "exit code 3" in site.condition("Failed")["message"]
     site.wait(lambda: not site.running())
     # Those that have failed are kept for their logs.
-    assert len(site.client.list("pods")) == 2
+    assert len(site.client.list("pods", labelSelector=names.JOB)) == 2
 
 
+@pytest.mark.fake("knows what the pods of the fake request")
 def test_a_quota_that_is_exceeded(site):
     site.cluster.add_node("n", 4)
     site.cluster.apply("""
@@ -215,7 +222,7 @@ spec: {hard: {limits.memory: 100Mi}}
 
 
 def test_pods_that_nobody_schedules(site):
-    site.cluster.add_node("n", 4)
+    site.node("n", 4)
     site.start()
     item = site.make("t", workers={"max": 1})
     item["spec"]["template"]["spec"]["schedulerName"] = "nobody"
@@ -223,11 +230,11 @@ def test_pods_that_nobody_schedules(site):
     site.wait(lambda: site.condition("Healthy").get("reason") == "Unschedulable")
     site.wait(lambda: "Unschedulable" in events(site))
     site.client.delete(JOBS, "t")
-    site.wait(lambda: not site.client.list("pods"))
+    site.wait(lambda: not site.client.list("pods", labelSelector=names.JOB))
 
 
 def test_a_pod_that_stays_terminating(site):
-    site.cluster.add_node("n", 4)
+    site.node("n", 4)
     site.start()
     site.submit()
     site.wait_for_workers(2)
@@ -240,6 +247,7 @@ def test_a_pod_that_stays_terminating(site):
     site.client.patch("pods", held, {"metadata": {"finalizers": None}})
 
 
+@pytest.mark.fake("kills a node")
 @pytest.mark.serial("it measures how long a new generation takes")
 def test_a_node_that_dies(site):
     for name in "abc":
@@ -269,7 +277,7 @@ def test_a_node_that_dies(site):
 
 
 def test_a_job_of_the_same_name_after_one_that_is_going(site):
-    site.cluster.add_node("n", 4)
+    site.node("n", 4)
     site.start()
     site.submit(workers={"max": 1})
     site.wait_for_workers(1)

@@ -55,6 +55,7 @@ def test_it_is_given_up_though_it_is_only_being_created():
     assert asyncio.run(stopped_at_once()) == ""
 
 
+@pytest.mark.fake("runs the operator in this process")
 @pytest.mark.slow
 def test_it_is_given_up_though_the_rest_of_the_operator_ends_sooner(site, monkeypatch):
     get = ApiClient.get

@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.operators import JOBS, kill
+from tests.support.operators import JOBS
 from tf_malleable.cluster import names
 
 COUNT = int(os.environ.get("TFM_TEST_OPERATOR_KILLS", "6"))
@@ -22,6 +22,7 @@ KINDS = ("worker", "server", "coordinator", "operator", "node", "api")
 NODES = ("a", "b", "c")
 
 
+@pytest.mark.fake("kills nodes, operators and the API server")
 @pytest.mark.slow
 def test_kills_at_random(site):
     chance = random.Random(SEED)
@@ -42,7 +43,7 @@ def test_kills_at_random(site):
         if kind in ("worker", "server", "coordinator"):
             found = site.pods(role=kind)
             if found:
-                kill(site, chance.choice(found))
+                site.kill(chance.choice(found))
         elif kind == "operator":
             operator.kill()
             time.sleep(chance.uniform(0.0, 0.5))

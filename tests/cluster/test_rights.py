@@ -12,6 +12,7 @@ from tests.support.operators import JOBS
 ROLES = ("tf-malleable-operator-sees", "tf-malleable-operator-acts")
 
 
+@pytest.mark.fake("records the calls of the operator")
 @pytest.mark.slow
 def test_no_right_is_missing_and_none_superfluous(site):
     # An answer that is lost makes it look for what it has created.

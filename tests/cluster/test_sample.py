@@ -35,7 +35,7 @@ def trained(client: Client) -> dict[str, Any]:
     return status()
 
 
-@pytest.mark.skipif(IS_REAL, reason="here its script is a file of the host")
+@pytest.mark.fake("uses a script that is a file of this host")
 def test_the_sample_trains(site, tmp_path):
     script, job = documents(SAMPLE.read_text())
     path = tmp_path / "script" / "train.py"

@@ -63,6 +63,7 @@ def ended(site, name):
     return [dict(np.load(path)) for path in (site.folder / name).glob("*.npz")]
 
 
+@pytest.mark.fake("paces the training by files of this host")
 @pytest.mark.slow
 def test_the_result_has_the_same_bits_however_many_workers_there_were(site):
     site.cluster.add_node("a", 1.5)

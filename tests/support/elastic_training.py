@@ -4,7 +4,7 @@
 The gradient of a shard depends on the state, the step and the shard, and each step on the
 one before, so that any mistake anywhere changes the final state. It ends after as many steps as
 the file FOLDER/steps says, once it is there. Each process that ends writes what it has to
-FOLDER/PID.json: how it ended, and the digest of its state.
+FOLDER/PID.json, and prints: how it ended, and the digest of its state.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=1000)
     parser.add_argument("--shard-seconds", type=float, default=0.0)
     parser.add_argument("--own-start", action="store_true")
+    parser.add_argument("--steps-in", type=Path, help="instead of FOLDER")
     said = parser.parse_args()
     settings = MeshSettings.from_environment()
     assert settings is not None
@@ -142,11 +143,12 @@ def main() -> None:
     state = State(said.words, os.getpid() if said.own_start else 0)
     mesh = TrainingMember(settings, state)
     signal.signal(signal.SIGTERM, lambda *_: mesh.leave())
-    turn = train(mesh, state, said.folder, said.shard_seconds)
+    turn = train(mesh, state, said.steps_in or said.folder, said.shard_seconds)
     how = "left" if turn.leaving else "late" if turn.finished else "trained"
     found = {"how": how, "step": turn.step, "digest": state.digest(), "lead": turn.is_lead}
     found["kept"] = turn.kept
     (said.folder / f"{os.getpid()}.json").write_text(json.dumps(found))
+    print(json.dumps(found), flush=True)
     mesh.close()
     sys.exit(turn.exit_code)
 

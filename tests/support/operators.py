@@ -22,6 +22,7 @@ from tests.support import ROOT
 from tests.support.elastic_training import STEPS, undisturbed
 from tests.support.kubernetes.authorization import account
 from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.examples import pod as idle
 from tf_malleable.cluster import main, names
 from tf_malleable.cluster.settings import OperatorSettings, Timings
 from tf_malleable.elastic import wire
@@ -139,12 +140,16 @@ class Site:
 
     Attributes:
         cluster: The cluster.
+        nodes: What drains nodes and knows of their pods.
         folder: Where trainings write.
+        seconds: For how long to wait for anything.
     """
 
+    nodes: Any
+
     def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
-        self.client = cluster.client
+        self.cluster, self.folder, self.nodes = cluster, folder, cluster
+        self.client, self.seconds = cluster.client, SECONDS
         self._operators: list[OperatorThread | OperatorProcess] = []
         for file in ("namespace", "crd", "account"):
             cluster.apply((_BASE / f"{file}.yaml").read_text())
@@ -182,6 +187,21 @@ class Site:
                 each.kill()
             else:
                 each.stop()
+
+    def node(self, name: str, cpus: float) -> str:
+        """Have one more node with so many CPUs; return what it is called."""
+        self.cluster.add_node(name, cpus)
+        return name
+
+    def other(self, name: str, cpus: str) -> None:
+        """Have somebody else's pod that wants CPUs."""
+        self.client.create(idle(name, cpus=cpus))
+
+    def kill(self, pod: Object) -> None:
+        """Kill the processes of a pod, as the kernel does that has no memory left."""
+        for pid in self.cluster.pids(pod):
+            with suppress(ProcessLookupError):  # It has just ended.
+                os.kill(pid, signal.SIGKILL)
 
     # Jobs.
 
@@ -228,7 +248,7 @@ class Site:
                     "name": pod["metadata"]["name"],
                     "status": pod["status"],
                     "deleted": pod["metadata"].get("deletionTimestamp"),
-                    "log": self.cluster.log(pod["metadata"]["name"])[-600:],
+                    "log": self.nodes.log(pod["metadata"]["name"])[-600:],
                 }
                 for pod in self.client.list("pods")
             ]
@@ -241,7 +261,9 @@ class Site:
 
         return said
 
-    def wait(self, condition: Callable[[], Any], name: str = "t", seconds: float = SECONDS) -> Any:
+    def wait(
+        self, condition: Callable[[], Any], name: str = "t", seconds: float | None = None
+    ) -> Any:
         """Wait for what must happen to a job."""
 
         def is_so() -> Any:
@@ -249,7 +271,7 @@ class Site:
             assert not any(broken), broken
             return condition()
 
-        return wait_until(is_so, self.why(name), seconds)
+        return wait_until(is_so, self.why(name), seconds or self.seconds)
 
     def wait_for_workers(self, count: int, name: str = "t") -> Object:
         """Wait until so many workers train and nobody else is there; return the status."""
@@ -303,15 +325,22 @@ class Site:
         shards = self.job(name)["spec"]["shards"]
         step = self.end(name, ahead)
         status = self.wait_for_phase("Succeeded", name)
-        said = [json.loads(path.read_text()) for path in (self.folder / name).glob("*.json")]
-        found = [each for each in said if each["how"] == "trained"]
+        found = [each for each in self.said(name) if each["how"] == "trained"]
         assert found, self.why(name)()
         assert {each["step"] for each in found} == {step}
-        assert {each["digest"] for each in found} == {undisturbed(WORDS, step, shards)}
+        assert self.is_undisturbed({each["digest"] for each in found}, step, shards)
         self.wait(lambda: not self.running(name), name)
         reasons = [each["reason"] for each in status["rescales"]]
         assert reasons.count("start") <= 1, reasons
         return status
+
+    def said(self, name: str) -> list[Object]:
+        """Return what the workers have said at their end."""
+        return [json.loads(path.read_text()) for path in (self.folder / name).glob("*.json")]
+
+    def is_undisturbed(self, digests: set[str], step: int, shards: int) -> bool:
+        """Return whether all ended with the state of a run that nobody disturbed."""
+        return digests == {undisturbed(WORDS, step, shards)}
 
     def running(self, name: str = "t") -> list[Object]:
         """Return the pods of a job that have not ended."""
@@ -320,13 +349,6 @@ class Site:
             for pod in self.client.list("pods", labelSelector=f"{names.JOB}={name}")
             if pod["status"]["phase"] in ("Pending", "Running")
         ]
-
-
-def kill(site: Site, pod: Object) -> None:
-    """Kill the processes of a pod, as the kernel does that has no memory left."""
-    for pid in site.cluster.pids(pod):
-        with suppress(ProcessLookupError):  # It has just ended.
-            os.kill(pid, signal.SIGKILL)
 
 
 def _image(folder: Path) -> dict[str, str]:

@@ -12,6 +12,7 @@ import secrets
 import urllib.error
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from typing import Any
 
 from tests.support.kubernetes.client import Client
@@ -65,6 +66,20 @@ class RealClient(Client):
         self.namespace = f"tfm-test-{secrets.token_hex(4)}"
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
 
+    def list(self, plural: str, namespace: str = "", **query: str) -> list[Object]:
+        """Return objects of a namespace, by default of this client's."""
+        return super().list(plural, namespace or self.namespace, **query)
+
+    def everywhere(self, plural: str) -> list[Object]:
+        """Return the objects of all namespaces."""
+        return super().list(plural)
+
+    def log(self, pod: str) -> str:
+        """Return what a pod's first container has printed; "" if it has not started."""
+        with suppress(RefusedError):
+            return self._ask("get", "pods", self.namespace, pod, "log").decode(errors="replace")
+        return ""
+
     def close(self) -> None:
         """Delete the namespace, and with it what is there."""
         self.delete("namespaces", self.namespace)
@@ -81,6 +96,25 @@ class RealClient(Client):
         query: Any = None,
         content_type: str = "application/json",
     ) -> Object:
+        found: Object = json.loads(
+            self._ask(
+                verb, plural, namespace, name, part, body, query=query, content_type=content_type
+            )
+        )
+        return found
+
+    def _ask(
+        self,
+        verb: str,
+        plural: str,
+        namespace: str,
+        name: str = "",
+        part: str = "",
+        body: Any = None,
+        *,
+        query: Any = None,
+        content_type: str = "application/json",
+    ) -> bytes:
         resource = self._api.catalogue.named(plural)
         words = ["api" if not resource.group else f"apis/{resource.group}", resource.version]
         # "default" is what the fake's client says where nothing is said.
@@ -98,7 +132,7 @@ class RealClient(Client):
         )
         try:
             with urllib.request.urlopen(request, timeout=30, context=self._where.tls) as answer:
-                found: Object = json.loads(answer.read())
+                found: bytes = answer.read()
                 return found
         except urllib.error.HTTPError as error:
             raise _refusal(error.code, error.read()) from None

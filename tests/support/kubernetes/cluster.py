@@ -172,6 +172,10 @@ class Cluster:
                 kept.append(metadata["name"])
         return kept
 
+    def pods(self, name: str) -> list[Object]:
+        """Return the pods on a node."""
+        return self.client.list("pods", fieldSelector=f"spec.nodeName={name}")
+
     def apply(self, manifests: str) -> list[Object]:
         """Create the objects of YAML documents, or replace those that are there."""
         return [self._apply(item) for item in yaml.safe_load_all(manifests) if item]
