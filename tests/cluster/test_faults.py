@@ -80,6 +80,34 @@ def test_a_coordinator_that_dies_is_replaced(site):
     site.finish()
 
 
+def test_a_service_that_is_deleted_is_back_at_its_address(site):
+    site.node("n", 4)
+    site.start()
+    site.submit(workers={"max": 1})
+    site.wait_for_workers(1)
+    name = names.service_name("t")
+    before = site.client.get("services", name)
+    site.client.delete("services", name)
+
+    def is_back():
+        found = site.client.find("services", name)
+        return found and found["metadata"]["uid"] != before["metadata"]["uid"] and found
+
+    found = site.wait(is_back)
+    assert found["spec"]["clusterIP"] == before["spec"]["clusterIP"]
+    # A worker that comes later finds the coordinator there, and the one that was there its next.
+    site.client.patch(JOBS, "t", {"spec": {"workers": {"max": 2}}})
+    site.wait_for_workers(2)
+    (coordinator,) = site.pods(role=names.COORDINATOR)
+    site.kill(coordinator)
+    gone = coordinator["metadata"]["uid"]
+    site.wait(
+        lambda: {one["metadata"]["uid"] for one in site.pods(role=names.COORDINATOR)} - {gone}
+    )
+    site.wait_for_workers(2)
+    site.finish()
+
+
 @pytest.mark.fake("kills a process inside a pod")
 def test_a_worker_that_is_killed_is_replaced(site):
     site.cluster.add_node("n", 4)
@@ -188,12 +216,13 @@ def test_a_script_that_crashes(site):
     site.start()
     item = site.make("t", backoffLimit=1, workers={"max": 1})
     container = item["spec"]["template"]["spec"]["containers"][0]
-    container["command"] = ["tfm", "run", "--", "sh", "-c", "exit 3"]
+    script = "echo first; echo 'no such file: x' >&2; exit 3"
+    container["command"] = ["tfm", "run", "--", "sh", "-c", script]
     site.client.create(item)
     status = site.wait_for_phase("Failed")
     assert status["failures"] == 2
     assert site.condition("Failed")["reason"] == "BackoffLimitExceeded"
-    assert "exit code 3" in site.condition("Failed")["message"]
+    assert "exit code 3: first | no such file: x" in site.condition("Failed")["message"]
     site.wait(lambda: not site.running())
     # Those that have failed are kept for their logs.
     assert len(site.client.list("pods", labelSelector=names.JOB)) == 2

@@ -186,6 +186,18 @@ def test_crashes_are_forgiven_once_a_later_worker_has_made_a_step(job):
     assert judged(job, failed, earlier, said=progress("u1", step=6)).crashes.count == 3
 
 
+def test_the_last_words_of_a_crash_outlive_its_pod(job):
+    end = PodEnd(3, "Error", 950.0, "crashed", "no such file: x")
+    failed = replace(crashed(0, failure=(1, 5)), end=end)
+    assert judged(job, failed).crashes.why.endswith("exit code 3: no such file: x")
+    later = replace(worker(1), created=960.0)
+    plan = JobPlan((stay(1),))
+    found = todo(job, failed, later, coordinator(), plan=plan, said=progress("u1", step=6))
+    (gone,) = of(found, DeletePod)
+    assert (gone.pod, gone.why) == (failed, "Forgiven")
+    assert "exit code 3: no such file: x" in gone.message
+
+
 def test_too_many_crashes_are_the_end_unless_others_train(job):
     last = crashed(0, failure=(7, 5))
     assert judged(job, last).phase == "Failed"
@@ -214,6 +226,22 @@ def test_the_end_is_when_all_have_come_to_it(job):
     actions = todo(job, done, worker(1), coordinator(), plan=plan, now=NOW + 100)
     assert [each.pod.name for each in of(actions, DeletePod)] == ["t-worker-1"]
     assert judged(job, done).phase == "Succeeded"
+
+
+def test_the_coordinator_stays_until_it_has_said_how_far_the_training_came(job):
+    done = worker(0, is_running=False, end=PodEnd(0, "Completed", NOW - 1, "trained"))
+    behind = progress("u0", step=7)
+    for said, now, phase in (
+        (behind, NOW, "Running"),
+        (replace(behind, phase="over"), NOW, "Succeeded"),
+        (behind, NOW + 5, "Succeeded"),
+        (None, NOW, "Succeeded"),
+    ):
+        assert judged(job, done, said=said, now=now).phase == phase
+    actions = todo(job, done, coordinator(), plan=JobPlan(), said=behind)
+    assert not of(actions, DeletePod)
+    ended = replace(job, status={"phase": "Succeeded"})
+    assert judged(ended, done, said=behind).phase == "Succeeded"
 
 
 def test_what_has_ended_stays_so_and_nothing_of_it_runs(job):

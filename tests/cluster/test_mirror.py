@@ -23,11 +23,11 @@ class Script:
     def __init__(self, lists, watches):
         self.lists, self.watches, self.asked = list(lists), list(watches), []
 
-    async def list(self, kind):
+    async def list(self, kind, label=""):
         self.asked.append("list")
         return self.lists.pop(0)
 
-    async def watch(self, kind, version):
+    async def watch(self, kind, version, label=""):
         self.asked.append(version)
         if not self.watches:
             await asyncio.Event().wait()

@@ -15,7 +15,7 @@ from tests.support.real_cluster import IS_REAL, RealClient
 from tests.support.real_site import LABEL, RealSite
 from tf_malleable.cluster import names
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(IS_REAL, reason="needs a cluster of its own")]
+pytestmark = pytest.mark.skipif(IS_REAL, reason="needs a cluster of its own")
 
 
 @pytest.fixture

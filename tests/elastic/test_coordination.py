@@ -9,6 +9,7 @@ import pytest
 
 from tf_malleable.elastic.coordination import Coordination
 from tf_malleable.elastic.phases import AwaitHolders, Over, Preparing, Restarting, Steady
+from tf_malleable.elastic.status import WantedNumbers, status
 
 ADDRESS = {"host": "127.0.0.1", "port": 1, "machine": "", "path": ""}
 
@@ -227,6 +228,28 @@ def test_a_new_coordinator_knows_the_pause_that_only_one_member_knows(game):
     assert [each.as_json() for each in new.core.ledger] == known
 
 
+def test_a_new_coordinator_notes_a_change_that_the_one_before_did_not_live_to_tell(game):
+    known = [each.as_json() for each in game.core.ledger]
+    for id_ in "bc":
+        game.core.left(id_, game.now)
+    game.play()
+    made = game.core.current
+    assert game.members() == ["a"]
+    new = Game(first_seconds=15.0)
+    position = game.positions["a"]
+    told = {"generation": made.as_json(), "position": position, "highest": made.number}
+    new.hello("a", rescales=known, **told)
+    assert (new.members(), new.core.current) == (["a"], made)
+    *before, last = [each.as_json() for each in new.core.ledger]
+    assert before == known
+    assert (last["number"], last["reason"]) == (made.ordinal, "lost")
+    assert (last["workers_from"], last["workers_to"]) == (3, 1)
+    assert ("a", "rescaled") in new.told
+    # Whoever comes later and knows it better changes nothing.
+    new.core.ledger.learn(list(game.core.ledger)[-1])
+    assert len(list(new.core.ledger)) == len(known) + 1
+
+
 def test_a_new_coordinator_restarts_those_that_are_left(game):
     new = Game(first_seconds=15.0)
     told = game.core.current
@@ -252,6 +275,21 @@ def test_the_end_comes_when_all_members_have_come_to_it(game):
     assert ("d", "finished") in game.told
     game.hello("e")
     assert game.told[-1] == ("e", "finished")
+
+
+def test_it_is_known_after_the_end_how_far_the_training_came(game):
+    number = game.core.current.number
+    for id_ in "abc":
+        said = {"speed": None, "stalled": [], "number": number, "leaving": False}
+        game.says(id_, "beat", step=9, batches=(18, 20), **said)
+        game.says(id_, "finished")
+    game.play()
+    for id_ in "abc":
+        game.core.left(id_, game.now)
+    game.play()
+    told = status(game.core, WantedNumbers())
+    assert (told["phase"], told["processes"]) == ("over", [])
+    assert (told["step"], told["steps_done"], told["steps_total"]) == (9, 18, 20)
 
 
 def test_one_that_ends_before_the_others_holds_nobody_up(game):

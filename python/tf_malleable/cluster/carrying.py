@@ -100,7 +100,7 @@ class Carrier:
 
     async def _do(self, job: JobSpec, action: Action, memory: JobMemory) -> None:
         if isinstance(action, Prepare):
-            memory.address = await self._prepare(job)
+            memory.address = await self._prepare(job, memory.address)
         elif isinstance(action, CreatePod):
             await self._create(job, action)
         elif isinstance(action, DeletePod):
@@ -123,9 +123,18 @@ class Carrier:
         else:
             await self._tell(job, action)
 
-    async def _prepare(self, job: JobSpec) -> str:
-        """Create what goes before pods; return the address of the Service."""
-        service = await self._have(names.SERVICES, job, others.service(job))
+    async def _prepare(self, job: JobSpec, before: str) -> str:
+        """Create what goes before pods; return the address of the Service.
+
+        If that was deleted, it gets the address that it had, by which workers know it.
+        """
+        wanted = others.service(job, before)
+        try:
+            service = await self._have(names.SERVICES, job, wanted)
+        except CallError as error:
+            if not before or error.code != 422:
+                raise
+            service = await self._have(names.SERVICES, job, others.service(job))
         await self._have(names.BUDGETS, job, others.budget(job))
         secret = others.secret(job, others.token(self._key, job))
         try:

@@ -127,15 +127,19 @@ class ApiClient:
             options["gracePeriodSeconds"] = grace
         return await self._call("DELETE", kind.path(namespace, name), options)
 
-    async def list(self, kind: ResourceKind, namespace: str = "") -> tuple[list[Object], str]:
+    async def list(
+        self, kind: ResourceKind, namespace: str = "", label: str = ""
+    ) -> tuple[list[Object], str]:
         """Return all objects of a kind, and the version from which to watch them.
 
         Args:
             kind: Of which objects.
             namespace: Only of this one; of all if it is empty.
+            label: Only those that have it.
         """
         found: list[Object] = []
         query: dict[str, str] = {"limit": str(_PAGE)}
+        query |= {"labelSelector": label} if label else {}
         while True:
             page = await self._call("GET", kind.path(namespace), query=query)
             found += page.get("items") or ()
@@ -144,14 +148,17 @@ class ApiClient:
                 return found, str(page["metadata"]["resourceVersion"])
             query["continue"] = rest
 
-    async def watch(self, kind: ResourceKind, version: str) -> AsyncIterator[Object]:
-        """Return the changes of all objects of a kind since a version, until the server ends it."""
+    async def watch(
+        self, kind: ResourceKind, version: str, label: str = ""
+    ) -> AsyncIterator[Object]:
+        """Return the changes of objects since a version, until the server ends it; see list()."""
         query = {
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
+        query |= {"labelSelector": label} if label else {}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=_WATCH_SECONDS + 10)
         try:
             async with self._session.get(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tf_malleable.cluster import names, reporting
-from tf_malleable.cluster.actions import Action, CreatePod, Tell, WriteStatus
+from tf_malleable.cluster.actions import Action, CreatePod, Prepare, Tell, WriteStatus
 from tf_malleable.cluster.fitting import is_ready
 from tf_malleable.cluster.judging import ENDED, Judgement, judge
 from tf_malleable.cluster.knowing import UsableNodes, cluster_job, size
@@ -45,6 +45,7 @@ class ClusterScene:
         quotas: All resource quotas.
         progress: What the coordinators say, by the jobs' uids.
         now: The time, in seconds since the epoch.
+        services: Namespaces and names of the jobs' Services; None if that is not known.
     """
 
     jobs: tuple[Manifest, ...]
@@ -53,6 +54,7 @@ class ClusterScene:
     quotas: tuple[Manifest, ...]
     progress: Mapping[str, TrainingProgress]
     now: float
+    services: frozenset[tuple[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,8 @@ class Decider:
                     hostnames, now, self._timings,
                 )  # fmt: skip
                 actions = _without_refused(actions, memory, now)
+                if memory.address and plan.workers and _is_cut_off(job, scene.services):
+                    actions.insert(0, Prepare())
                 is_over = _is_over(judged[uid])
                 actions += self._report(
                     job, judged[uid], None if is_over else plan, scene.progress.get(uid), now
@@ -266,6 +270,12 @@ class Decider:
             if is_waiting or any(p.unscheduled or p.waiting or p.resize for p in pods):
                 times.append(now + _SOON_SECONDS)
         return max(now + 0.01, min(times))
+
+
+def _is_cut_off(job: JobSpec, services: frozenset[tuple[str, str]] | None) -> bool:
+    """Return whether somebody has deleted the Service that workers know the coordinator by."""
+    key = job.namespace, names.service_name(job.name)
+    return services is not None and key not in services
 
 
 @contextmanager

@@ -17,6 +17,8 @@ JobPhase = Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"]
 ENDED: Final[tuple[JobPhase, ...]] = ("Succeeded", "Failed")
 # A crash of a coordinator or server that long ago is forgotten once the training is heard of.
 _FORGOTTEN_SECONDS: Final = 120.0
+# For so long after the last worker's end its coordinator may take to hear of it.
+_LAST_WORD_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,10 @@ def judge(
     )
     last = max((p.end.at for p in helpers if p.end), default=0.0)
     phase, reason, message = _phase(job, pods, workers, bool(ends), crashes, helpers, now, timings)
+    ended = max((pod.end.at for pod in ends if pod.end), default=0.0)
+    is_behind = progress is not None and not progress.is_over and now < ended + _LAST_WORD_SECONDS
+    if phase == "Succeeded" and job.status.get("phase") not in ENDED and is_behind:
+        phase, reason, message = "Running", "Ending", "all workers have come to the training's end"
     return Judgement(
         phase,
         reason,
@@ -186,7 +192,7 @@ def _crashes(
         if later:
             return Crashes(forgiven=tuple(crashed))
     numbered = tuple((pod, count + place) for place, pod in enumerate(fresh, 1))
-    why = f"{crashed[-1].name} ended with {last.reason} and exit code {last.code}"
+    why = f"{crashed[-1].name} {last}"
     return Crashes(
         count + len(fresh), max(known, now_at if fresh else 0), last.at, why, numbered, ()
     )

@@ -29,15 +29,19 @@ class Mirror:
         is_complete: They have been listed at least once.
     """
 
-    def __init__(self, client: ApiClient, kind: ResourceKind, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, client: ApiClient, kind: ResourceKind, changed: Callable[[], None], label: str = ""
+    ) -> None:
         """Prepare.
 
         Args:
             client: Of the API server.
             kind: Of which objects.
             changed: Is called after each change.
+            label: Only of those objects that have it.
         """
         self._client, self._kind, self._changed = client, kind, changed
+        self._label = label
         self.items: dict[Key, Object] = {}
         self.is_complete = False
         self._seen = 0
@@ -49,10 +53,10 @@ class Mirror:
         while True:
             try:
                 if not version:
-                    found, version = await self._client.list(self._kind)
+                    found, version = await self._client.list(self._kind, label=self._label)
                     self._begin(found)
                     pause = _FIRST_PAUSE
-                async for event in self._client.watch(self._kind, version):
+                async for event in self._client.watch(self._kind, version, self._label):
                     version = self._take(event)
                     pause = _FIRST_PAUSE
                 continue  # The server ends each watch after some minutes.

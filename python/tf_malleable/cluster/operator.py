@@ -61,6 +61,8 @@ class Operator:
         self._key, self._metrics = key, metrics
         kinds = (names.JOBS, names.PODS, names.NODES, names.QUOTAS)
         self._mirrors = {kind.plural: Mirror(client, kind, self.wake) for kind in kinds}
+        services = Mirror(client, names.SERVICES, self.wake, label=names.JOB)
+        self._mirrors[names.SERVICES.plural] = services
         self._decider = Decider(policy, timings)
         self._follower = Follower(timings.poll, self.wake)
         jobs, pods = self._mirrors["malleablejobs"], self._mirrors["pods"]
@@ -145,6 +147,7 @@ class Operator:
             found["resourcequotas"],
             self._follower.progress(),
             time.time(),
+            frozenset(self._mirrors["services"].items),
         )
 
     def _follow(self, decision: ClusterDecision) -> None:

@@ -79,7 +79,8 @@ def status(
         made["endedAt"] = time_of(now)
     if progress is not None and progress.generation:
         made["generation"] = progress.generation
-        if progress.workers:  # Without them, a coordinator knows of no steps.
+        # Without workers, or those that were there at the end, a coordinator knows of no steps.
+        if progress.workers or (progress.is_over and progress.steps_done):
             made["progress"] = _progress(progress)
     told = () if progress is None or not progress.generation else progress.rescales
     made["rescales"] = recount(told, before, made["actual"], now)

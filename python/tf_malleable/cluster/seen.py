@@ -13,6 +13,9 @@ from tf_malleable.elastic.errors import COME_AGAIN
 from tf_malleable.elastic.settings import LEFT
 
 Resize = Literal["", "Deferred", "Infeasible", "InProgress"]
+# Of what a container has printed: enough for an error and where it was raised.
+_MOST_LINES: Final = 4
+_MOST_CHARACTERS: Final = 500
 # Why kubelets do not start a container, and try again.
 _STUCK: Final = frozenset(
     (
@@ -39,12 +42,19 @@ class PodEnd:
         at: When, in seconds since the epoch; 0 if that is not known.
         kind: ``"trained"``: to the training's end. ``"left"``: earlier, as told. ``"lost"``:
             for what has happened around it. ``"crashed"``: for what it did itself.
+        said: The last lines that it has printed, if it has crashed.
     """
 
     code: int | None
     reason: str
     at: float
     kind: Literal["trained", "left", "lost", "crashed"]
+    said: str = ""
+
+    def __str__(self) -> str:
+        """Return it for people, such as "ended with Error and exit code 1: out of memory"."""
+        what = f"ended with {self.reason} and exit code {self.code}"
+        return f"{what}: {self.said}" if self.said else what
 
 
 @dataclass(frozen=True)
@@ -221,4 +231,10 @@ def _end(pod: Manifest, own: Manifest, conditions: Mapping[str, Manifest]) -> Po
     is_lost = is_lost or "deletionTimestamp" in pod["metadata"]
     if is_lost:
         return PodEnd(code, said or str(target.get("reason", "Lost")), at, "lost")
-    return PodEnd(code, said or "Error", at, "crashed")
+    return PodEnd(code, said or "Error", at, "crashed", _last_lines(ended.get("message", "")))
+
+
+def _last_lines(text: str) -> str:
+    """Return the end of what a container has printed, in one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[-_MOST_LINES:])[-_MOST_CHARACTERS:]

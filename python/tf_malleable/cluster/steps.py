@@ -74,7 +74,11 @@ def steps(
     maker = _Maker(job, taken, address, hostnames)
     if is_wanted and now >= judgement.helpers_at:
         made += maker.coordinator(judgement, seat)
-    elif not is_wanted and not any(pod.role == names.WORKER and pod.is_leaving for pod in found):
+    elif (
+        not is_wanted
+        and not judgement.is_ending  # It is still to say how far they have come.
+        and not any(pod.role == names.WORKER and pod.is_leaving for pod in found)
+    ):
         made += [DeletePod(pod, "NoWorkers") for pod in judgement.coordinators]
     if judgement.is_ending:
         made += _late(judgement, now, timings, found)
@@ -132,7 +136,7 @@ def _failed(number: int, judgement: Judgement) -> dict[str, object]:
 
 def _said(pod: SeenPod, why: str) -> str:
     if why in ("Forgiven", "Forgotten"):
-        return ""
+        return f"{pod.name}, now deleted, {pod.end}"
     if why == "NodeLost":
         return f"{pod.name} is lost with node {pod.node}"
     if why == "Unschedulable" and pod.unscheduled:

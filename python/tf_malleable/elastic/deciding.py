@@ -134,7 +134,7 @@ class Deciding:
             return
         here = [self.everybody.get(each.id) for each in self.current.members]
         if all(each is not None and each.finished for each in here):
-            self.phase = Over()
+            self.phase = Over(tuple(each for each in here if each is not None))
             for id_ in self.everybody:
                 self._say(id_, "finished")
 
@@ -182,11 +182,11 @@ class Deciding:
                 self._found(ready[0], now)
             return
         lineages = {each.position.lineage for each in holders}
-        at_work = complete and not any(
-            each.halted for each in self.everybody.values() if each.generation in told
-        )
-        if at_work and len(told) == len(lineages) == 1:
+        halted = any(each.halted for each in self.everybody.values() if each.generation in told)
+        if complete and not halted and len(told) == len(lineages) == 1:
             (self.current,), (self._lineage,) = told, lineages
+            if missed := self.ledger.adopt(self.current, self._wall()):
+                self.spread(missed)
             self.phase = Steady(now)
         else:
             self._halt(now, *told)

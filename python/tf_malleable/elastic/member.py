@@ -153,6 +153,7 @@ class TrainingMember(Newcomer):
         """See Mesh."""
         with self.changed:
             self._is_finished = True
+            self._control.send("beat", **self._beat())  # With how far it has come.
             self._control.send("finished")
             while not self.ending.is_near:
                 is_alone = self.generation is not None and len(self.generation.members) == 1

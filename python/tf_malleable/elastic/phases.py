@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tf_malleable.elastic.plan import Generation
-from tf_malleable.elastic.roster import Proposal
+from tf_malleable.elastic.roster import Participant, Proposal
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,13 @@ class Restarting:
 
 @dataclass(frozen=True)
 class Over:
-    """The training has ended."""
+    """The training has ended.
+
+    Attributes:
+        members: Those that came to its end, as they were: soon they are connected no more.
+    """
+
+    members: tuple[Participant, ...] = ()
 
 
 Phase = AwaitHolders | Steady | Preparing | Switching | Halting | Restarting | Over

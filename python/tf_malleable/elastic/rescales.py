@@ -76,6 +76,22 @@ class Ledger:
             del self._found[min(self._found)]
         return found
 
+    def adopt(self, current: Generation, at: float) -> Rescale | None:
+        """Remember how a generation came that is there, if nobody has told; return that.
+
+        The coordinator that made it has died before it could say so.
+        """
+        if current.ordinal in self._found:
+            return None
+        last = max(self._found.values(), key=lambda each: each.number, default=None)
+        before = (0, 0) if last is None else (last.workers_to, last.servers_to)
+        after = len(current.members), len(current.servers)
+        reason = "lost" if after < before else "join" if after[0] > before[0] else "servers"
+        pause = self._early.pop(current.ordinal, None)
+        sizes = before[0], after[0], before[1], after[1]
+        self._found[current.ordinal] = found = Rescale(current.ordinal, at, *sizes, pause, reason)
+        return found
+
     def learn(self, told: Rescale) -> None:
         """Remember what somebody else does, and the longest pause that either knows of."""
         known = self._found.setdefault(told.number, told)

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tf_malleable.elastic.coordination import Coordination
+from tf_malleable.elastic.phases import Over
+from tf_malleable.elastic.roster import Participant
 
 
 @dataclass
@@ -76,9 +78,15 @@ class WantedNumbers:
 def steps_done(core: Coordination) -> int:
     """Return how many batches the training has done; if nobody counts them, how many steps."""
     current = core.current
-    here = [each for each in core.everybody.values() if current and current.member(each.id)]
+    here = [each for each in _known(core).values() if current and current.member(each.id)]
     known = [each.batches[0] for each in here if each.batches[0] is not None]
     return max(known or [max(each.step, each.position.step) for each in here], default=0)
+
+
+def _known(core: Coordination) -> Mapping[str, Participant]:
+    """Return all processes, and those that were there at the end."""
+    ended = core.phase.members if isinstance(core.phase, Over) else ()
+    return {each.id: each for each in ended} | core.everybody
 
 
 def status(
@@ -116,10 +124,17 @@ def status(
         "phase": type(core.phase).__name__.lower(),
         "shards": core.shards,
         "generation": 0 if current is None else current.ordinal,
-        "step": max((each["step"] for each in processes if each["shards"]), default=0),
+        "step": max(
+            (
+                max(each.step, each.position.step)
+                for each in _known(core).values()
+                if current is not None and current.member(each.id) is not None
+            ),
+            default=0,
+        ),
         "steps_done": steps_done(core),
         "steps_total": max(
-            (each["batches_total"] for each in processes if each["batches_total"]), default=None
+            (each.batches[1] for each in _known(core).values() if each.batches[1]), default=None
         ),
         "steps_per_second": steps_per_second,
         "wanted": asdict(wanted) | {"supervisors": len(wanted.supervisors)},

@@ -284,7 +284,7 @@ class Kubelet:
         folder = Path(container.spec.get("workingDir", container.output.parent))
         with self._started_lock:
             files = self._outputs.setdefault((run.uid, container.name), [])
-            output = container.output.with_suffix(f".{len(files)}.log")
+            output = container.printed = container.output.with_suffix(f".{len(files)}.log")
             container.process = Process(command, variables, folder, output, self._wake)
             files.append(output)
         container.started = now()

@@ -14,6 +14,7 @@ from tests.support.kubernetes.processes import Process
 
 Object = dict[str, Any]
 _KILLED = 137
+_MESSAGE_BYTES, _MESSAGE_LINES = 2048, 80
 
 
 @dataclass
@@ -24,12 +25,14 @@ class ContainerRun:
         allocated: The resources that the kubelet has set aside for it.
         actual: Those that its process has.
         waiting: Why it does not run, as reason and message.
+        printed: Where its process prints, or has.
         due: When it may be tried to start it, by the monotonic clock.
     """
 
     spec: Object
     allocated: Object
     output: Path
+    printed: Path | None = None
     process: Process | None = None
     started: str = ""
     finished: str = ""
@@ -84,7 +87,15 @@ class ContainerRun:
         """Return how the process ended, and have none."""
         assert self.process is not None
         code, self.process = self.process.code, None
-        return terminated(code if code is not None else _KILLED, self.started)
+        end = terminated(code if code is not None else _KILLED, self.started)
+        policy = self.spec.get("terminationMessagePolicy")
+        if code and policy == "FallbackToLogsOnError" and self.printed is not None:
+            with self.printed.open("rb") as file:
+                file.seek(max(0, self.printed.stat().st_size - _MESSAGE_BYTES))
+                said = file.read().decode(errors="replace")
+            if said:
+                end["message"] = "\n".join(said.split("\n")[-_MESSAGE_LINES:])
+        return end
 
 
 def terminated(code: int, started: str) -> Object:

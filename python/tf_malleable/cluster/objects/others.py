@@ -34,8 +34,13 @@ def secret(job: JobSpec, said: str) -> Draft:
     }
 
 
-def service(job: JobSpec) -> Draft:
-    """Return the Service in front of a job's coordinator, whose address outlives its pods."""
+def service(job: JobSpec, address: str = "") -> Draft:
+    """Return the Service in front of a job's coordinator, whose address outlives its pods.
+
+    Args:
+        job: The job.
+        address: Which it is to have; empty for any.
+    """
     port = {"name": "elastic", "port": names.PORT, "protocol": "TCP", "targetPort": names.PORT}
     return {
         "apiVersion": "v1",
@@ -44,6 +49,7 @@ def service(job: JobSpec) -> Draft:
         "spec": {
             "selector": {names.JOB: job.name, names.ROLE: names.COORDINATOR},
             "ports": [port],
+            **({"clusterIP": address} if address else {}),
         },
     }
 

@@ -117,13 +117,17 @@ def with_cpus(container: Manifest, cpus: float) -> Draft:
 
 
 def hardened(container: Manifest) -> Draft:
-    """Return a container that gains no rights, unless it says otherwise."""
+    """Return a container that gains no rights and whose last words are kept, if it says nothing.
+
+    So the API tells why it has crashed, also once its log is gone with its pod.
+    """
     context = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
         **(container.get("securityContext") or {}),
     }
-    return {**container, "securityContext": context}
+    words = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    return {**words, **container, "securityContext": context}
 
 
 def on_node(affinity: Manifest | None, hostname: str) -> Draft:
