@@ -4,7 +4,7 @@
 The gradient of a shard depends on the state, the step and the shard, and each step on the
 one before, so that any mistake anywhere changes the final state. It ends after as many steps as
 the file FOLDER/steps says, once it is there. Each process that ends writes what it has to
-FOLDER/PID.json, and prints: how it ended, and the digest of its state.
+FOLDER/PID.json: how it ended, and the digest of its state. With --steps-in, it prints that, too.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ def main() -> None:
     found = {"how": how, "step": turn.step, "digest": state.digest(), "lead": turn.is_lead}
     found["kept"] = turn.kept
     (said.folder / f"{os.getpid()}.json").write_text(json.dumps(found))
-    print(json.dumps(found), flush=True)
+    if said.steps_in is not None:  # Then nobody here sees its files.
+        print(json.dumps(found), flush=True)
     mesh.close()
     sys.exit(turn.exit_code)
 
