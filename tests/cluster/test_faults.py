@@ -83,7 +83,7 @@ def test_a_coordinator_that_dies_is_replaced(site):
 def test_a_service_that_is_deleted_is_back_at_its_address(site):
     site.node("n", 4)
     site.start()
-    site.submit(workers={"max": 1})
+    site.submit(workers={"max": 1, "cpu": {"min": 1, "max": 1}})
     site.wait_for_workers(1)
     name = names.service_name("t")
     before = site.client.get("services", name)
@@ -225,7 +225,8 @@ def test_a_script_that_crashes(site):
     assert "exit code 3: first | no such file: x" in site.condition("Failed")["message"]
     site.wait(lambda: not site.running())
     # Those that have failed are kept for their logs.
-    assert len(site.client.list("pods", labelSelector=names.JOB)) == 2
+    found = site.client.list("pods", labelSelector=f"{names.ROLE}={names.WORKER}")
+    assert len(found) == 2
 
 
 @pytest.mark.fake("knows what the pods of the fake request")
