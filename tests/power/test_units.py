@@ -8,6 +8,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import aiomqtt
@@ -205,6 +206,20 @@ def test_an_organiser_is_not_confused_by_nonsense():
     assert found.units == {str(FIRST): KnownUnit(4, CURVE, True)}
     found.hear(FIRST.topic("state"), b"")
     assert found.units == {}
+
+
+def test_a_unit_that_says_again_that_it_is_there_still_keeps_its_budget():
+    found = Organiser(Broker("x"), "faculty", Budget(300.0))
+    alive = msgspec.json.encode(UnitState("alive", "1", 4, list(CURVE.points)))
+    found.hear(FIRST.topic("state"), alive)
+    found.units[str(FIRST)] = replace(found.units[str(FIRST)], budget=Budget(300.0, serial=7))
+    found.hear(FIRST.topic("ack"), msgspec.json.encode(UnitAck(7, accepted=True)))
+    found.hear(FIRST.topic("state"), alive)
+    assert found.units[str(FIRST)].acknowledged == UnitAck(7, accepted=True)
+    # One that was dead has yet to say so.
+    found.hear(FIRST.topic("state"), msgspec.json.encode(UnitState("dead", "1")))
+    found.hear(FIRST.topic("state"), alive)
+    assert found.units[str(FIRST)].acknowledged is None
 
 
 def test_a_broker_is_described_by_a_file(tmp_path):

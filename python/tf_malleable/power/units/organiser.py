@@ -122,7 +122,9 @@ class Organiser:
             if said.state == "alive":
                 curve = PowerCurve(tuple(said.curve))
                 budget = None if known is None else known.budget
-                self.units[name] = KnownUnit(said.cpus, curve, True, budget)
+                # It says so again where somebody else has spoken for it: nothing is new then.
+                ack = known.acknowledged if known is not None and known.is_alive else None
+                self.units[name] = KnownUnit(said.cpus, curve, True, budget, ack)
             elif known is not None:
                 self.units[name] = replace(known, is_alive=False)
         self._news.set()
