@@ -162,9 +162,9 @@ def test_energy_is_shown_where_it_was_metered(tmp_path, state):
     )
     path = write(tmp_path / "metered.db", replace(found, jobs=[metered, *found.jobs[1:]]))
     head, first, second, *_ = out("--state", path).splitlines()
-    assert head.split()[-3:] == ["energy", "per", "step"]
-    assert first.split()[-4:] == ["2.5", "kJ", "5", "J"]
-    assert second.split()[-2:] == ["-", "-"]
+    assert head.split()[-4:] == ["energy", "per", "step", "source"]
+    assert first.split()[-5:] == ["2.5", "kJ", "5", "J", "measured"]
+    assert second.split()[-3:] == ["-", "-", "-"]
     (row, *_) = csv.DictReader(io.StringIO(out("--state", path, "--csv")))
     assert (row["energy_joules"], row["energy_source"], row["area"]) == (
         "2500.0",

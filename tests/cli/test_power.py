@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.support.controllers import Client, controller, job, wait_for
 from tests.support.powercap import Powercap
 from tf_malleable.cli.main import tfm
 from tf_malleable.power.curve_file import read_curve
@@ -127,3 +128,58 @@ def test_a_host_that_is_not_metered(capsys):
         where = ("--socket", str(started.client.socket))
         assert "start it with --area" in refusal("power", *where)
         assert "start it with --area" in refusal("power", "budget", "lab", "90", *where)
+
+
+@pytest.mark.slow
+def test_a_meter_s_energy_is_shown_for_jobs_steps_and_areas_everywhere(tmp_path, capsys):
+    cap, path = Powercap(tmp_path / "powercap"), tmp_path / "curve.json"
+    output(capsys, "power", "calibrate", "--points", POINTS, "--power-curve", str(path))
+    options = ("--area=lab", f"--meter=rapl:{cap.root}", f"--power-curve={path}")
+    with controller(tmp_path, *options) as running, job(running.socket) as speaker:
+        where = ("--socket", str(running.socket))
+        mine = speaker.submit(name="mine", area="project-x")
+        assert speaker.ask("POST", f"/v1/jobs/{mine}/progress", {"steps_done": 50})[0] < 300
+        status = {}
+        microjoules = 1e6
+
+        def metered():
+            nonlocal microjoules
+            microjoules += 20e6
+            cap.set(microjoules, 1e6)
+            speaker.ask("POST", f"/v1/jobs/{mine}/progress", {"steps_done": 50})
+            status.update(running.get(f"/v1/jobs/{mine}"))
+            return (status["energy_joules"] or 0) > 1
+
+        wait_for(metered)
+        assert status["energy_source"] == "measured"
+        assert status["watts"] is not None
+        head, row = output(capsys, "jobs", *where).splitlines()[:2]
+        assert head.split()[-5:] == ["watts", "energy", "per", "step", "source"]
+        assert row.split()[-1] == "measured"
+        assert row.split()[-2] in ("J", "mJ")
+        assert "J/step" in output(capsys, "top", "--once", *where)
+        assert "measured" in output(capsys, "power", *where)
+        assert "(measured)" in output(capsys, "show", mine, *where)
+        metrics = ask_text(running.socket, "/metrics")
+        assert 'tfm_energy_joules_total{area="project-x",source="measured"}' in metrics
+        assert 'tfm_energy_joules_total{area="lab",source="measured"}' in metrics
+        # Its area can have a budget of its own now.
+        said = output(capsys, "power", "budget", "project-x", "90", "--mean", "1m", *where)
+        assert said.startswith("budget: on average over 60.0 s at most 90 W, by this host;")
+        assert "area project-x: budget: on average" in output(capsys, "power", *where)
+        said = output(capsys, "power", "budget", "project-x", "none", *where)
+        assert said == "budget: none, and no limit\n"
+        speaker.end()
+        wait_for(lambda: not running.get("/v1/jobs")["jobs"])
+        head, row = output(capsys, "history", *where).splitlines()[:2]
+        assert head.split()[-4:] == ["energy", "per", "step", "source"]
+        assert row.split()[-1] == "measured"
+
+
+def ask_text(socket, target: str) -> str:
+    client = Client(socket)
+    try:
+        client.request("GET", target)
+        return client.getresponse().read().decode()
+    finally:
+        client.close()

@@ -119,8 +119,10 @@ def test_power_is_shown_where_it_is_metered():
     jobs = [replace(jobs[0], **told), job(2, granted=[1])]
     head, first, second = text_of(Scene(info(2), jobs))[-3:]
     assert head.split()[-2:] == ["W", "J/step"]
-    assert first.split()[-2:] == ["42.2", "2.25"]
+    assert first.split()[-2:] == ["~42.2", "~2.25"]
     assert second.split()[-2:] == ["-", "-"]
+    jobs = [replace(jobs[0], energy_source="measured"), jobs[1]]
+    assert text_of(Scene(info(2), jobs))[-2].split()[-2:] == ["42.2", "2.25"]
 
 
 def test_generations_are_shown_where_a_job_is_elastic():

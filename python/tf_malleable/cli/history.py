@@ -44,7 +44,7 @@ _COLUMNS = (
     ">resizes",
     ">steps",
 )
-_ENERGY = (">energy", ">per step")
+_ENERGY = (">energy", ">per step", "source")
 _READING = (">from source", ">saved")
 _ELASTIC = (">most workers", ">generation", ">longest pause")
 
@@ -196,7 +196,8 @@ def _row(job: JobRecord) -> tuple[str, ...]:
 
 
 def _energy(job: JobRecord) -> tuple[str, ...]:
-    return energy(job.energy_joules), energy(per_step(job.energy_joules, job.steps))
+    spent, steps = job.energy_joules, job.steps
+    return energy(spent), energy(per_step(spent, steps)), job.energy_source or "-"
 
 
 def _elastic(elastic: Elastic | None) -> tuple[str, ...]:

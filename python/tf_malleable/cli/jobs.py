@@ -26,7 +26,7 @@ _COLUMNS = (
     ">waited",
 )
 # For hosts whose power is metered.
-_ENERGY = (">watts", ">energy", ">per step")
+_ENERGY = (">watts", ">energy", ">per step", "source")
 
 
 @click.command()
@@ -41,7 +41,7 @@ def jobs(client: Client, as_json: bool) -> None:
     Cores are desired (asked for; a star marks those set by hand), granted (by the
     policy; +1 means one more is lent to others) and actual (acknowledged by the job).
     CPUs is how many it keeps busy. Where the host's power is metered, there is what is drawn for
-    the job now, so far and for each step.
+    the job now, so far and for each step, and whether that was measured, estimated or replayed.
     """
     found = client.jobs()
     if as_json:
@@ -76,4 +76,5 @@ def _energy(job: JobStatus) -> tuple[str, ...]:
         number(job.watts),
         energy(job.energy_joules),
         energy(per_step(job.energy_joules, job.steps_done)),
+        job.energy_source or "-",
     )

@@ -148,7 +148,10 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
 
 
 def _power(job: JobStatus) -> tuple[str, ...]:
-    return number(job.watts), number(per_step(job.energy_joules, job.steps_done), 2)
+    # Few columns are left; a tilde is what people write before an estimate.
+    about = "" if job.watts is None or job.energy_source == "measured" else "~"
+    each = number(per_step(job.energy_joules, job.steps_done), 2)
+    return about + number(job.watts), each if each == "-" else about + each
 
 
 def _elastic(jobs: Sequence[JobStatus]) -> Table:

@@ -21,7 +21,7 @@ from tf_malleable.model.power import MOST_WATTS
 from tf_malleable.model.units import duration, energy, number
 from tf_malleable.workload.options import Duration
 
-_COLUMNS = (">id", "name", "area", ">watts", ">energy", ">per step")
+_COLUMNS = (">id", "name", "area", ">watts", ">energy", ">per step", "source")
 
 
 @click.group(invoke_without_command=True)
@@ -161,4 +161,5 @@ def _row(job: JobStatus, area: str) -> tuple[str, ...]:
         number(job.watts),
         energy(job.energy_joules),
         energy(per_step(job.energy_joules, job.steps_done)),
+        job.energy_source or "-",
     )
