@@ -5,28 +5,44 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+# One browser for all tests of this folder.
+_RUNNING = ExitStack()
+_BROWSERS: list = []
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """One browser for all tests of a file, which needs Debian's package chromium.
-
-    Not for the session: while Playwright runs, no other test can run a loop of its own.
-    """
+def _start():
     from playwright.sync_api import sync_playwright
 
     assert CHROMIUM is not None, "the tests of the page need a browser: apt-get install chromium"
     sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=[*sandbox, "--disable-dev-shm-usage"]
-        )
-        yield running
-        running.close()
+    playwright = _RUNNING.enter_context(sync_playwright())
+    browser = playwright.chromium.launch(
+        executable_path=CHROMIUM, args=[*sandbox, "--disable-dev-shm-usage"]
+    )
+    _BROWSERS.append(browser)
+    _RUNNING.callback(_BROWSERS.clear)
+    _RUNNING.callback(browser.close)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """End it after the last of them: while Playwright runs, no other test can run a loop."""
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        _RUNNING.close()
+
+
+@pytest.fixture
+def browser():
+    """A browser, which needs Debian's package chromium."""
+    if not _BROWSERS:
+        _start()
+    return _BROWSERS[0]
 
 
 @pytest.fixture
