@@ -20,6 +20,7 @@ from tf_malleable.api.requests import Progress, Submission
 from tf_malleable.controller.http.application import application
 from tf_malleable.controller.http.server import Server
 from tf_malleable.controller.http.unix_socket import UnixListener
+from tf_malleable.controller.ports import Power
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.peer import Peer
@@ -43,10 +44,12 @@ class Sleeper:
 class Crowd:
     """A service with its socket, in a thread of its own."""
 
-    def __init__(self, directory: Path, cpus: int, policy: str = "equal") -> None:
+    def __init__(
+        self, directory: Path, cpus: int, policy: str = "equal", power: Power | None = None
+    ) -> None:
         self.socket = directory / "run" / "controller.sock"
         self._state = directory / "controller.db"
-        self._cpus, self._policy = cpus, policy
+        self._cpus, self._policy, self._power = cpus, policy, power
         self.sleepers: dict[str, Sleeper] = {}
         self.agents: list[Agent] = []
         self._start()
@@ -62,7 +65,8 @@ class Crowd:
         self._stop = asyncio.Event()
         listener = UnixListener(self.socket)
         store = Store(self._state)
-        self.service = Service(Machine.flat(self._cpus), self._policy, store, "1.2.3")
+        machine = Machine.flat(self._cpus)
+        self.service = Service(machine, self._policy, store, "1.2.3", power=self._power)
         await self.service.start()
         server = await Server.start(application(self.service), listener.socket, 1000)
         self._ready.set()

@@ -24,6 +24,8 @@ function Efficiency({ job }) {
   return html`<span class=${low ? "low" : ""} title="the share of its cores that it keeps busy">${percent(share)}</span>`;
 }
 
+const spent = (job) => `${number(job.energy_joules)} J (${job.energy_source})${job.steps_done ? `, ${number(job.energy_joules / job.steps_done)} J a step` : ""}`;
+
 function Details({ job, columns }) {
   const speeds = job.speeds.map((speed) => `${number(speed.steps_per_second)} steps/s with ${cores(speed.cores)}`);
   const facts = [
@@ -32,6 +34,7 @@ function Details({ job, columns }) {
     ["Asked for", `${job.min} to ${job.max} cores, preferably ${job.preferred}; priority ${job.priority}, weight ${job.weight}`],
     ["Speeds", speeds.join("; ") || "none measured yet"],
     ["Times", `ran ${duration(job.run_seconds)}, resized ${job.resizes} times`],
+    ...(job.energy_joules == null ? [] : [["Energy", spent(job)]]),
     ["Process", job.container ? `container ${job.container.name}` : `pid ${job.pid}`],
   ];
   return html`<tr class="details"><td></td><td colspan=${columns - 1}>
