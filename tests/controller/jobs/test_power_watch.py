@@ -57,11 +57,14 @@ class FakePower:
         self.drawn = 0.0
         self.at: float | None = None
         self.source = "replayed"
+        self.is_broken = False
 
     async def start(self, observer: BudgetObserver) -> None:
         self.observer = observer
 
     def draw(self, busy_seconds: float) -> Energy | None:
+        if self.is_broken:
+            raise RuntimeError("out of order")
         now = time.monotonic()
         at, self.at = self.at, now
         if at is None:
@@ -153,6 +156,20 @@ async def test_a_mean_pauses_all_together_and_resumes_them(tmp_path):
         await here.until(lambda: here.states() == ["paused", "paused"])
         here.service.set_budget(ME, BudgetRequest("lab", 140.0, window=10.0))
         await here.until(lambda: here.states() == ["running", "running"], 30.0)
+
+
+@in_loop
+async def test_jobs_do_not_notice_a_meter_that_is_out_of_order(tmp_path, caplog):
+    async with metered(tmp_path, FakePower(BIG)) as (here, power):
+        await here.job(max=2)
+        here.service.set_budget(ME, BudgetRequest("lab", 440.0, window=10.0))
+        await here.until(lambda: here.granted() == [2])
+        power.is_broken = True
+        await asyncio.sleep(0.1)  # Until what was read is too old to decide on.
+        await here.job(max=2)
+        await here.until(lambda: here.granted() == [2, 2])
+        assert here.service.info().problem is None
+        assert "cannot meter this host" in caplog.text
 
 
 @in_loop

@@ -170,7 +170,11 @@ class PowerWatch:
         """Read the meter."""
         self._taken_at = time.monotonic()
         busy = self._cpu.busy_since()
-        energy = self._power.draw(busy)
+        try:
+            energy = self._power.draw(busy)
+        except Exception:  # Decisions wait for this, and jobs are not to notice.
+            _log.exception("cannot meter this host")
+            return
         if energy is not None and energy.seconds > 0:
             self._drawn.add(energy, busy)
             self.budgets.note_drawn(energy)
