@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -139,13 +140,10 @@ def test_a_meter_s_energy_is_shown_for_jobs_steps_and_areas_everywhere(tmp_path,
         where = ("--socket", str(running.socket))
         mine = speaker.submit(name="mine", area="project-x")
         assert speaker.ask("POST", f"/v1/jobs/{mine}/progress", {"steps_done": 50})[0] < 300
-        status = {}
-        microjoules = 1e6
+        status, begin = {}, time.monotonic()
 
         def metered():
-            nonlocal microjoules
-            microjoules += 20e6
-            cap.set(microjoules, 1e6)
+            cap.set(1e6 + 100e6 * (time.monotonic() - begin), 1e6)  # 100 W.
             speaker.ask("POST", f"/v1/jobs/{mine}/progress", {"steps_done": 50})
             status.update(running.get(f"/v1/jobs/{mine}"))
             return (status["energy_joules"] or 0) > 1

@@ -36,10 +36,14 @@ class Powercap:
 
     def set(self, *microjoules: float) -> None:
         """Set the counters of the packages; those of all other zones run wild."""
-        for path in self.root.glob("*/energy_uj"):
+        packages = {self.file(package) for package in range(len(microjoules))}
+        for path in {*self.root.glob("*/energy_uj")} - packages:
             path.write_text("999999999\n")
         for package, value in enumerate(microjoules):
-            self.file(package).write_text(f"{value:.0f}\n")
+            # A controller that reads meanwhile must not find half a number.
+            beside = self.file(package).with_suffix(".new")
+            beside.write_text(f"{value:.0f}\n")
+            beside.replace(self.file(package))
 
 
 def hwmon(root: Path, microwatts: int, name: str = "power_meter") -> Path:
