@@ -49,7 +49,8 @@ def test_a_training_runs_to_its_end_and_leaves_nothing(site):
     assert status["progress"]["step"] == {each["step"] for each in site.said("t")}.pop()
     assert status["rescales"][0]["reason"] == "start"
     assert site.condition("Complete")["status"] == "True"
-    assert {"WorkerComes", "CoordinatorCreated", "Running", "Succeeded"} <= reasons(site)
+    told = {"WorkerComes", "CoordinatorCreated", "Running", "Succeeded"}
+    site.wait(lambda: told <= reasons(site))
     # What has ended is kept for its logs until the job is deleted.
     ended = site.client.list("pods", labelSelector=f"{names.ROLE}={names.WORKER}")
     assert [one["status"]["phase"] for one in ended] == ["Succeeded"] * 2
