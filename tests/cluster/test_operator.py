@@ -54,7 +54,8 @@ def test_a_training_runs_to_its_end_and_leaves_nothing(site):
     # What has ended is kept for its logs until the job is deleted.
     ended = site.client.list("pods", labelSelector=f"{names.ROLE}={names.WORKER}")
     assert [one["status"]["phase"] for one in ended] == ["Succeeded"] * 2
-    assert not site.client.list("pods", labelSelector=f"{names.ROLE}={names.COORDINATOR}")
+    selector = f"{names.ROLE}={names.COORDINATOR}"
+    site.wait(lambda: not site.client.list("pods", labelSelector=selector))
     site.client.delete(JOBS, "t")
     for plural in (JOBS, "pods", "services", "poddisruptionbudgets", "secrets"):
         query = {"namespace": "default"}
