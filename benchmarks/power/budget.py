@@ -44,6 +44,7 @@ class Kept:
         hull: CPUs that jobs could keep busy, on average, on the hull of the server's curve.
         cores: CPUs that jobs kept busy.
         work: Steps a second, by those that these would have done at the speed without a budget.
+        speeds: Steps in a second of CPU time without a budget, before and after.
         paused: Share of the time in which jobs were paused.
     """
 
@@ -58,6 +59,7 @@ class Kept:
     hull: float
     cores: float
     work: float
+    speeds: tuple[float, ...]
     paused: float
 
 
@@ -122,6 +124,20 @@ def trainings(started: PrivateController, number: int) -> Iterator[None]:
         yield
 
 
+def _set_budget(started: PrivateController, watts: float, window: float) -> None:
+    body = {"area": "lab", "watts": watts, "window": window}
+    found = started.client.ask("PUT", "/v1/power/budget", PowerStatus, body)
+    assert found.budget is not None
+
+
+def _speed(started: PrivateController, seconds: float) -> float:
+    """Return the steps of all trainings in a second of CPU time."""
+    begin = _State.now(started)
+    time.sleep(seconds)
+    end = _State.now(started)
+    return (end.steps - begin.steps) / (end.cpu - begin.cpu)
+
+
 def measure(
     server: Server, share: float, window: float, length: float, baseline: float, number: int
 ) -> Kept:
@@ -132,7 +148,7 @@ def measure(
         share: The budget, from idle (0) to full power (1).
         window: Of the mean, in seconds.
         length: How long to audit, in seconds.
-        baseline: How long to run without a budget before.
+        baseline: How long to run without a budget that binds, before and after.
         number: Number of trainings.
     """
     watts = round(server.curve.idle + share * (server.curve.full - server.curve.idle), 1)
@@ -149,17 +165,17 @@ def measure(
             )
         )
         stack.enter_context(trainings(started, number))
-        begin = _State.now(started)
-        time.sleep(baseline)
-        end = _State.now(started)
-        speed = (end.steps - begin.steps) / (end.cpu - begin.cpu)
-        body = {"area": "lab", "watts": watts, "window": window}
-        found = started.client.ask("PUT", "/v1/power/budget", PowerStatus, body)
-        assert found.budget is not None
+        # Before and after: over minutes, the same core is not always as fast.
+        speeds = [_speed(started, baseline)]
+        _set_budget(started, watts, window)
         time.sleep(5)
         first, begin = len(auditor.samples), _State.now(started)
         time.sleep(length)
         end, audited = _State.now(started), auditor.samples[first:]
+        _set_budget(started, 2 * server.curve.full, window)
+        time.sleep(5)
+        speeds.append(_speed(started, baseline))
+        speed = sum(speeds) / len(speeds)
     means = windows(audited, window)
     passed = audited[-1][0] - audited[0][0]
     cores = (end.cpu - begin.cpu) / (end.at - begin.at)
@@ -177,5 +193,6 @@ def measure(
         hull,
         cores,
         (end.steps - begin.steps) / (end.at - begin.at) / (speed * hull),
+        tuple(speeds),
         (end.paused - begin.paused) / (end.at - begin.at),
     )

@@ -252,7 +252,8 @@ def test_ctrl_c_with_workers_parked_ends_the_program(tmp_path):
     script = tmp_path / "busy.py"
     script.write_text(
         "import time\nimport tensorflow as tf\nx = tf.random.normal((512, 512))\ny = x @ x\n"
-        "print('go', flush=True)\ntime.sleep(60)\n"
+        # A signal right before a sleep does not cut it short.
+        "print('go', flush=True)\nwhile True: time.sleep(0.05)\n"
     )
     process = subprocess.Popen(
         [TFM, "run", "--threads", "1", "--", sys.executable, str(script)],

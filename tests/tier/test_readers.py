@@ -61,7 +61,8 @@ def test_a_large_file_is_published_once_it_is_full(node, reader, source):
     file.full()
     wait_for(lambda: node.has(path))
     assert node.copy(path).read_bytes() == BIG
-    assert not list((node.store / "growing" / "private" / str(os.geteuid())).iterdir())
+    growing = node.store / "growing" / "private" / str(os.geteuid())
+    wait_for(lambda: not list(growing.iterdir()))
 
 
 def test_what_is_full_is_published_even_if_nobody_says_so(node, reader, source):
