@@ -32,6 +32,7 @@ _PRIVATE_MODE = 0o600
 _SHARED_MODE = 0o666
 _SWITCH_SECONDS = 0.0002
 _COUNTS_SECONDS = 86400.0
+_LOOK_SECONDS = 3600.0
 _LONGEST = 107  # Bytes of sun_path in unix(7), without the terminating zero.
 
 
@@ -118,7 +119,8 @@ async def _listen(settings: TierSettings, tier: RunningTier, stack: AsyncExitSta
         stack.callback(state.close)
         tier.readers.start(socket, mode)
         _tell_readers(settings)
-        _prepare_counts(counts_folder(socket), settings.shared)
+        counts = _prepare_counts(counts_folder(socket), settings.shared)
+        stack.callback(asyncio.create_task(_forget_often(counts)).cancel)
         stack.callback(tier.readers.stop)
         living = asyncio.create_task(tier.live(state))
         stack.callback(living.cancel)
@@ -148,14 +150,26 @@ def _tell_readers(settings: TierSettings) -> None:
     file.chmod(0o644)
 
 
-def _prepare_counts(folder: Path, shared: bool) -> None:
-    """Make the folder in which jobs add up what they read, without those of long ago.
+def _prepare_counts(folder: Path, shared: bool) -> Path:
+    """Make the folder in which jobs add up what they read, and return it.
 
     Raises:
         OSError: It cannot be made.
     """
     folder.mkdir(exist_ok=True)
     folder.chmod(0o1777 if shared else 0o700)
+    return folder
+
+
+async def _forget_often(counts: Path) -> None:
+    while True:
+        with suppress(OSError):  # Somebody has deleted the folder.
+            forget_counts(counts)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def forget_counts(folder: Path) -> None:
+    """Delete the files of jobs that have ended long ago: what they read is in the history."""
     for file in folder.iterdir():
         with suppress(OSError):
             # In a container, the number is of another process, or of none, here.
