@@ -12,7 +12,6 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int64_t kMillisecond = 1000000;
 constexpr int64_t kMostWaitNs = 500 * kMillisecond;
 
 bool IsThere(const char* path) {

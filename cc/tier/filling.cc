@@ -13,8 +13,6 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr size_t kMapPiece = 2048;
-
 // Adds what was read to the run; returns the run.
 void AddToRun(Growing* growing, int64_t begin, int64_t end, int64_t* run_begin,
               int64_t* run_end) {

@@ -19,7 +19,6 @@ Shim shim;
 
 namespace {
 
-constexpr int64_t kMillisecond = 1000000;
 constexpr int64_t kSettledSeconds = 10;
 constexpr int64_t kSwapNs = 1000 * kMillisecond;
 constexpr int64_t kPositionNs = 1000 * kMillisecond;

@@ -80,6 +80,7 @@ bool WriteHeader(const Growing& growing) {
          WriteAll(growing.map, reinterpret_cast<const char*>(&magic),
                   sizeof(magic), 0);
 }
+
 void OwnFile::Take(int opened) {
   fd = MoveUp(opened);
   inode = InodeOf(fd);

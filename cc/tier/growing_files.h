@@ -12,6 +12,9 @@
 namespace tf_malleable {
 namespace tier {
 
+// So much of a map is read or written at a time.
+inline constexpr size_t kMapPiece = 2048;
+
 // The path of one of its files in a folder of the store.
 void PathOf(const Growing& growing, const Folder& folder, const char* suffix,
             char path[kGrowingPath]);

@@ -11,9 +11,6 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int64_t kMillisecond = 1000000;
-constexpr size_t kMapPiece = 2048;
-
 // The daemon makes copies of what everybody may read: finds one that grows.
 void LookForPublic(Growing* growing) {
   const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);

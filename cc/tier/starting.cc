@@ -12,8 +12,6 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int64_t kMillisecond = 1000000;
-
 // Joins a copy that somebody else has begun.
 bool Join(Growing* growing, const char* map_path, const char* part_path) {
   const int map = sys::Open(map_path, O_RDWR | O_NOFOLLOW);
@@ -72,6 +70,7 @@ bool Mark(Growing* growing, int fd) {
   const int fds[] = {fd, growing->map.fd};
   return Send(*growing, kGrowing, fds, 2);
 }
+
 Growing::Stage Make(Growing* growing, int fd, int64_t offset) {
   const int64_t size = growing->identity.size;
   if (size > shim.daemon.Largest()) return Growing::kOff;

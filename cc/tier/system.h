@@ -32,6 +32,9 @@ class ErrnoGuard {
   const int saved_;
 };
 
+// In nanoseconds.
+inline constexpr int64_t kMillisecond = 1000000;
+
 namespace sys {
 
 inline int Open(const char* path, int flags, mode_t mode = 0) {

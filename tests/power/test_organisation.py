@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import threading
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from tests.support.brokers import MOSQUITTO, Mosquitto
-from tests.support.controllers import DEADLINE, controller, start_tfm, wait_for
+from tests.support.commands import started
+from tests.support.controllers import DEADLINE, controller, wait_for
 from tests.support.powercap import Powercap
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model import PowerCurve
@@ -58,20 +58,9 @@ class Organisation:
         ) as running:
             yield running
 
-    @contextmanager
     def organiser(self, watts, *options):
-        process = start_tfm(
-            *("power", "organise", "faculty", str(watts), *options),
-            *("--broker", str(self._described("organiser"))),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate(timeout=DEADLINE)
+        broker = str(self._described("organiser"))
+        return started("power", "organise", "faculty", str(watts), *options, "--broker", broker)
 
 
 @pytest.fixture

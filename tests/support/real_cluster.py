@@ -84,23 +84,8 @@ class RealClient(Client):
         """Delete the namespace, and with it what is there."""
         self.delete("namespaces", self.namespace)
 
-    def _call(
-        self,
-        verb: str,
-        plural: str,
-        namespace: str,
-        name: str = "",
-        part: str = "",
-        body: Any = None,
-        *,
-        query: Any = None,
-        content_type: str = "application/json",
-    ) -> Object:
-        found: Object = json.loads(
-            self._ask(
-                verb, plural, namespace, name, part, body, query=query, content_type=content_type
-            )
-        )
+    def _call(self, *words: Any, **more: Any) -> Object:
+        found: Object = json.loads(self._ask(*words, **more))
         return found
 
     def _ask(
