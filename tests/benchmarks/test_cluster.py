@@ -129,7 +129,7 @@ def test_the_cluster_is_a_program_that_trains_and_whose_nodes_die():
         (before,) = here.api.pods("t", names.WORKER)[:1]
 
         def moved() -> bool:
-            return any(p["spec"]["nodeName"] == "b" for p in here.api.pods("t", names.WORKER))
+            return any(p["spec"].get("nodeName") == "b" for p in here.api.pods("t", names.WORKER))
 
         here.wait(moved)
         assert before["spec"]["nodeName"] == "a"

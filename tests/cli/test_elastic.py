@@ -198,7 +198,7 @@ def test_workers_and_servers_are_started_and_stopped_by_command(tmp_path):
         local.wait_for(0, "server")
         shown = tfm("elastic", "status").stdout
         assert "in the training" in shown
-        assert "1 → 2" in shown
+        assert "→ 2" in shown
         local.finish()
 
 

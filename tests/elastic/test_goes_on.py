@@ -34,6 +34,10 @@ def step_of(path):
     return int(path.stem.partition("-")[2])
 
 
+def newest_step(kept):
+    return max(map(step_of, files(kept)), default=0)
+
+
 def train_some(run, *options, workers=1, until=40):
     """Train until the state of a later step is kept, twice."""
     found = [run.start_worker(*options)]
@@ -73,11 +77,11 @@ def test_killed_again_and_again_while_it_writes(run, kept):
     for _ in range(int(os.environ.get("TFM_TEST_KILLS", "2"))):
         run.wait_for_members(1)
         # Further than before, or a kill would find no later state.
-        wait_until(lambda: step_of(max(files(kept))) > reached, lambda: run.said())  # noqa: B023
+        wait_until(lambda: newest_step(kept) > reached, lambda: run.said())  # noqa: B023
         time.sleep(random.uniform(0, 0.1))
         worker.kill()
         worker.wait()
-        reached = step_of(max(files(kept)))
+        reached = newest_step(kept)
         worker = run.start_worker(*options)
     run.finish()
     assert "is not used" not in run.said()

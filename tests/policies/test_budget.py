@@ -245,6 +245,14 @@ def test_others_get_what_an_area_may_not_have():
     assert in_areas(both, wanted, "budget+equal") == {"a0": 1, "a1": 1, "b0": 3}
 
 
+@pytest.mark.parametrize("spec", ["budget+fcfs-strict", "budget+lend+fcfs-strict"])
+def test_what_an_area_may_not_have_takes_no_other_above_its_budget(spec):
+    # At first all goes to the job of area "b", so the one of area "a" is within its budget.
+    wanted = [*mine(8, area="b"), *mine(8)]
+    both = [of_area(30), of_area(24, name="b")]
+    assert in_areas(both, wanted, spec) == {"a0": 1}
+
+
 def test_a_host_s_peak_and_an_area_s_both_bind():
     wanted = [*mine(8), *mine(8, area="b")]
     found = in_areas([of_area(30)], wanted, "budget+equal", power=peak(150))

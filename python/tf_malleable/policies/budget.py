@@ -63,14 +63,14 @@ class BudgetPolicy:
         """Decide within the budgets of areas."""
         caps = area_caps(machine.areas, jobs, now)
         decision = self.wrapped.allocate(jobs, machine, now)
-        for area, cap in caps.items():
+        # What one area may not have can take another above its cap, so each is looked at again.
+        # A clipped one stays within its cap, so this ends after as many decisions as areas.
+        while (area := _above_cap(caps, jobs, decision)) is not None:
             mine = [job for job in jobs if job.area == area]
-            used = _cpus(decision.grants[job.id] for job in mine if job.id in decision.grants)
-            if len(used) > cap.cores:
-                counts = self._counts(mine, machine, cap.cores, now)
-                clipped = (_clipped(job, counts, machine) if job in mine else job for job in jobs)
-                jobs = [job for job in clipped if job is not None]
-                decision = self.wrapped.allocate(jobs, machine, now)
+            counts = self._counts(mine, machine, caps[area].cores, now)
+            clipped = (_clipped(job, counts, machine) if job in mine else job for job in jobs)
+            jobs = [job for job in clipped if job is not None]
+            decision = self.wrapped.allocate(jobs, machine, now)
         reviews = (cap.review_at for cap in caps.values())
         return Allocation(decision.grants, _earliest(decision.review_at, *reviews))
 
@@ -88,6 +88,16 @@ class BudgetPolicy:
         alone = machine.without(machine.cpuset - chosen)
         grants = self.wrapped.allocate(jobs, alone, now).grants
         return {job: len(grant.cpus) for job, grant in grants.items()}
+
+
+def _above_cap(caps: Mapping[str, Cap], jobs: Sequence[Job], decision: Allocation) -> str | None:
+    """Return the first area whose jobs were granted more cores than its cap, if there is one."""
+    grants = decision.grants
+    for area, cap in caps.items():
+        mine = (job.id for job in jobs if job.area == area)
+        if len(_cpus(grants[job] for job in mine if job in grants)) > cap.cores:
+            return area
+    return None
 
 
 def _clipped(job: Job, counts: Mapping[str, int], machine: Machine) -> Job | None:
