@@ -31,15 +31,20 @@ def grow(crews: Sequence[Crew]) -> None:
     for space, seats in wishes.items():
         free[space] -= _share_out(seats, free[space])
     for crew in sorted(crews, key=lambda crew: crew.is_stuck):
-        due = crew.due
-        missing = crew.granted - crew.server_cpus - sum(seat.cpus for seat in due)
-        for seat in sorted(due, key=lambda seat: seat.cpus) if missing > 0 else ():
-            if missing <= 0:
-                break
-            more = max(0, min(missing, seat.most - seat.cpus, free[seat.space]))
-            seat.cpus += more
-            free[seat.space] -= more
-            missing -= more
+        due = sorted(crew.due, key=lambda seat: seat.cpus)
+        # What they have they keep first, or equal workers would change places in every plan.
+        _fill(crew, due, [min(seat.most, seat.had) for seat in due], free)
+        _fill(crew, due, [seat.most for seat in due], free)
+
+
+def _fill(crew: Crew, seats: Sequence[Seat], most: Sequence[int], free: dict[Space, int]) -> None:
+    """Give workers what their training misses, one after the other, each up to a number of CPUs."""
+    missing = crew.granted - crew.server_cpus - sum(seat.cpus for seat in seats)
+    for seat, limit in zip(seats, most, strict=True):
+        more = max(0, min(missing, limit - seat.cpus, free[seat.space]))
+        seat.cpus += more
+        free[seat.space] -= more
+        missing -= more
 
 
 def _share_out(seats: Sequence[Seat], free: int) -> int:

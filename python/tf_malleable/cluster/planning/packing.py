@@ -38,7 +38,9 @@ def pack(crews: Sequence[Crew], ledger: RoomLedger, now: float, patience: Patien
         if crew.seats and crew.granted:
             _claim(crew, ledger)
     for crew in order:
-        if crew.granted:
+        # One that keeps its last workers may have less than its fewest: more would exceed a quota.
+        is_short = 0 < crew.granted < crew.sizes.fewest
+        if crew.granted and not (is_short and ledger.purse(crew.job.namespace)):
             hire(crew, ledger, now, patience)
         _staff(crew, ledger)
         _settle(crew, ledger, now)
@@ -119,7 +121,8 @@ def _settle(crew: Crew, ledger: RoomLedger, now: float) -> None:
         for seat in crew.leaving:
             fits = seat.space.slots(seat.least, job.workers.memory, is_hard=True)
             if fits and len(crew.seats) < least:
-                seat.wanted = seat.most = max(seat.least, min(seat.had, whole(seat.space.cpus)))
+                had = seat.had if seat.cpus_limit is None else min(seat.had, seat.cpus_limit)
+                seat.wanted = seat.most = max(seat.least, min(had, whole(seat.space.cpus)))
                 crew.seat(ledger, seat)
         runs_on = crew.is_precious or (crew.granted and len(crew.seats) >= least)
         if crew.seats and runs_on:
