@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from tf_malleable.cluster.planning.cluster_job import (
     ClusterJob,
     ClusterRate,
-    ServerAt,
     ServerBounds,
-    WorkerAt,
     WorkerBounds,
 )
 from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
@@ -240,8 +237,3 @@ def befall(cluster: Cluster, random: Random) -> None:
         elif what == "limit" and job.placed:
             first = replace(job.placed[0], cpus_limit=random.randint(1, 4))
             cluster.jobs[name] = replace(job, placed=(first, *job.placed[1:]))
-
-
-def members(jobs: Mapping[str, ClusterJob]) -> dict[str, Sequence[WorkerAt | ServerAt]]:
-    """Return all members of all trainings."""
-    return {name: (*job.placed, *job.placed_servers) for name, job in jobs.items()}

@@ -9,7 +9,7 @@ from math import ceil
 
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.ledger import RoomLedger, Space
-from tf_malleable.cluster.planning.sizes import ROUNDING, Sizes
+from tf_malleable.cluster.planning.sizes import ROUNDING, Sizes, whole
 from tf_malleable.elastic.sizing import Patience, Sizing
 
 
@@ -108,8 +108,10 @@ class Crew:
         self.seats.remove(seat)
 
     def want(self, ledger: RoomLedger, cpus: int) -> None:
-        """Claim so many CPUs for its workers, as evenly as their limits allow."""
-        shares = even(cpus, self.seats, [seat.most for seat in self.seats])
+        """Claim so many CPUs for its workers, as evenly as their limits and nodes allow."""
+        room = [whole(seat.space.cpus) + seat.least for seat in self.seats]
+        most = [min(seat.most, most) for seat, most in zip(self.seats, room, strict=True)]
+        shares = even(cpus, self.seats, most)
         for seat, wanted in zip(self.seats, shares, strict=True):
             if wanted != seat.wanted:
                 ledger.claim_more(seat.space, wanted - seat.wanted)
