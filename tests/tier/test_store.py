@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
-from dataclasses import replace
 
 import pytest
 
@@ -234,7 +233,7 @@ def test_a_copy_that_a_reader_gave_its_place_is_found(tmp_path, store, source):
     other = CopyStore(tmp_path / "store", (source,), 1 << 30, "this boot")
     identity = store.get(key).identity
     assert is_copy_of(store, key, identity)
-    assert not is_copy_of(store, key, replace(identity, mtime_ns=1))
+    assert not is_copy_of(store, key, identity._replace(mtime_ns=1))
     assert not is_copy_of(store, key_of("public", str(source / "set/2")), identity)
     assert unknown(store) == []
     copied(other, source / "set/2")

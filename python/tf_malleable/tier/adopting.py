@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -22,7 +23,7 @@ from tf_malleable.tier.store import CopyStore, Kept
 
 ROOM: Final = 1 << 30
 """With so many bytes free, readers need not be told of each one that there is room."""
-_TOGETHER_SECONDS: Final = 0.02
+_TOGETHER_SECONDS: Final = 0.1
 _LATEST_SECONDS: Final = 5.0
 _COPY_INODE_BYTES: Final = 8
 
@@ -57,33 +58,34 @@ class Adopting:
         now, adopted = time.monotonic(), []
         for key, (identity, until) in said.items():
             if is_copy_of(self._service.store, key, identity):
-                self.adopt(Kept(key, identity, time.time()))
-                adopted.append(key)
+                adopted.append(Kept(key, identity, time.time()))
             elif now < until:  # It comes, or is another one, and the daemon is given the part.
                 self._said[key] = identity, until
+        self.adopt(adopted)
         if self._said:
             self._look_soon()
         if self._service.store.free < 0:
             self._service.in_background(self._make_room(adopted))
 
-    def adopt(self, kept: Kept) -> None:
-        """Take a copy into account, and tell its home."""
-        self._service.store.add(kept)
+    def adopt(self, copies: Collection[Kept]) -> None:
+        """Take copies into account, and tell their homes."""
+        for kept in copies:
+            self._service.store.add(kept)
         directory = self._service.directory
         if directory is not None:
-            directory.hold(kept.key, kept.version.encode())
+            directory.hold({kept.key: kept.version.encode() for kept in copies})
 
-    async def _make_room(self, adopted: list[str]) -> None:
-        for key in adopted:
-            if await self._service.reserve(key, 0):
+    async def _make_room(self, adopted: Iterable[Kept]) -> None:
+        for kept in adopted:
+            if await self._service.reserve(kept.key, 0):
                 return
-            self._service.forget(key)
+            self._service.forget(kept.key)
 
 
 def is_copy_of(store: CopyStore, key: str, identity: Identity) -> bool:
     """Return whether a copy of exactly this file is in its place."""
     try:
-        said = os.getxattr(store.path(key), SOURCE_ATTRIBUTE)
+        said = os.getxattr(layout.name_of_copy(store.folder, key), SOURCE_ATTRIBUTE)
     except OSError:
         return False
     return said[:-_COPY_INODE_BYTES] == identity.encode()[:-_COPY_INODE_BYTES]

@@ -120,16 +120,22 @@ class Directory:
         future.add_done_callback(lambda done: answered(done.result()))
         self._send(home)
 
-    def hold(self, key: str, version: str) -> None:
-        """Tell the file's home that this node has a complete copy."""
-        home = home_of(key, self._membership.live())
-        if home == self.node:
-            self.records.hold(key, version, self.node)
-            return
-        outgoing = self._to(home)
-        outgoing.release.pop(key, None)
-        outgoing.hold[key] = version
-        self._send(home)
+    def hold(self, versions: Mapping[str, str]) -> None:
+        """Tell the homes of files that this node has complete copies.
+
+        Args:
+            versions: Of each file, by its key.
+        """
+        for home, keys in homes_of(versions, self._membership.live()).items():
+            if home == self.node:
+                for key in keys:
+                    self.records.hold(key, versions[key], self.node)
+                continue
+            outgoing = self._to(home)
+            for key in keys:
+                outgoing.release.pop(key, None)
+                outgoing.hold[key] = versions[key]
+            self._send(home)
 
     def release(self, key: str) -> None:
         """Tell the file's home that this node has no copy and makes none."""

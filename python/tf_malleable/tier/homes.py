@@ -7,8 +7,8 @@ files get another home.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable
+from hashlib import blake2b
 
 
 def home_of(key: str, nodes: Collection[str]) -> str:
@@ -18,18 +18,18 @@ def home_of(key: str, nodes: Collection[str]) -> str:
         key: Of the file, the same on all nodes.
         nodes: The live ones, this one among them; at least one.
     """
-    return max(nodes, key=lambda node: (_weight(key, node), node))
+    (home,) = homes_of((key,), nodes)
+    return home
 
 
 def homes_of(keys: Iterable[str], nodes: Collection[str]) -> dict[str, list[str]]:
     """Return the keys by their homes."""
     found: dict[str, list[str]] = {}
+    fronts = [(f"{len(node)} {node} ".encode(), node) for node in nodes]
     for key in keys:
-        found.setdefault(home_of(key, nodes), []).append(key)
+        # Names of files may have bytes that are no UTF-8, and line ends.
+        name = key.encode(errors="surrogateescape")
+        weights = ((blake2b(front + name, digest_size=8).digest(), node) for front, node in fronts)
+        _, home = max(weights)
+        found.setdefault(home, []).append(key)
     return found
-
-
-def _weight(key: str, node: str) -> bytes:
-    # Names of files may have bytes that are no UTF-8, and line ends.
-    said = f"{len(node)} {node} {key}".encode(errors="surrogateescape")
-    return hashlib.blake2b(said, digest_size=8).digest()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +36,11 @@ def path_of(store: Path, key: str) -> Path:
     return Path(f"{store}/{area}{path}")
 
 
+def name_of_copy(store: Path, key: str) -> bytes:
+    """Return the path of the copy of a file as bytes, which takes less time."""
+    return os.fsencode(store) + b"/" + key.encode("latin-1")
+
+
 def key_at(store: Path, path: Path) -> str | None:
     """Return the key of the copy at a path below the store; None if there can be none."""
     parts = path.relative_to(store).parts
@@ -53,7 +57,7 @@ def mark(descriptor: int, identity: Identity, codes: tuple[int, ...]) -> None:
         OSError: The file system keeps no such attributes, or is full.
     """
     os.setxattr(descriptor, BLOCKS_ATTRIBUTE, blocks.pack(codes))
-    own = replace(identity, copy_inode=os.fstat(descriptor).st_ino)
+    own = identity._replace(copy_inode=os.fstat(descriptor).st_ino)
     os.setxattr(descriptor, SOURCE_ATTRIBUTE, own.encode())
 
 
@@ -63,7 +67,7 @@ def renumber(path: Path, identity: Identity) -> None:
     Raises:
         OSError: It cannot be written, or is gone.
     """
-    own = replace(identity, copy_inode=os.lstat(path).st_ino)
+    own = identity._replace(copy_inode=os.lstat(path).st_ino)
     os.setxattr(path, SOURCE_ATTRIBUTE, own.encode())
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import Final, NamedTuple
 
 VERSION: Final = 1
 SOURCE_ATTRIBUTE: Final = "user.tfm.source"
@@ -76,6 +76,9 @@ class MessageKind(IntEnum):
     PUBLISHED = 9
 
 
+_KINDS: Final = {kind.value: kind for kind in MessageKind}
+
+
 class Reply(IntEnum):
     """What a reader that asks is told: one byte."""
 
@@ -85,8 +88,8 @@ class Reply(IntEnum):
     WAIT = ord("W")
 
 
-@dataclass(frozen=True)
-class Identity:
+# Tuples, not dataclasses: of thousands of small files, making one takes longer than all else here.
+class Identity(NamedTuple):
     """The status of a file of the source, as the shim tells it of the copy; fields as in stat.
 
     The last one is the copy's own inode, in what is written beside it.
@@ -126,9 +129,7 @@ class Identity:
 
     def encode(self) -> bytes:
         """Return it as in a file."""
-        return _IDENTITY.pack(
-            _IDENTITY_MAGIC, VERSION, *_values(self)[:-1], 0, self.copy_inode
-        )  # fmt: skip
+        return _IDENTITY.pack(_IDENTITY_MAGIC, VERSION, *self[:-1], 0, self.copy_inode)
 
     @classmethod
     def decode(cls, data: bytes) -> Identity:
@@ -142,11 +143,11 @@ class Identity:
         magic, version, *fields, _, copy_inode = _IDENTITY.unpack(data)
         if (magic, version) != (_IDENTITY_MAGIC, VERSION):
             raise ProtocolError("this is no identity of a file")
-        return replace(cls(*fields), copy_inode=copy_inode)
+        return cls._make((*fields, copy_inode))
 
     def on(self, device: int) -> Identity:
         """Return it with the number that the source's device has on this node."""
-        return replace(self, device=device, copy_inode=0)
+        return self._replace(device=device, copy_inode=0)
 
     def is_same(self, about: os.stat_result) -> bool:
         """Return whether a status is that of the same version, which the same people may read."""
@@ -202,8 +203,7 @@ class MapHead:
         return found
 
 
-@dataclass(frozen=True)
-class ReaderCounts:
+class ReaderCounts(NamedTuple):
     """What a reader has done since its start; see Counts in protocol.h."""
 
     copy_opens: int = 0
@@ -217,12 +217,10 @@ class ReaderCounts:
 
     def since(self, before: ReaderCounts) -> ReaderCounts:
         """Return what has been done since then."""
-        pairs = zip(_values(self), _values(before), strict=True)
-        return ReaderCounts(*(max(0, now - then) for now, then in pairs))
+        return ReaderCounts(*(max(0, now - then) for now, then in zip(self, before, strict=True)))
 
 
-@dataclass(frozen=True)
-class ReaderMessage:
+class ReaderMessage(NamedTuple):
     """What a reader says.
 
     Attributes:
@@ -240,7 +238,7 @@ class ReaderMessage:
     def encode(self) -> bytes:
         """Return it as sent."""
         identity = bytes(_IDENTITY.size) if self.identity is None else self.identity.encode()
-        head = _MESSAGE.pack(_MESSAGE_MAGIC, self.kind, identity, *_values(self.counts))
+        head = _MESSAGE.pack(_MESSAGE_MAGIC, self.kind, identity, *self.counts)
         return head + os.fsencode(self.path)
 
     @classmethod
@@ -253,18 +251,13 @@ class ReaderMessage:
         if len(data) < _MESSAGE.size:
             raise ProtocolError("a message is too short")
         magic, kind, said, *counts = _MESSAGE.unpack_from(data)
-        if magic != _MESSAGE_MAGIC or kind not in MessageKind.__members__.values():
+        if magic != _MESSAGE_MAGIC or kind not in _KINDS:
             raise ProtocolError("this is no message")
         path = os.fsdecode(data[_MESSAGE.size :])
         if path and not is_plain(path):
             raise ProtocolError("a path must be absolute, without '.' and '..'")
         identity = Identity.decode(said) if any(said) else None
-        return cls(MessageKind(kind), ReaderCounts(*counts), path, identity)
-
-
-def _values(of: Identity | ReaderCounts) -> tuple[int, ...]:
-    # Not dataclasses.astuple, which copies each number, and takes a tenth of a millisecond.
-    return tuple(vars(of).values())
+        return cls(_KINDS[kind], ReaderCounts(*counts), path, identity)
 
 
 def is_plain(path: str) -> bool:

@@ -33,7 +33,7 @@ _BACKLOG: Final = 512
 _MOST_DESCRIPTORS: Final = 3
 _AT_A_TIME: Final = 64
 # A socket holds some 200 messages.
-_REST_SECONDS: Final = 0.02
+_REST_SECONDS: Final = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class ReaderServer:
             asyncio.get_running_loop().add_reader(number, self._hear, connection)
 
     def _hear(self, connection: _Connection) -> None:
-        heard, may_rest = 0, True
+        heard, may_rest, counts, path = 0, True, connection.counts, ""
         for _ in range(_AT_A_TIME):
             try:
                 data, descriptors, _, _ = socket.recv_fds(
@@ -132,26 +132,25 @@ class ReaderServer:
             except OSError:
                 data, descriptors = b"", []
             if not data:
+                self._count(connection, counts)
                 self._close(connection)
                 return
             heard += 1
             try:
                 message = ReaderMessage.decode(data)
-                may_rest = may_rest and self._may_rest(message)
-                self._count(connection, message.counts)
+                may_rest = may_rest and message.kind is MessageKind.PUBLISHED
+                counts, path = message.counts, message.path
                 self._do(connection, message, descriptors)
             except ProtocolError as error:
                 _log.info("a reader of user %d: %s", connection.uid, error)
                 _close_all(descriptors)
-        if 0 < heard < _AT_A_TIME and may_rest:
+        self._count(connection, counts)
+        # Of files of which its reader does not ask, nothing urgent is likely to follow.
+        if 0 < heard < _AT_A_TIME and may_rest and self._asking.is_unasked(path):
             # Nobody waits for what follows from it: let more come together.
             loop, number = asyncio.get_running_loop(), connection.socket.fileno()
             loop.remove_reader(number)
             loop.call_later(_REST_SECONDS, self._hear_again, connection)
-
-    def _may_rest(self, message: ReaderMessage) -> bool:
-        """Return whether nothing urgent is likely to follow."""
-        return message.kind is MessageKind.PUBLISHED and self._asking.is_unasked(message.path)
 
     def _hear_again(self, connection: _Connection) -> None:
         if connection.socket.fileno() >= 0:

@@ -40,8 +40,7 @@ class Rechecking:
         """Compare all copies, and drop those whose files have changed or are gone."""
         service, began = self._service, time.monotonic()
         if self._compared_at > 0:  # At the start the store knows all that is there.
-            for found in await service.in_thread(lambda: unknown(service.store)):
-                self._adopting.adopt(found)
+            self._adopting.adopt(await service.in_thread(lambda: unknown(service.store)))
         kept = service.store.kept()
         for start in range(0, len(kept), _AT_A_TIME):
             some = kept[start : start + _AT_A_TIME]

@@ -199,7 +199,7 @@ class RunningTier:
         while (key := await self.service.in_thread(lambda: next(good, None))) is not None:
             kept = self._store.get(key)
             if self.service.directory is not None and kept is not None:
-                self.service.directory.hold(key, kept.version.encode())
+                self.service.directory.hold({key: kept.version.encode()})
 
     def _answer(self, message: RecordsMessage) -> RecordsAnswer:
         assert self.service.directory is not None

@@ -210,7 +210,7 @@ class TierService:
             self._passing -= growing.size
             asyncio.get_running_loop().call_later(_PASSING_SECONDS, self.store.drop, key)
         elif self.directory is not None:
-            self.directory.hold(key, growing.version.encode())
+            self.directory.hold({key: growing.version.encode()})
         _log.info("copied %s, %d bytes", key, growing.size)
 
     def give_up(self, growing: GrowingCopy, problem: str) -> None:

@@ -141,7 +141,7 @@ class CopyStore:
             kept = self._kept.get(key)
             if kept is None:
                 return
-            identity = replace(kept.identity, device=device)
+            identity = kept.identity._replace(device=device)
             with suppress(OSError):
                 layout.renumber(self.path(key), identity)
                 self._kept[key] = replace(kept, identity=identity)
