@@ -109,6 +109,22 @@ def test_an_open_copy_is_not_evicted(tmp_path, source):
     assert store.get(first) is not None
 
 
+def test_room_that_is_made_for_one_copy_goes_to_no_other(tmp_path, source):
+    store = CopyStore(tmp_path / "store", (source,), 2 * len(DATA), "this boot")
+    copied(store, source / "set/1"), copied(store, source / "set/2")
+    others: list[bool] = []
+
+    def dropped(_key: str) -> None:
+        others.append(store.take_free(len(DATA)))
+
+    assert store.reserve(key_of("public", str(source / "3")), len(DATA), dropped=dropped)
+    assert others == [False]
+    assert store.used == 2 * len(DATA)
+    # If there cannot be enough, nothing is kept.
+    assert not store.reserve(key_of("public", str(source / "3")), 10 * len(DATA))
+    assert store.used == 2 * len(DATA)
+
+
 @pytest.mark.parametrize("change", ["touched", "replaced", "removed", "mode", "none"])
 def test_copies_are_compared_with_the_source(store, source, change):
     path = source / "3"

@@ -179,10 +179,12 @@ class CopyStore:
         """
         if self.take_free(size):
             return True
-        # One at a time, or two would count on the room of the same copies.
+        # One at a time, or two would count on the room of the same copies; and kept at once, or
+        # somebody who comes meanwhile would take it.
         with self._evicting:
             with self._lock:
-                missing = self._used + self._reserved + size - self.capacity
+                self._reserved += size
+                missing = self._used + self._reserved - self.capacity
                 known = dict(self._kept)
             soles = sole(known) if size <= self.capacity else frozenset()
             copies = [
@@ -198,7 +200,11 @@ class CopyStore:
             for victim in self._choose(copies, self.dataset_of(key), missing):
                 if self.drop(victim):
                     dropped(victim)
-            return self.take_free(size)
+            with self._lock:
+                has_room = self._used + self._reserved <= self.capacity
+                if not has_room:
+                    self._reserved -= size
+            return has_room
 
     def take_free(self, size: int) -> bool:
         """Keep room for a copy if nothing must go for it; returns whether that was so."""
