@@ -71,16 +71,23 @@ int OpenCopy(Key* key, const char* source, int flags) {
   return -1;
 }
 
-int OpenCopyOrAsk(Key* key, const char* source, int flags) {
+int OpenCopyOrAsk(Key* key, const char* source, int flags, bool* is_coming) {
+  *is_coming = false;
   errno = 0;
   int copy = OpenCopy(key, source, flags);
   if (copy < 0 && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
     copy = OpenCopy(key, source, flags);
   }
-  if (copy < 0 && (shim.daemon.Flags() & kAsks) &&
-      !shim.daemon.IsUnasked(key->key(), key->size()) && !IsGrowingHere(*key) &&
-      shim.daemon.Ask(key->key(), key->size()) == kUseCopy) {
-    copy = OpenCopy(key, source, flags);
+  if (copy >= 0 || !(shim.daemon.Flags() & kAsks) ||
+      shim.daemon.IsUnasked(key->key(), key->size())) {
+    return copy;
+  }
+  *is_coming = IsGrowingHere(*key);
+  if (!*is_coming) {
+    const Reply reply = shim.daemon.Ask(key->key(), key->size());
+    *is_coming = reply == kFollow;
+    // What grew when the daemon answered may be whole by now.
+    if (reply != kUseSource) copy = OpenCopy(key, source, flags);
   }
   return copy;
 }

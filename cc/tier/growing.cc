@@ -129,9 +129,10 @@ PositionLock::~PositionLock() {
   if (held_) growing_->position_owner.store(0, std::memory_order_release);
 }
 
-void Begin(int fd, const Key& key) {
+void Begin(int fd, const Key& key, bool is_coming) {
   const ErrnoGuard guard;
-  const int64_t largest = shim.daemon.Largest();
+  // There is room for what grows.
+  const int64_t largest = is_coming ? INT64_MAX : shim.daemon.Largest();
   if (largest <= 0 || key.size() >= PATH_MAX) return;
   struct statx status;
   if (sys::CachedStatus(fd, &status) != 0 || !S_ISREG(status.stx_mode) ||
@@ -150,6 +151,7 @@ void Begin(int fd, const Key& key) {
   growing->is_public =
       (shim.daemon.Flags() & kShared) && (status.stx_mode & S_IROTH);
   SetUnits(growing);
+  growing->is_coming = is_coming;
   growing->is_joined = false;
   growing->map = growing->part = growing->from_map = growing->from_part =
       OwnFile();

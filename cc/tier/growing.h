@@ -49,6 +49,7 @@ struct Growing {
   std::atomic<uint32_t> stage;
   Identity identity;
   bool is_public;  // For the daemon to copy.
+  bool is_coming;  // The daemon has said that it grows.
   bool is_joined;  // Somebody else has begun it.
   OwnFile map, part;
   // Where to read from: the same, or what the daemon makes.
@@ -84,8 +85,8 @@ struct Shim {
 extern Shim shim;
 
 // Notes that a program has opened a file of the source, of which a copy may
-// grow. Costs no system call if none may.
-void Begin(int fd, const Key& key);
+// grow, or does. Costs no system call if none may.
+void Begin(int fd, const Key& key, bool is_coming);
 
 // read(), with an entry. Both return what the system call would.
 ssize_t ReadGrowing(Table::Entry* entry, int fd, void* data, size_t size);

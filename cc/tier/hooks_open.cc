@@ -89,8 +89,9 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   }
   if (flags & kUntouched) return opening.Call();
   const int before = errno;
+  bool is_coming = false;
   if (!(flags & O_NOFOLLOW)) {
-    const int copy = OpenCopyOrAsk(&key, opening.path, flags);
+    const int copy = OpenCopyOrAsk(&key, opening.path, flags, &is_coming);
     if (copy >= 0) {
       errno = before;
       return copy;
@@ -104,7 +105,7 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   }
   if (fd >= 0) {
     shim.daemon.Count(&AtomicCounts::source_opens);
-    Begin(fd, key);
+    Begin(fd, key, is_coming);
   }
   return fd;
 }
@@ -148,8 +149,9 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
     return file;
   }
   const int before = errno;
-  const int copy =
-      OpenCopyOrAsk(&key, path, strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0);
+  const int flags = strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0;
+  bool is_coming;
+  const int copy = OpenCopyOrAsk(&key, path, flags, &is_coming);
   if (copy >= 0) {
     FILE* file = real_fdopen(copy, mode);
     if (file != nullptr) {
@@ -167,7 +169,7 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   if (file != nullptr) {
     // Stdio reads where the shim does not see it.
     shim.daemon.Count(&AtomicCounts::source_opens);
-    Begin(fileno(file), key);
+    Begin(fileno(file), key, is_coming);
     BeforeUnseen(fileno(file), Use::kGone);
   }
   return file;

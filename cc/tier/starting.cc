@@ -31,12 +31,13 @@ bool Join(Growing* growing, const char* map_path, const char* part_path) {
   return true;
 }
 
-// Makes a copy that this reader fills.
-bool Create(Growing* growing, int fd) {
+// Makes a copy that this reader fills, if there is room for one of its own.
+bool Create(Growing* growing, int fd, bool has_room) {
   char map_path[kGrowingPath];
   char part_path[kGrowingPath];
   PathOf(*growing, shim.settings.growing, ".map", map_path);
   PathOf(*growing, shim.settings.growing, ".part", part_path);
+  if (!has_room) return Join(growing, map_path, part_path);
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
   const int part = sys::Open(part_path, flags, 0600);
   if (part < 0) {
@@ -73,7 +74,8 @@ bool Mark(Growing* growing, int fd) {
 
 Growing::Stage Make(Growing* growing, int fd, int64_t offset) {
   const int64_t size = growing->identity.size;
-  if (size > shim.daemon.Largest()) return Growing::kOff;
+  const bool has_room = size <= shim.daemon.Largest();
+  if (!has_room && !growing->is_coming) return Growing::kOff;
   if (!growing->is_public && !MayWrite(size)) return Growing::kOff;
   // The program's descriptors come first.
   const uint64_t limit = sys::Soft(RLIMIT_NOFILE);
@@ -82,7 +84,7 @@ Growing::Stage Make(Growing* growing, int fd, int64_t offset) {
           limit / 8) {
     return Growing::kOff;
   }
-  if (size <= kSmall && offset == 0) {
+  if (has_room && size <= kSmall && offset == 0) {
     if (growing->is_public) return Growing::kSmallFile;
     const int part =
         sys::Open(shim.settings.growing.path, O_TMPFILE | O_RDWR, 0600);
@@ -92,7 +94,8 @@ Growing::Stage Make(Growing* growing, int fd, int64_t offset) {
     }
     if (errno != EOPNOTSUPP && errno != EISDIR) return Growing::kOff;
   }
-  if (growing->is_public ? !Mark(growing, fd) : !Create(growing, fd)) {
+  if (growing->is_public ? !Mark(growing, fd)
+                         : !Create(growing, fd, has_room)) {
     return Growing::kOff;
   }
   if (!growing->is_public) {

@@ -150,6 +150,15 @@ def test_a_reader_follows_what_comes_from_another_node(tmp_path):
         assert sums.waits > 0
 
 
+def test_a_reader_follows_what_comes_though_there_is_room_for_no_other_copy(tmp_path):
+    with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
+        daemon.live(largest=0)
+        path = make(daemon, "set/file", LARGE)
+        daemon.fetch(path, content(LARGE), pieces=20, seconds=0.5)
+        daemon.python(COMMON + "go(); check(open(path, 'rb').read())", path)
+        assert daemon.said[-1].sums.growing_bytes >= LARGE * 0.9
+
+
 def test_a_reader_does_not_wait_for_what_does_not_come(tmp_path):
     with StandIn(tmp_path) as daemon:
         path = make(daemon, "set/file", LARGE)
