@@ -64,9 +64,9 @@ class NodeClient:
         self._signer = signer
         self._scheme = "http" if context is None else "https"
         self.breakers: dict[str, Breaker] = {}
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=MISS_SECONDS, sock_read=MISS_SECONDS
-        )
+        # Not sock_read: its timer also starts where the answer came before all was sent, and ends
+        # the connection's next request at once, as if nobody answered (aiohttp 3.14.5).
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=MISS_SECONDS)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=context or True, keepalive_timeout=60),
             timeout=timeout,
@@ -134,7 +134,8 @@ class NodeClient:
         )
         nonce, headers = self._signed("GET", target, b"")
         try:
-            async with self._session.get(self._url(node, target), headers=headers) as response:
+            asked = self._session.get(self._url(node, target), headers=headers)
+            async with await asyncio.wait_for(asked, MISS_SECONDS) as response:
                 if response.status == 204:
                     self._answered(node)
                     return 0
@@ -202,7 +203,7 @@ async def _read(content: aiohttp.StreamReader, length: int) -> bytearray:
     """
     data = bytearray()
     while len(data) < length:
-        piece = await content.read(length - len(data))
+        piece = await asyncio.wait_for(content.read(length - len(data)), MISS_SECONDS)
         if not piece:
             raise PeerGoneError("it hung up")
         data += piece
