@@ -111,7 +111,7 @@ class TierGrowingTest : public ::testing::Test {
     const int fd = open(path.c_str(), O_RDONLY);
     Key key;
     EXPECT_TRUE(key.Find(shim.settings, path.c_str()));
-    Begin(fd, key, false);
+    Begin(fd, key, Coming::kUnasked);
     return fd;
   }
 

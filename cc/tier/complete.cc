@@ -71,8 +71,8 @@ int OpenCopy(Key* key, const char* source, int flags) {
   return -1;
 }
 
-int OpenCopyOrAsk(Key* key, const char* source, int flags, bool* is_coming) {
-  *is_coming = false;
+int OpenCopyOrAsk(Key* key, const char* source, int flags, Coming* coming) {
+  *coming = Coming::kUnasked;
   errno = 0;
   int copy = OpenCopy(key, source, flags);
   if (copy < 0 && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
@@ -82,14 +82,18 @@ int OpenCopyOrAsk(Key* key, const char* source, int flags, bool* is_coming) {
       shim.daemon.IsUnasked(key->key(), key->size())) {
     return copy;
   }
-  *is_coming = IsGrowingHere(*key);
-  if (!*is_coming) {
-    const Reply reply = shim.daemon.Ask(key->key(), key->size());
-    *is_coming = reply == kFollow;
-    // What grew when the daemon answered may be whole by now.
-    if (reply != kUseSource) copy = OpenCopy(key, source, flags);
+  if (IsGrowingHere(*key)) {
+    *coming = Coming::kGrows;
+    return -1;
   }
-  return copy;
+  const Reply reply = shim.daemon.Ask(key->key(), key->size());
+  if (reply == kUseSource) {
+    *coming = Coming::kNowhere;
+    return -1;
+  }
+  if (reply == kFollow) *coming = Coming::kGrows;
+  // What grew when the daemon answered may be whole by now.
+  return OpenCopy(key, source, flags);
 }
 
 bool SwapIn(Growing* growing, int fd) {

@@ -18,9 +18,9 @@ namespace tier {
 // program, unless that is null. `flags` has O_CLOEXEC or not. May set errno.
 int OpenCopy(Key* key, const char* source, int flags);
 
-// The same; if there is none, asks the daemon whether there can be one. Sets
-// whether one grows that the reader of the source is to follow.
-int OpenCopyOrAsk(Key* key, const char* source, int flags, bool* is_coming);
+// The same; if there is none, asks the daemon whether there can be one, and
+// sets what it said.
+int OpenCopyOrAsk(Key* key, const char* source, int flags, Coming* coming);
 
 // Puts a complete copy in the place of a program's descriptor; returns whether
 // there was one.

@@ -90,6 +90,48 @@ bool IsComing(Growing* growing) {
   return is_coming;
 }
 
+// Whether a copy of an open file grows, or will.
+bool BeginIfAny(int fd, const Key& key, bool is_coming) {
+  // There is room for what grows.
+  const int64_t largest = is_coming ? INT64_MAX : shim.daemon.Largest();
+  if (largest <= 0 || key.size() >= PATH_MAX) return false;
+  struct statx status;
+  if (sys::CachedStatus(fd, &status) != 0 || !S_ISREG(status.stx_mode) ||
+      status.stx_size == 0 ||
+      status.stx_size > static_cast<uint64_t>(largest)) {
+    return false;
+  }
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  if (now.tv_sec - status.stx_mtime.tv_sec < kSettledSeconds) return false;
+  Table::Entry* entry = shim.table.Take();
+  if (entry == nullptr) return false;
+  Growing* growing = &entry->payload;
+  growing->stage.store(Growing::kFresh, std::memory_order_relaxed);
+  growing->identity = IdentityOf(status);
+  growing->is_public =
+      (shim.daemon.Flags() & kShared) && (status.stx_mode & S_IROTH);
+  SetUnits(growing);
+  growing->is_coming = is_coming;
+  growing->is_joined = false;
+  growing->map = growing->part = growing->from_map = growing->from_part =
+      OwnFile();
+  growing->next_look.store(0, std::memory_order_relaxed);
+  growing->cursor.store(0, std::memory_order_relaxed);
+  growing->is_full.store(false, std::memory_order_relaxed);
+  growing->is_unseen.store(false, std::memory_order_relaxed);
+  growing->is_patient.store(true, std::memory_order_relaxed);
+  growing->is_shared.store(false, std::memory_order_relaxed);
+  growing->position_owner.store(0, std::memory_order_relaxed);
+  growing->run_lock.store(false, std::memory_order_relaxed);
+  growing->run_begin = growing->run_end = 0;
+  growing->code = 0;
+  growing->key_size = static_cast<uint16_t>(key.size());
+  memcpy(growing->key, key.key(), key.size());
+  shim.table.Insert(fd, entry);
+  return true;
+}
+
 }  // namespace
 
 void Growing::Reset() {
@@ -129,45 +171,12 @@ PositionLock::~PositionLock() {
   if (held_) growing_->position_owner.store(0, std::memory_order_release);
 }
 
-void Begin(int fd, const Key& key, bool is_coming) {
+void Begin(int fd, const Key& key, Coming coming) {
   const ErrnoGuard guard;
-  // There is room for what grows.
-  const int64_t largest = is_coming ? INT64_MAX : shim.daemon.Largest();
-  if (largest <= 0 || key.size() >= PATH_MAX) return;
-  struct statx status;
-  if (sys::CachedStatus(fd, &status) != 0 || !S_ISREG(status.stx_mode) ||
-      status.stx_size == 0 ||
-      status.stx_size > static_cast<uint64_t>(largest)) {
-    return;
+  if (!BeginIfAny(fd, key, coming == Coming::kGrows) &&
+      coming == Coming::kNowhere) {
+    shim.daemon.Send(kClosed, key.key(), key.size(), nullptr, nullptr, 0);
   }
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  if (now.tv_sec - status.stx_mtime.tv_sec < kSettledSeconds) return;
-  Table::Entry* entry = shim.table.Take();
-  if (entry == nullptr) return;
-  Growing* growing = &entry->payload;
-  growing->stage.store(Growing::kFresh, std::memory_order_relaxed);
-  growing->identity = IdentityOf(status);
-  growing->is_public =
-      (shim.daemon.Flags() & kShared) && (status.stx_mode & S_IROTH);
-  SetUnits(growing);
-  growing->is_coming = is_coming;
-  growing->is_joined = false;
-  growing->map = growing->part = growing->from_map = growing->from_part =
-      OwnFile();
-  growing->next_look.store(0, std::memory_order_relaxed);
-  growing->cursor.store(0, std::memory_order_relaxed);
-  growing->is_full.store(false, std::memory_order_relaxed);
-  growing->is_unseen.store(false, std::memory_order_relaxed);
-  growing->is_patient.store(true, std::memory_order_relaxed);
-  growing->is_shared.store(false, std::memory_order_relaxed);
-  growing->position_owner.store(0, std::memory_order_relaxed);
-  growing->run_lock.store(false, std::memory_order_relaxed);
-  growing->run_begin = growing->run_end = 0;
-  growing->code = 0;
-  growing->key_size = static_cast<uint16_t>(key.size());
-  memcpy(growing->key, key.key(), key.size());
-  shim.table.Insert(fd, entry);
 }
 
 ssize_t ReadGrowingAt(Table::Entry* entry, int fd, void* data, size_t size,

@@ -84,9 +84,16 @@ struct Shim {
 };
 extern Shim shim;
 
+// What the daemon has said of a file without a complete copy.
+enum class Coming {
+  kUnasked,
+  kGrows,
+  kNowhere,  // Whoever was told so is to make one, and others wait for it.
+};
+
 // Notes that a program has opened a file of the source, of which a copy may
-// grow, or does. Costs no system call if none may.
-void Begin(int fd, const Key& key, bool is_coming);
+// grow, or does. Costs no system call if none may and nobody waits for it.
+void Begin(int fd, const Key& key, Coming coming);
 
 // read(), with an entry. Both return what the system call would.
 ssize_t ReadGrowing(Table::Entry* entry, int fd, void* data, size_t size);

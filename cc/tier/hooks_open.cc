@@ -89,9 +89,9 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   }
   if (flags & kUntouched) return opening.Call();
   const int before = errno;
-  bool is_coming = false;
+  Coming coming = Coming::kUnasked;
   if (!(flags & O_NOFOLLOW)) {
-    const int copy = OpenCopyOrAsk(&key, opening.path, flags, &is_coming);
+    const int copy = OpenCopyOrAsk(&key, opening.path, flags, &coming);
     if (copy >= 0) {
       errno = before;
       return copy;
@@ -105,7 +105,7 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   }
   if (fd >= 0) {
     shim.daemon.Count(&AtomicCounts::source_opens);
-    Begin(fd, key, is_coming);
+    Begin(fd, key, coming);
   }
   return fd;
 }
@@ -150,8 +150,8 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   }
   const int before = errno;
   const int flags = strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0;
-  bool is_coming;
-  const int copy = OpenCopyOrAsk(&key, path, flags, &is_coming);
+  Coming coming;
+  const int copy = OpenCopyOrAsk(&key, path, flags, &coming);
   if (copy >= 0) {
     FILE* file = real_fdopen(copy, mode);
     if (file != nullptr) {
@@ -169,7 +169,7 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   if (file != nullptr) {
     // Stdio reads where the shim does not see it.
     shim.daemon.Count(&AtomicCounts::source_opens);
-    Begin(fileno(file), key, is_coming);
+    Begin(fileno(file), key, coming);
     BeforeUnseen(fileno(file), Use::kGone);
   }
   return file;

@@ -223,8 +223,10 @@ inline constexpr uint32_t kMessageMagic = 0x714d4654;  // "TFMq"
 enum MessageKind : uint32_t {
   // With descriptors of source, map, and part if there is one.
   kGrowing = 1,
-  kFull = 2,    // The map is.
-  kClosed = 3,  // The reader has closed it before all was there.
+  kFull = 2,  // The map is.
+  // The reader has closed it before all was there; or was told to make a copy,
+  // and does not.
+  kClosed = 3,
   // The reader goes on in a way that the shim does not see. With a descriptor
   // of the source, if no kGrowing was sent.
   kUnseen = 4,

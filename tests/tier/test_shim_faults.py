@@ -22,6 +22,7 @@ from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tier_stand_in import (
     ASKS,
     CHANGED,
+    CLOSED,
     FILLS,
     FULL,
     GROWING,
@@ -157,6 +158,14 @@ def test_a_reader_follows_what_comes_though_there_is_room_for_no_other_copy(tmp_
         daemon.fetch(path, content(LARGE), pieces=20, seconds=0.5)
         daemon.python(COMMON + "go(); check(open(path, 'rb').read())", path)
         assert daemon.said[-1].sums.growing_bytes >= LARGE * 0.9
+
+
+def test_a_reader_that_makes_no_copy_says_so_to_others_that_wait_for_it(tmp_path):
+    with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
+        daemon.live(largest=LARGE - 1)
+        path = make(daemon, "set/file", LARGE)
+        daemon.python(WHOLE_READ, path)
+        assert [each.path for each in daemon.said if each.kind == CLOSED] == [str(path)]
 
 
 def test_a_reader_does_not_wait_for_what_does_not_come(tmp_path):

@@ -107,6 +107,19 @@ class Asking:
             key = key_of(private_area(uid), path)
             directory.ask_later(key, lambda where: self.habits.answered(path, where.is_yours))
 
+    def declined(self, path: str, uid: int) -> None:
+        """Note that a reader that was told to read the source makes no copy; others may."""
+        service = self._service
+        for key in self._keys(path, uid):
+            is_wanted = key in service.growing or key in self._fetches
+            if (
+                self._claims.pop(key, None) is not None
+                and not is_wanted
+                and service.store.get(key) is None
+                and service.directory is not None
+            ):
+                service.directory.release(key)
+
     async def _answer(self, path: str, uid: int, pipe: int) -> None:
         try:
             reply = Reply.SOURCE

@@ -194,6 +194,8 @@ class ReaderServer:
             opened = connection.opened.pop(path, None)
             if opened is not None:
                 beginning.closed(opened)
+            elif path:
+                self._asking.declined(path, uid)
         elif message.kind is MessageKind.UNSEEN:
             opened = connection.opened.get(path)
             if opened is not None:

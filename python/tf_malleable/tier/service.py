@@ -126,6 +126,8 @@ class TierService:
         """
         key = growing.key
         if not await self.add(growing):
+            # Its reader may have been told to make it.
+            self._release(key)
             return None
         where = Whereto(True)
         if self.directory is not None:
