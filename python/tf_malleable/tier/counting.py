@@ -32,6 +32,7 @@ class Counters:
         evictions: Copies that went to make room.
         rotten: Copies, here or at other nodes, that were not what their checksums say.
         unpublished: Copies that were given up.
+        prefetched_bytes: Bytes of files that were copied before anybody had opened them.
     """
 
     source_bytes: int = 0
@@ -49,6 +50,7 @@ class Counters:
     evictions: int = 0
     rotten: int = 0
     unpublished: int = 0
+    prefetched_bytes: int = 0
 
     def as_dict(self) -> dict[str, float]:
         """Return all of them by name."""
@@ -71,6 +73,7 @@ _HELP: Final = {
     "evictions": "Copies that went to make room",
     "rotten": "Copies that were not what their checksums say",
     "unpublished": "Copies that were given up",
+    "prefetched_bytes": "Bytes of files copied before anybody had opened them",
 }
 
 

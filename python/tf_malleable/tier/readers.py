@@ -21,6 +21,8 @@ from tf_malleable.linux.peer import peer_of
 from tf_malleable.tier.asking import Asking
 from tf_malleable.tier.beginning import Beginning, Opened
 from tf_malleable.tier.counting import Counters
+from tf_malleable.tier.orders import Follower
+from tf_malleable.tier.prefetching import Prefetching
 from tf_malleable.tier.protocol import (
     LARGEST_MESSAGE,
     MessageKind,
@@ -35,6 +37,14 @@ _AT_A_TIME: Final = 64
 # A socket holds some 200 messages.
 _REST_SECONDS: Final = 0.05
 
+_OPENS: Final = (
+    MessageKind.ASK,
+    MessageKind.GROWING,
+    MessageKind.PUBLISHED,
+    MessageKind.WHOLE,
+    MessageKind.COUNTS,
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,26 +57,36 @@ class _Connection:
         uid: Of its user.
         counts: What it has said last that it has done.
         opened: What it has begun to copy, by path.
+        follower: The order in which it opens files.
     """
 
     socket: socket.socket
     uid: int
     counts: ReaderCounts = field(default_factory=ReaderCounts)
     opened: dict[str, Opened] = field(default_factory=dict)
+    follower: Follower = field(default_factory=Follower)
 
 
 class ReaderServer:
     """Hears what readers say."""
 
-    def __init__(self, beginning: Beginning, asking: Asking, counters: Counters) -> None:
+    def __init__(
+        self,
+        beginning: Beginning,
+        asking: Asking,
+        counters: Counters,
+        prefetching: Prefetching | None = None,
+    ) -> None:
         """Prepare.
 
         Args:
             beginning: Does what follows from it.
             asking: Answers those that ask.
             counters: To which what they have done is added.
+            prefetching: Copies what they are likely to open next; None if nothing does.
         """
         self._beginning, self._asking, self._counters = beginning, asking, counters
+        self._prefetching = prefetching
         self._connections: dict[int, _Connection] = {}
         self._listening: socket.socket | None = None
         self._path: Path | None = None
@@ -160,6 +180,9 @@ class ReaderServer:
 
     def _do(self, connection: _Connection, message: ReaderMessage, descriptors: list[int]) -> None:
         path, uid, beginning = message.path, connection.uid, self._beginning
+        if path and self._prefetching is not None and message.kind in _OPENS:
+            is_copy = message.kind is MessageKind.COUNTS
+            self._prefetching.opened(connection.follower, path, is_copy)
         if message.kind is MessageKind.ASK:
             if len(descriptors) != 1 or not path:
                 raise ProtocolError("a pipe and a path belong to a question")
@@ -227,6 +250,8 @@ class ReaderServer:
         connection.socket.close()
         for opened in connection.opened.values():
             self._beginning.closed(opened)
+        if self._prefetching is not None:
+            self._prefetching.ended(connection.follower)
 
 
 def _close_all(descriptors: list[int]) -> None:

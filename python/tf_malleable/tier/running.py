@@ -16,7 +16,7 @@ from tf_malleable.tier.asking import Asking
 from tf_malleable.tier.beginning import Beginning, fetch_of
 from tf_malleable.tier.counting import Counters
 from tf_malleable.tier.directory import Directory
-from tf_malleable.tier.filling import at_once, fill
+from tf_malleable.tier.filling import Turn, at_once, fill
 from tf_malleable.tier.following import Following
 from tf_malleable.tier.growing import GrowingCopy
 from tf_malleable.tier.membership import Membership
@@ -24,6 +24,7 @@ from tf_malleable.tier.node_client import NodeClient, PeerGoneError
 from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage, key_of
 from tf_malleable.tier.node_server import NodeServer, Servable
 from tf_malleable.tier.people import People
+from tf_malleable.tier.prefetching import Prefetching
 from tf_malleable.tier.protocol import Identity, StateFlag
 from tf_malleable.tier.publishing import new_copy
 from tf_malleable.tier.readers import ReaderServer
@@ -70,7 +71,10 @@ class RunningTier:
         beginning = Beginning(self.service, adopting, settings.shared)
         self._beginning = beginning
         self.asking = Asking(self.service, settings.shared)
-        self.readers = ReaderServer(beginning, self.asking, counters)
+        self._prefetching = None
+        if settings.prefetches and not settings.shared:
+            self._prefetching = Prefetching(self.service, self._prefetch)
+        self.readers = ReaderServer(beginning, self.asking, counters, self._prefetching)
         self.people = self._people()
 
     async def start(self) -> None:
@@ -103,6 +107,8 @@ class RunningTier:
         self._in_background(self._verify())
         self._in_background(self._rechecking.run())
         self._in_background(self._beginning.sweep())
+        if self._prefetching is not None:
+            self._in_background(self._prefetching.run())
 
     async def live(self, state: LifeSign) -> None:
         """Tell readers each second that the tier lives, until cancelled.
@@ -172,7 +178,7 @@ class RunningTier:
                 growing = await service.in_thread(
                     lambda: new_copy(service.store, key, Identity.of(about), source)
                 )
-                await self._copy(growing)
+                await self._copy(growing, at_once)
             elif (known := service.growing.get(key)) is not None:
                 while not known.is_closed:
                     await asyncio.sleep(_LOOK_SECONDS)
@@ -181,7 +187,33 @@ class RunningTier:
         finally:
             os.close(source)
 
-    async def _copy(self, growing: GrowingCopy) -> None:
+    async def _prefetch(self, path: str, turn: Turn) -> int:
+        """Copy a file if nobody does and nothing must go for it; returns its bytes, if it did."""
+        service = self.service
+        key = key_of(private_area(os.geteuid()), path)
+        if not service.is_source(path) or service.store.get(key) is not None:
+            return 0
+        await turn(0)
+        source = -1
+        try:
+            source = await service.in_thread(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            about = os.fstat(source)
+            is_refused = service.refusal(key, path, SourceVersion.of(about))
+            if is_refused or about.st_size > min(service.largest, service.store.free):
+                return 0
+            growing = await service.in_thread(
+                lambda: new_copy(service.store, key, Identity.of(about), source)
+            )
+            await self._copy(growing, turn)
+        except OSError as error:
+            service.disk_failed(error)
+            return 0
+        finally:
+            if source >= 0:
+                os.close(source)
+        return 0 if growing.problem else growing.size
+
+    async def _copy(self, growing: GrowingCopy, turn: Turn) -> None:
         """Have a copy made, by another node's or from the source."""
         where = await self.service.begin(growing)
         if where is None:
@@ -191,7 +223,7 @@ class RunningTier:
             if not problem or growing.is_closed:
                 return
             self.service.claimed.add(growing.key)
-        await fill(self.service, growing, at_once)
+        await fill(self.service, growing, turn)
 
     async def _verify(self) -> None:
         """Use the copies from before the last start of the machine again, one by one."""

@@ -51,6 +51,7 @@ class TierSettings:
         authority: File with the certificates that the others' are checked against.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
         shared: Readers of several users; only the daemon makes copies that all of them read.
+        prefetches: Files that are likely to be opened next are copied in advance; not if shared.
     """
 
     sources: tuple[Path, ...]
@@ -65,6 +66,7 @@ class TierSettings:
     authority: Path | None = None
     metrics: int | None = None
     shared: bool = False
+    prefetches: bool = True
 
 
 def node_address(text: str, option: str) -> NodeAddress:

@@ -66,6 +66,12 @@ _LEAST_CAPACITY = 1 << 20
     metavar="PORT",
     help="Also serve /metrics for Prometheus on 127.0.0.1:PORT.",
 )
+@click.option(
+    "--prefetch/--no-prefetch",
+    default=True,
+    show_default=True,
+    help="Copy what a program is likely to open next, while nobody reads. Not with --shared.",
+)
 @click.option("-v", "--verbose", count=True, help="Log each copy.")
 def serve(
     source: str,
@@ -79,6 +85,7 @@ def serve(
     certificate: Path | None,
     authority: Path | None,
     metrics: int | None,
+    prefetch: bool,
     verbose: int,
 ) -> None:
     """Keep copies of training data on this node, and share them with other nodes.
@@ -106,6 +113,7 @@ def serve(
         authority=authority,
         metrics=metrics,
         shared=shared,
+        prefetches=prefetch,
     )
     settings.check_peers(given)
     code = daemon.run(given, verbose)
