@@ -47,14 +47,15 @@ class Asking:
             shared: Readers are of several users.
         """
         self._service, self._shared = service, shared
-        self._claims: dict[str, float] = {}
+        # Until when, and of which user's reader.
+        self._claims: dict[str, tuple[float, int]] = {}
         self._unasked = 0
         self._fetches: dict[str, asyncio.Task[str]] = {}
         self.habits = Habits()
 
     def has_claimed(self, key: str) -> bool:
         """Return whether a reader was told a moment ago to read a file from the source."""
-        return time.monotonic() < self._claims.get(key, 0.0)
+        return time.monotonic() < self._claims.get(key, (0.0, 0))[0]
 
     def ask(self, path: str, uid: int, pipe: int) -> None:
         """Answer a reader.
@@ -84,7 +85,7 @@ class Asking:
         ):
             return False
         for key in keys:
-            self._claim(key)
+            self._claim(key, uid)
             directory.ask_later(key, lambda where: self.habits.answered(path, where.is_yours))
         return True
 
@@ -112,12 +113,10 @@ class Asking:
         service = self._service
         for key in self._keys(path, uid):
             is_wanted = key in service.growing or key in self._fetches
-            if (
-                self._claims.pop(key, None) is not None
-                and not is_wanted
-                and service.store.get(key) is None
-                and service.directory is not None
-            ):
+            if self._claims.get(key, (0.0, -1))[1] != uid:
+                continue
+            del self._claims[key]
+            if not is_wanted and service.store.get(key) is None and service.directory is not None:
                 service.directory.release(key)
 
     async def _answer(self, path: str, uid: int, pipe: int) -> None:
@@ -144,14 +143,14 @@ class Asking:
         for key in keys:
             where = await self._learn(path, key)
             if not where.is_yours:
-                task = asyncio.get_running_loop().create_task(self._fetch(key, path, where))
+                task = asyncio.get_running_loop().create_task(self._fetch(key, path, uid, where))
                 self._fetches[key] = task
                 task.add_done_callback(lambda _, key=key: self._fetches.pop(key, None))  # type: ignore[misc]
                 reply = await self._wait(key, pipe)
                 if reply is not Reply.SOURCE:
                     return reply
             else:
-                self._claim(key)
+                self._claim(key, uid)
         return Reply.SOURCE
 
     async def _learn(self, path: str, key: str) -> Whereto:
@@ -175,7 +174,7 @@ class Asking:
                 _say(pipe, Reply.WAIT)
         return Reply.COPY if service.store.get(key) is not None else Reply.SOURCE
 
-    async def _fetch(self, key: str, path: str, where: Whereto) -> str:
+    async def _fetch(self, key: str, path: str, uid: int, where: Whereto) -> str:
         service = self._service
         device = service.device_of(path)
 
@@ -193,16 +192,16 @@ class Asking:
             service.give_up(fetch.copy, problem)
         if problem:
             # Whoever asks next gets the claim, if the home knows of nobody else.
-            self._claim(key)
+            self._claim(key, uid)
         return problem
 
-    def _claim(self, key: str) -> None:
+    def _claim(self, key: str, uid: int) -> None:
         now = time.monotonic()
         self._claims.pop(key, None)
         # In the order of their ends.
-        while self._claims and next(iter(self._claims.values())) < now:
+        while self._claims and next(iter(self._claims.values()))[0] < now:
             del self._claims[next(iter(self._claims))]
-        self._claims[key] = now + _CLAIM_SECONDS
+        self._claims[key] = now + _CLAIM_SECONDS, uid
 
 
 def _say(pipe: int, reply: Reply) -> None:
