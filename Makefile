@@ -197,9 +197,11 @@ dist: build/dist-made
 compat: build/dist-made .venv/installed-test
 	.venv/bin/python -m pytest tests/compat -n $(shell nproc)
 
-# The wheel beside PyTorch, JAX, gevent and uvloop, of which nothing else needs any.
+# The wheel beside PyTorch, JAX, gevent and uvloop, of which nothing else needs any; PyTorch's
+# loader, too, reads through a tier.
 coexistence: build/coexistence/installed
-	build/coexistence/bin/python -m pytest tests/coexistence -n $(shell nproc)
+	build/coexistence/bin/python -m pytest tests/coexistence -n $(shell nproc) \
+	  "tests/tier/test_frameworks.py::test_what_it_loads[torch]"
 
 # What the C++ tests need from apt, and what all do. First in `test`, so that all that is missing is
 # named at once.
