@@ -52,7 +52,7 @@ class Arm:
 def run(source: SlowSource, folder: Path, name: str, *, with_tier: bool) -> Arm:
     """Have the nodes read."""
     source.limit(0, 0)
-    with cluster(source, folder, NODES, with_tier) as nodes:
+    with cluster(source, folder, NODES, () if with_tier else None) as nodes:
         source.limit(RATE, LATENCY)
         before = source.asked()
         epochs = read(source, nodes, EPOCHS)

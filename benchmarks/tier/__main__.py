@@ -4,10 +4,11 @@
 The source passes a folder through FUSE, with a limit of bandwidth, a latency and counters. Needs
 root, /dev/fuse, and libfuse3-dev. Arms take turns, so that all see the same machine:
 
-  plain   the source
-  whole   each file is copied whole before it is read, and other nodes do not share it
-  tier    a tier on each node
-  absent  programs are started for a tier whose daemon is gone
+  plain    the source
+  whole    each file is copied whole before it is read, and other nodes do not share it
+  tier     a tier on each node
+  absent   programs are started for a tier whose daemon is gone
+  unasked  a tier that copies nothing in advance
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from benchmarks.tier.cluster import SlowSource, busy_seconds, cluster, daemon_se
 
 MB = 1_000_000
 NODES = 4
-ARMS = ("plain", "whole", "tier", "absent")
+ARMS = ("plain", "whole", "tier", "absent", "unasked")
 
 
 def main() -> None:
@@ -91,22 +92,29 @@ def measure(
     return runs
 
 
-SHOWN = ("seconds", "cold", "worst", "mb", "opens", "metadata", "busy", "daemon")
+SHOWN = ("seconds", "cold", "last", "worst", "mb", "opens", "metadata", "busy", "daemon")
 
 
 def run(source: SlowSource, folder: Path, arm: str, case: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of one run."""
     source.limit(0, 0)
     nodes_count = case.get("nodes", NODES)
-    with_tier = arm in ("tier", "absent")
-    with cluster(source, folder, nodes_count, with_tier, case.get("capacity", 0)) as nodes:
+    options = {"tier": (), "absent": (), "unasked": ("--no-prefetch",)}.get(arm)
+    if options is not None and "capacity" in case:
+        options += ("--capacity", str(case["capacity"]))
+    with cluster(source, folder, nodes_count, options) as nodes:
         if arm == "absent":
             for node in nodes:
                 node.end_tier()
         source.limit(case.get("rate", 40 * MB), 0.0005)
         before, busy, cpu = source.asked(), busy_seconds(), sum(map(daemon_seconds, nodes))
         epochs = read(
-            source, nodes, case.get("epochs", 1), *case.get("words", ()), whole=arm == "whole"
+            source,
+            nodes,
+            case.get("epochs", 1),
+            *case.get("words", ()),
+            whole=arm == "whole",
+            drops=case.get("drops", False),
         )
         asked = source.asked().since(before)
         busy = busy_seconds() - busy
@@ -115,6 +123,7 @@ def run(source: SlowSource, folder: Path, arm: str, case: dict[str, Any]) -> dic
     return {
         "seconds": sum(times),
         "cold": times[0],
+        "last": times[-1],
         "worst": max(each["worst"] for epoch in epochs for each in epoch),
         "mb": asked.bytes / MB,
         "opens": asked.opens,
@@ -139,6 +148,16 @@ CASES: dict[str, dict[str, Any]] = {
     "served": {**SHARDS, "nodes": 1, "epochs": 30, "rate": 0, "arms": ("tier",)},
     "one-reader": {**SHARDS, "nodes": 1},
     "same-order": {**SHARDS, "words": ("--same",)},
+    # The same order again, after the copies went.
+    "again": {
+        "count": 64,
+        "size": 1_000_000,
+        "nodes": 1,
+        "epochs": 2,
+        "words": ("--ordered", "--compute", "0.05"),
+        "drops": True,
+        "arms": ("plain", "unasked", "tier"),
+    },
     "half": {**SHARDS, "epochs": 4, "capacity": 32 * 8_400_000 // 2 // NODES},
 }
 

@@ -111,6 +111,13 @@ class Node:
         prefix = ["nsenter", "-t", str(self.keeper.pid), "-m", "--"]
         return subprocess.Popen([*prefix, *map(str, words)], **options)  # type: ignore[call-overload]
 
+    def drop(self) -> None:
+        """Drop all copies, and have the kernel forget what it has read of the source."""
+        if self.daemon is not None:
+            words = [sys.executable, "-m", "tf_malleable_cli", "tier", "drop"]
+            self.enter([*words, "--socket", self.socket], stdout=subprocess.DEVNULL).wait(30)
+        Path("/proc/sys/vm/drop_caches").write_text("1")
+
     def end_tier(self) -> None:
         """End the daemon, if there is one."""
         if self.daemon is not None:
@@ -126,10 +133,17 @@ class Node:
 
 @contextmanager
 def cluster(
-    source: SlowSource, folder: Path, count: int, with_tier: bool, capacity: int = 0
+    source: SlowSource, folder: Path, count: int, options: Sequence[str] | None
 ) -> Iterator[list[Node]]:
-    """Have nodes for the length of a with statement, with empty stores."""
-    if with_tier:
+    """Have nodes for the length of a with statement, with empty stores.
+
+    Args:
+        source: What they read.
+        folder: Of the nodes.
+        count: How many nodes there are.
+        options: Of the tier of each; None for no tiers.
+    """
+    if options is not None:
         # Of files that were removed in the last 5 s, ext4 looks at each before it makes another.
         os.sync()
         time.sleep(_FORGETS_SECONDS)
@@ -137,9 +151,9 @@ def cluster(
     try:
         for number in range(count):
             nodes.append(_node(source, folder / f"n{number}", number))
-        if with_tier:
+        if options is not None:
             for node in nodes:
-                _start_tier(source, node, count, capacity)
+                _start_tier(source, node, count, options)
             for node in nodes:
                 _wait_for(node.folder / "s.control")
             time.sleep(1.5)  # They have heard of each other.
@@ -155,9 +169,23 @@ def cluster(
 
 
 def read(
-    source: SlowSource, nodes: Sequence[Node], epochs: int, *words: str, whole: bool = False
+    source: SlowSource,
+    nodes: Sequence[Node],
+    epochs: int,
+    *words: str,
+    whole: bool = False,
+    drops: bool = False,
 ) -> list[list[dict[str, Any]]]:
-    """Have all nodes read; returns what each said, by epoch."""
+    """Have all nodes read; returns what each said, by epoch.
+
+    Args:
+        source: What they read.
+        nodes: Who reads.
+        epochs: How often.
+        words: More arguments of each reader.
+        whole: Files are copied whole before they are read.
+        drops: All copies go before each epoch.
+    """
     readers = []
     for node in nodes:
         environment = {**os.environ, "TF_MALLEABLE_TIER_SOCKET": str(node.socket)}
@@ -181,6 +209,8 @@ def read(
         )
     found = []
     for _ in range(epochs):
+        for node in nodes if drops else ():
+            node.drop()
         for reader in readers:
             reader.stdin.write("\n")
             reader.stdin.flush()
@@ -221,12 +251,11 @@ def _node(source: SlowSource, folder: Path, number: int) -> Node:
     return Node(number, folder, keeper)
 
 
-def _start_tier(source: SlowSource, node: Node, count: int, capacity: int) -> None:
+def _start_tier(source: SlowSource, node: Node, count: int, options: Sequence[str]) -> None:
     addresses = [f"127.0.1.{number + 1}:7701" for number in range(count)]
     words = ["--source", source.mount, "--store", node.folder / "store", "--socket", node.socket]
     words += ["--listen", addresses[node.number], "--peers", ",".join(addresses)]
-    if capacity:
-        words += ["--capacity", str(capacity)]
+    words += options
     node.has_shim = True
     with (node.folder / "log").open("wb") as log:
         node.daemon = node.enter(
