@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import logging
 import os
 import resource
@@ -31,6 +32,7 @@ from tf_malleable.tier.tls import contexts
 _PRIVATE_MODE = 0o600
 _SHARED_MODE = 0o666
 _SWITCH_SECONDS = 0.0002
+_OBJECTS = 20_000
 _COUNTS_SECONDS = 86400.0
 _LOOK_SECONDS = 3600.0
 _LONGEST = 107  # Bytes of sun_path in unix(7), without the terminating zero.
@@ -76,6 +78,9 @@ async def _serve(settings: TierSettings) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
     # Readers wait for the loop, which would wait for a thread for 5 ms.
     sys.setswitchinterval(_SWITCH_SECONDS)
+    # What is made for each small file stays, and there is no garbage to look for among it.
+    gc.freeze()
+    gc.set_threshold(_OBJECTS)
     counters = Counters()
     try:
         store = CopyStore(settings.store, settings.sources, settings.capacity)

@@ -34,8 +34,9 @@ from tf_malleable.tier.protocol import (
 _BACKLOG: Final = 512
 _MOST_DESCRIPTORS: Final = 3
 _AT_A_TIME: Final = 64
-# A socket holds some 200 messages.
-_REST_SECONDS: Final = 0.05
+# A socket holds some 200 messages, and by then this many are to have come.
+_SOME: Final = 32
+_REST_SECONDS: Final = (0.02, 0.2)
 
 _OPENS: Final = (
     MessageKind.ASK,
@@ -58,6 +59,7 @@ class _Connection:
         counts: What it has said last that it has done.
         opened: What it has begun to copy, by path.
         follower: The order in which it opens files.
+        rest: For how long nothing is heard if nothing urgent is likely to come, in seconds.
     """
 
     socket: socket.socket
@@ -65,6 +67,7 @@ class _Connection:
     counts: ReaderCounts = field(default_factory=ReaderCounts)
     opened: dict[str, Opened] = field(default_factory=dict)
     follower: Follower = field(default_factory=Follower)
+    rest: float = _REST_SECONDS[0]
 
 
 class ReaderServer:
@@ -170,7 +173,9 @@ class ReaderServer:
             # Nobody waits for what follows from it: let more come together.
             loop, number = asyncio.get_running_loop(), connection.socket.fileno()
             loop.remove_reader(number)
-            loop.call_later(_REST_SECONDS, self._hear_again, connection)
+            least, most = _REST_SECONDS
+            connection.rest = min(max(connection.rest * _SOME / heard, least), most)
+            loop.call_later(connection.rest, self._hear_again, connection)
 
     def _hear_again(self, connection: _Connection) -> None:
         if connection.socket.fileno() >= 0:
