@@ -111,7 +111,7 @@ def main() -> int:
             source.fill(FILES, SIZE)
             print(f"{NODES} nodes, {FILES * SIZE / 1e6:.0f} MB, {RATE / 1e6:.0f} MB/s …")
             arms = [
-                run(source, Path(folder, "nodes"), name, with_tier=with_tier)
+                run(source, Path(folder, f"nodes{with_tier:d}"), name, with_tier=with_tier)
                 for name, with_tier in (("without", False), ("with tiers", True))
             ]
         out.parent.mkdir(parents=True, exist_ok=True)

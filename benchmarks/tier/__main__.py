@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -73,12 +74,14 @@ def measure(
     runs = []
     for pair in range(pairs):
         for arm in arms if pair % 2 == 0 else arms[::-1]:
-            runs.append({"arm": arm, **run(source, folder / "nodes", arm, case)})
+            runs.append({"arm": arm, **run(source, folder / f"nodes{len(runs)}", arm, case)})
             progress.tell(f"{name} {json.dumps(runs[-1])}")
     for arm in arms:
         mine = [each for each in runs if each["arm"] == arm]
         line = {key: statistics.median(each[key] for each in mine) for key in SHOWN}
         print(f"{name:12} {arm:6}", *(f"{key} {value:.6g}" for key, value in line.items()))
+    for number in range(len(runs)):
+        shutil.rmtree(folder / f"nodes{number}")
     base = [each["seconds"] for each in runs if each["arm"] == arms[0]]
     for arm in arms[1:]:
         ratios = [
