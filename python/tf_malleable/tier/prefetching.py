@@ -17,9 +17,9 @@ from tf_malleable.tier.filling import Turn
 from tf_malleable.tier.orders import Follower, Orders
 from tf_malleable.tier.service import TierService
 
-STILL_SECONDS: Final = 0.02
+STILL_SECONDS: Final = 0.005
 """If readers have read nothing for so long, the source is idle."""
-_LOOK_SECONDS: Final = 0.005
+_LOOK_SECONDS: Final = 0.0025
 # A file that was begun is not held up for longer, block by block: its reader may be there by now.
 _LONGEST_SECONDS: Final = 2.0
 _BUSY: Final = 2.0
@@ -54,10 +54,11 @@ class Prefetching:
             is_copy: It got a copy.
         """
         self._opens += not is_copy
-        for each in self._orders.opened(follower, path, is_copy):
-            if each not in self._wanted:
-                self._wanted[each] = None
-                self._is_wanted.set()
+        coming = self._orders.opened(follower, path, is_copy)
+        if coming:
+            # The very next one is likely to be opened before it is there.
+            self._wanted = dict.fromkeys((*coming[1:], coming[0]))
+            self._is_wanted.set()
 
     def ended(self, follower: Follower) -> None:
         """Note that a program opens nothing more."""

@@ -204,6 +204,8 @@ class RunningTier:
             growing = await service.in_thread(
                 lambda: new_copy(service.store, key, Identity.of(about), source)
             )
+            # Whoever opens it meanwhile waits for a block instead of reading it, too.
+            growing.set_fetching(True)
             await self._copy(growing, turn)
         except OSError as error:
             service.disk_failed(error)
