@@ -3,24 +3,24 @@
 
 import random
 
-from tf_malleable.tier.orders import AHEAD, IN_A_ROW, LEAST, Follower, Orders
+from tf_malleable.tier.orders import AHEAD, IN_A_ROW, LEAST, OpeningProgram, Orders
 
 FILES = [f"/data/{number:03}" for number in range(60)]
 
 
-def go(orders, paths, follower=None, is_copy=False):
+def go(orders, paths, program=None, is_copy=False):
     """Open files; return what was foretold after each of them."""
-    follower = follower or Follower()
-    return [orders.opened(follower, path, is_copy) for path in paths]
+    program = program or OpeningProgram()
+    return [orders.opened(program, path, is_copy) for path in paths]
 
 
 def known(*runs):
     """Return what has learned from programs that have ended."""
     orders = Orders()
     for paths in runs:
-        follower = Follower()
-        go(orders, paths, follower)
-        orders.ended(follower)
+        program = OpeningProgram()
+        go(orders, paths, program)
+        orders.ended(program)
     return orders
 
 
@@ -49,24 +49,24 @@ def test_a_second_epoch_in_the_same_order_is_foretold():
 
 
 def test_openings_of_copies_tell_where_a_program_is():
-    orders, follower = known(FILES), Follower()
-    go(orders, FILES[: IN_A_ROW + 1], follower)
+    orders, program = known(FILES), OpeningProgram()
+    go(orders, FILES[: IN_A_ROW + 1], program)
     # One a second is heard of.
-    assert go(orders, FILES[20:21], follower, is_copy=True) == [tuple(FILES[21:][:AHEAD])]
-    assert go(orders, FILES[:1], follower, is_copy=True) == [()]
+    assert go(orders, FILES[20:21], program, is_copy=True) == [tuple(FILES[21:][:AHEAD])]
+    assert go(orders, FILES[:1], program, is_copy=True) == [()]
 
 
 def test_openings_of_copies_are_no_order():
-    orders, follower = Orders(), Follower()
-    go(orders, FILES, follower, is_copy=True)
-    orders.ended(follower)
+    orders, program = Orders(), OpeningProgram()
+    go(orders, FILES, program, is_copy=True)
+    orders.ended(program)
     assert not any(go(orders, FILES))
 
 
 def test_a_program_that_goes_on_in_an_order_leaves_it_as_it_is():
-    orders, follower = known(FILES), Follower()
-    go(orders, FILES[:10], follower)
-    orders.ended(follower)
+    orders, program = known(FILES), OpeningProgram()
+    go(orders, FILES[:10], program)
+    orders.ended(program)
     assert go(orders, FILES[30:])[-5] == tuple(FILES[-4:])
 
 

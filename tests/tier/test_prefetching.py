@@ -14,7 +14,7 @@ from tests.support.controllers import wait_for
 from tests.support.tier_reader import TierReader
 from tests.support.tiers import make_source, one_node
 from tf_malleable.tier.counting import Counters
-from tf_malleable.tier.orders import AHEAD, IN_A_ROW, Follower
+from tf_malleable.tier.orders import AHEAD, IN_A_ROW, OpeningProgram
 from tf_malleable.tier.prefetching import STILL_SECONDS, Prefetching
 
 COUNT, SIZE = 16, 50_000
@@ -113,10 +113,10 @@ def test_a_block_waits_until_readers_read_nothing(is_read):
         task = asyncio.create_task(prefetching.run())
         names = [f"/{number}" for number in range(COUNT)]
         for _ in range(2):
-            follower = Follower()
+            program = OpeningProgram()
             for name in names[: IN_A_ROW + 6]:
-                prefetching.opened(follower, name)
-            prefetching.ended(follower)
+                prefetching.opened(program, name)
+            prefetching.ended(program)
             names = names[: IN_A_ROW + 5]
         while not turns:
             await asyncio.sleep(0.01)

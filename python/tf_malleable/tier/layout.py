@@ -98,6 +98,19 @@ def codes_of(file: int | Path, size: int) -> tuple[int, ...] | None:
     return codes if codes is not None and len(codes) == blocks.block_count(size) else None
 
 
+def is_good(copy: Path) -> bool:
+    """Compare a copy with what is written beside it; returns whether they agree."""
+    try:
+        with open(copy, "rb", buffering=0) as file:
+            identity = identity_of(file.fileno())
+            if identity is None or os.fstat(file.fileno()).st_size != identity.size:
+                return False
+            codes = codes_of(file.fileno(), identity.size)
+            return codes == tuple(blocks.checksums_of(file.fileno(), identity.size))
+    except OSError:
+        return False
+
+
 def _attribute(file: int | Path, name: str) -> bytes | None:
     try:
         return os.getxattr(file, name)

@@ -25,7 +25,7 @@ _MOST_ORDERS: Final = 16
 
 
 @dataclass
-class Follower:
+class OpeningProgram:
     """One program that opens files.
 
     Attributes:
@@ -55,11 +55,11 @@ class Orders:
         self._places: dict[str, tuple[int, int]] = {}
         self._number = 0
 
-    def opened(self, follower: Follower, path: str, is_copy: bool) -> tuple[str, ...]:
+    def opened(self, program: OpeningProgram, path: str, is_copy: bool) -> tuple[str, ...]:
         """Note that a program has opened a file; return what it is likely to open next.
 
         Args:
-            follower: The program.
+            program: The program.
             path: Of the file.
             is_copy: It got a copy. Few such openings are heard of, which tell where it is, but not
                 in which order it goes.
@@ -68,39 +68,39 @@ class Orders:
             The paths of the next files, the next one first; empty if it follows no known order.
         """
         if not is_copy:
-            self._see(follower, path)
+            self._see(program, path)
         number, place = self._places.get(path, (-1, -1))
-        if number == follower.number and place == follower.place:
-            return self._next(follower)
+        if number == program.number and place == program.place:
+            return self._next(program)
         goes_on = (
             number >= 0
-            and number == follower.number
-            and 0 < place - follower.place <= (_STEP if follower.is_following else 1)
+            and number == program.number
+            and 0 < place - program.place <= (_STEP if program.is_following else 1)
         )
-        follower.in_a_row = follower.in_a_row + 1 if goes_on else 0
-        follower.number, follower.place = number, place
-        return self._next(follower)
+        program.in_a_row = program.in_a_row + 1 if goes_on else 0
+        program.number, program.place = number, place
+        return self._next(program)
 
-    def ended(self, follower: Follower) -> None:
+    def ended(self, program: OpeningProgram) -> None:
         """Keep the order of a program that opens nothing more."""
-        if len(follower.seen) >= LEAST and not follower.is_following:
-            self._learn(tuple(follower.seen))
-        follower.seen = {}
+        if len(program.seen) >= LEAST and not program.is_following:
+            self._learn(tuple(program.seen))
+        program.seen = {}
 
-    def _see(self, follower: Follower, path: str) -> None:
-        if follower.is_following:
-            follower.seen = {}
+    def _see(self, program: OpeningProgram, path: str) -> None:
+        if program.is_following:
+            program.seen = {}
             return
-        if path in follower.seen and path != next(reversed(follower.seen)):
-            self.ended(follower)  # It begins anew.
-        if len(follower.seen) < _MOST_FILES:
-            follower.seen[path] = None
+        if path in program.seen and path != next(reversed(program.seen)):
+            self.ended(program)  # It begins anew.
+        if len(program.seen) < _MOST_FILES:
+            program.seen[path] = None
 
-    def _next(self, follower: Follower) -> tuple[str, ...]:
-        order = self._orders.get(follower.number)
-        if order is None or not follower.is_following:
+    def _next(self, program: OpeningProgram) -> tuple[str, ...]:
+        order = self._orders.get(program.number)
+        if order is None or not program.is_following:
             return ()
-        return order[follower.place + 1 : follower.place + 1 + AHEAD]
+        return order[program.place + 1 : program.place + 1 + AHEAD]
 
     def _count(self) -> int:
         return sum(map(len, self._orders.values()))

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tf_malleable.tier.filling import Turn
-from tf_malleable.tier.orders import Follower, Orders
+from tf_malleable.tier.orders import OpeningProgram, Orders
 from tf_malleable.tier.service import TierService
 
 STILL_SECONDS: Final = 0.005
@@ -45,24 +45,24 @@ class Prefetching:
         self._best = float("inf")
         self._waited = 0.0
 
-    def opened(self, follower: Follower, path: str, is_copy: bool = False) -> None:
+    def opened(self, program: OpeningProgram, path: str, is_copy: bool = False) -> None:
         """Note that a program has opened a file.
 
         Args:
-            follower: The program.
+            program: The program.
             path: Of the file.
             is_copy: It got a copy.
         """
         self._opens += not is_copy
-        coming = self._orders.opened(follower, path, is_copy)
+        coming = self._orders.opened(program, path, is_copy)
         if coming:
             # The very next one is likely to be opened before it is there.
             self._wanted = dict.fromkeys((*coming[1:], coming[0]))
             self._is_wanted.set()
 
-    def ended(self, follower: Follower) -> None:
+    def ended(self, program: OpeningProgram) -> None:
         """Note that a program opens nothing more."""
-        self._orders.ended(follower)
+        self._orders.ended(program)
 
     async def run(self) -> None:
         """Copy what is wanted, one file at a time, until cancelled."""

@@ -21,7 +21,7 @@ from tf_malleable.linux.peer import peer_of
 from tf_malleable.tier.asking import Asking
 from tf_malleable.tier.beginning import Beginning, Opened
 from tf_malleable.tier.counting import Counters
-from tf_malleable.tier.orders import Follower
+from tf_malleable.tier.orders import OpeningProgram
 from tf_malleable.tier.prefetching import Prefetching
 from tf_malleable.tier.protocol import (
     LARGEST_MESSAGE,
@@ -58,7 +58,7 @@ class _Connection:
         uid: Of its user.
         counts: What it has said last that it has done.
         opened: What it has begun to copy, by path.
-        follower: The order in which it opens files.
+        program: The order in which it opens files.
         rest: For how long nothing is heard if nothing urgent is likely to come, in seconds.
     """
 
@@ -66,7 +66,7 @@ class _Connection:
     uid: int
     counts: ReaderCounts = field(default_factory=ReaderCounts)
     opened: dict[str, Opened] = field(default_factory=dict)
-    follower: Follower = field(default_factory=Follower)
+    program: OpeningProgram = field(default_factory=OpeningProgram)
     rest: float = _REST_SECONDS[0]
 
 
@@ -187,7 +187,7 @@ class ReaderServer:
         path, uid, beginning = message.path, connection.uid, self._beginning
         if path and self._prefetching is not None and message.kind in _OPENS:
             is_copy = message.kind is MessageKind.COUNTS
-            self._prefetching.opened(connection.follower, path, is_copy)
+            self._prefetching.opened(connection.program, path, is_copy)
         if message.kind is MessageKind.ASK:
             if len(descriptors) != 1 or not path:
                 raise ProtocolError("a pipe and a path belong to a question")
@@ -256,7 +256,7 @@ class ReaderServer:
         for opened in connection.opened.values():
             self._beginning.closed(opened)
         if self._prefetching is not None:
-            self._prefetching.ended(connection.follower)
+            self._prefetching.ended(connection.program)
 
 
 def _close_all(descriptors: list[int]) -> None:

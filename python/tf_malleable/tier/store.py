@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.tier import blocks, layout
+from tf_malleable.tier import layout
 from tf_malleable.tier.disk import files, is_at, is_open
 from tf_malleable.tier.evicting import StoredCopy, to_evict
 from tf_malleable.tier.node_messages import area_and_path, key_of
@@ -248,7 +248,7 @@ class CopyStore:
 
     def check(self, key: str) -> bool:
         """Compare a copy with its checksums; returns whether they agree."""
-        return self._is_good(self.path(key))
+        return layout.is_good(self.path(key))
 
     def verify(self) -> Iterator[str]:
         """Compare all copies from before the last start; yields the keys of the good ones.
@@ -258,7 +258,7 @@ class CopyStore:
         for key, path in list(self._unverified.items()):
             with suppress(OSError):
                 identity = layout.identity_of(path)
-                if identity is None or not self._is_good(path):
+                if identity is None or not layout.is_good(path):
                     os.unlink(path)
                 elif not os.path.lexists(self.path(key)):
                     self.make_folders(key)
@@ -308,17 +308,6 @@ class CopyStore:
             if not used:
                 return chosen
             copies = [replace(each, is_open=True) if each.path in used else each for each in copies]
-
-    def _is_good(self, path: Path) -> bool:
-        try:
-            with open(path, "rb", buffering=0) as file:
-                identity = layout.identity_of(file.fileno())
-                if identity is None or os.fstat(file.fileno()).st_size != identity.size:
-                    return False
-                codes = layout.codes_of(file.fileno(), identity.size)
-                return codes == tuple(blocks.checksums_of(file.fileno(), identity.size))
-        except OSError:
-            return False
 
     def _set_aside(self, boot_id: str) -> None:
         """After a restart of the machine, move all copies to where no reader finds them."""
