@@ -120,6 +120,13 @@ def test_room_that_is_made_for_one_copy_goes_to_no_other(tmp_path, source):
     assert store.reserve(key_of("public", str(source / "3")), len(DATA), dropped=dropped)
     assert others == [False]
     assert store.used == 2 * len(DATA)
+
+    def fails(_keys: object) -> frozenset[str]:
+        raise OSError("the loop has ended")
+
+    with pytest.raises(OSError, match="ended"):
+        store.reserve(key_of("public", str(source / "4")), len(DATA), fails)
+    assert store.used == 2 * len(DATA)
     # If there cannot be enough, nothing is kept.
     assert not store.reserve(key_of("public", str(source / "3")), 10 * len(DATA))
     assert store.used == 2 * len(DATA)

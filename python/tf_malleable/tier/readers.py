@@ -36,7 +36,7 @@ _MOST_DESCRIPTORS: Final = 3
 _AT_A_TIME: Final = 64
 # A socket holds some 200 messages, and by then this many are to have come.
 _SOME: Final = 32
-_REST_SECONDS: Final = (0.02, 0.2)
+_REST_SECONDS: Final = (0.02, 0.1)
 
 _OPENS: Final = (
     MessageKind.ASK,
@@ -168,13 +168,16 @@ class ReaderServer:
                 _log.info("a reader of user %d: %s", connection.uid, error)
                 _close_all(descriptors)
         self._count(connection, counts)
+        if heard == _AT_A_TIME:
+            connection.rest = _REST_SECONDS[0]
         # Of files of which its reader does not ask, nothing urgent is likely to follow.
         if 0 < heard < _AT_A_TIME and may_rest and self._asking.is_unasked(path):
             # Nobody waits for what follows from it: let more come together.
             loop, number = asyncio.get_running_loop(), connection.socket.fileno()
             loop.remove_reader(number)
             least, most = _REST_SECONDS
-            connection.rest = min(max(connection.rest * _SOME / heard, least), most)
+            # Not much longer at once: a burst would not fit into the socket, and be lost.
+            connection.rest = min(max(connection.rest * min(2.0, _SOME / heard), least), most)
             loop.call_later(connection.rest, self._hear_again, connection)
 
     def _hear_again(self, connection: _Connection) -> None:

@@ -186,24 +186,26 @@ class CopyStore:
                 self._reserved += size
                 missing = self._used + self._reserved - self.capacity
                 known = dict(self._kept)
-            soles = sole(known) if size <= self.capacity else frozenset()
-            copies = [
-                StoredCopy(
-                    each.key,
-                    self.dataset_of(each.key),
-                    each.size,
-                    each.read_at,
-                    is_sole=each.key in soles,
-                )
-                for each in known.values()
-            ]
-            for victim in self._choose(copies, self.dataset_of(key), missing):
-                if self.drop(victim):
-                    dropped(victim)
-            with self._lock:
-                has_room = self._used + self._reserved <= self.capacity
+            has_room = False
+            try:
+                soles = sole(known) if size <= self.capacity else frozenset()
+                copies = [
+                    StoredCopy(
+                        each.key,
+                        self.dataset_of(each.key),
+                        each.size,
+                        each.read_at,
+                        is_sole=each.key in soles,
+                    )
+                    for each in known.values()
+                ]
+                for victim in self._choose(copies, self.dataset_of(key), missing):
+                    if self.drop(victim):
+                        dropped(victim)
+                has_room = self.free >= 0
+            finally:  # Also if nobody could say which are the only ones.
                 if not has_room:
-                    self._reserved -= size
+                    self.unreserve(size)
             return has_room
 
     def take_free(self, size: int) -> bool:
