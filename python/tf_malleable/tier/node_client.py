@@ -167,7 +167,7 @@ class NodeClient:
     ) -> int:
         for number, code in enumerate(header.codes, header.first):
             begin, end = blocks.span_of(number, header.size)
-            data = await asyncio.wait_for(_read(content, end - begin), BLOCK_SECONDS)
+            data = await _read(content, end - begin)
             if blocks.checksum(data) != code:
                 raise RottenError
             self._answered(node)
@@ -196,13 +196,18 @@ class NodeClient:
 
 
 async def _read(content: aiohttp.StreamReader, length: int) -> bytearray:
-    """Return so many bytes.
+    """Return the bytes of a block.
 
     Raises:
-        PeerGoneError: The peer has hung up before.
+        PeerGoneError: The peer has hung up before, or takes longer than BLOCK_SECONDS.
+        TimeoutError: It has sent nothing for MISS_SECONDS.
     """
     data = bytearray()
+    # One wait_for() within another one may swallow the end of the outer one before Python 3.12.
+    until = time.monotonic() + BLOCK_SECONDS
     while len(data) < length:
+        if time.monotonic() >= until:
+            raise PeerGoneError("it is too slow")
         piece = await asyncio.wait_for(content.read(length - len(data)), MISS_SECONDS)
         if not piece:
             raise PeerGoneError("it hung up")
