@@ -71,6 +71,12 @@ def read(node: TierNode, uid: int, path: Path) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def wait_until_admitted(node: TierNode, uid: int) -> None:
+    """Wait until the folders of a user are there, whose owner comes last."""
+    growing = node.store / "growing" / "private" / str(uid)
+    wait_for(lambda: growing.exists() and growing.stat().st_uid == uid)
+
+
 def test_what_everybody_may_read_is_copied_once_by_the_daemon(node, source):
     for path, data in ((source / "big", BIG), (source / "small", SMALL)):
         assert read(node, ONE, path) == data
@@ -88,7 +94,9 @@ def test_what_only_some_may_read_each_has_of_his_own(node, source, name):
     path = source / name
     data = path.read_bytes()
     # After a user's first program there is a folder for his copies.
-    assert read(node, ONE, path) == read(node, ONE, path) == data
+    assert read(node, ONE, path) == data
+    wait_until_admitted(node, ONE)
+    assert read(node, ONE, path) == data
     copy = node.copy(path, f"private/{ONE}")
     wait_for(copy.exists)
     assert copy.read_bytes() == data
@@ -128,12 +136,30 @@ def test_a_user_cannot_change_what_is_everybodys(node, source):
 
 def test_the_folders_of_a_user_are_his_alone(node, source):
     read(node, ONE, source / "group")
+    wait_until_admitted(node, ONE)
     private = node.store / "private" / str(ONE)
-    wait_for(private.exists)
-    assert private.stat().st_uid == 0
-    assert os.getxattr(private, tenancy.ACL_ATTRIBUTE) == tenancy.search_acl(ONE)
     growing = node.store / "growing" / "private" / str(ONE)
     assert (growing.stat().st_uid, growing.stat().st_mode & 0o777) == (ONE, 0o700)
+    assert private.stat().st_uid == 0
+    assert os.getxattr(private, tenancy.ACL_ATTRIBUTE) == tenancy.search_acl(ONE)
+
+
+def test_a_death_while_the_folders_of_a_user_were_made(node, source):
+    """They have neither the attribute nor the owner yet, and get both when he is back."""
+    node.kill()
+    for folder in (node.store / "private", node.store / "growing" / "private"):
+        (folder / str(ONE)).mkdir(mode=0o700, parents=True)
+    node.start()
+    path = source / "group"
+    data = read(node, ONE, path)
+    wait_until_admitted(node, ONE)
+    assert data
+    assert read(node, ONE, path) == data
+    copy = node.copy(path, f"private/{ONE}")
+    wait_for(copy.exists)
+    opens = node.counted("copy_opens")
+    assert read(node, ONE, path) == data
+    wait_for(lambda: node.counted("copy_opens") > opens)
 
 
 def test_a_control_that_not_everybody_may_use(node, source):
@@ -158,7 +184,8 @@ def test_where_root_may_not_read_who_may_gets_a_copy(folder):
             (source / "file").read_bytes()
         with one_node(folder, source, "--shared") as node:
             node.folder.chmod(0o755)
-            assert read(node, ONE, source / "small") == SMALL  # Then there are folders for him.
+            assert read(node, ONE, source / "small") == SMALL
+            wait_until_admitted(node, ONE)
             for name, data in (("file", BIG), ("small", SMALL)):
                 path = source / name
                 assert read(node, ONE, path) == data

@@ -282,21 +282,21 @@ class CopyStore:
         self.path(key).parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
 
     def admit(self, uid: int) -> None:
-        """Make the folders of one user's copies.
+        """Make the folders of one user's copies, or what is missing of them after a sudden end.
 
         Raises:
             OSError: They cannot be made.
         """
         private = self.folder / layout.PRIVATE / str(uid)
-        if not private.is_dir():
-            private.mkdir(mode=_PRIVATE_MODE)
-            if uid != os.geteuid():
-                os.setxattr(private, ACL_ATTRIBUTE, search_acl(uid))
         growing = self.growing(f"{layout.PRIVATE}/{uid}")
-        if not growing.is_dir():
-            growing.mkdir(mode=_PRIVATE_MODE)
-            if uid != os.geteuid():
-                os.chown(growing, uid, -1)
+        # The last step below.
+        if private.is_dir() and growing.is_dir() and growing.stat().st_uid == uid:
+            return
+        for folder in (private, growing):
+            folder.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
+        if uid != os.geteuid():
+            os.setxattr(private, ACL_ATTRIBUTE, search_acl(uid))
+            os.chown(growing, uid, -1)
 
     def growing(self, area: str) -> Path:
         """Return the folder of the growing copies of an area."""
