@@ -55,8 +55,12 @@ _STEPS: Final = {
     "dense-1024": 2250,
     "dense-1536": 1150,
     "rnn-32": 2300,
-    "reader-1024": 500,
 }
+_FETCHING_STEPS: Final = {"reader-1024": 500}
+# A program that is measured runs for so many times as long, and for a while beside another one.
+_MEASURED_TIMES: Final = 2.25
+_BESIDE_TIMES: Final = 0.75
+_BESIDE_AFTER_SECONDS: Final = 9.0
 CONTAINERS: Final = "containers"
 TITLES: Final = {
     **{letter: workload.title for letter, workload in WORKLOADS.items()},
@@ -213,7 +217,7 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
         }
         for number in range(1, rounds + 1):
             # Again in each round, as the machine may be a little faster or slower by then.
-            curves += _measured(speed)
+            curves += _measured(speed, number)
             (out / _CURVES).write_bytes(msgspec.json.encode(curves))
             say(f"round {number} of {rounds}: speeds with each number of cores")
             for (name, (trainings, start)), policy in itertools.product(runners.items(), POLICIES):
@@ -264,10 +268,12 @@ def simulated(names: Sequence[str], recorded: Path, out: Path) -> None:
     results.tell()
 
 
-def _measured(speed: Pace) -> Sequence[JobRecord]:
+def _measured(speed: Pace, number: int) -> Sequence[JobRecord]:
     """Return jobs of every program with each number of cores of two.
 
-    Two of it share them, and then one has both.
+    Args:
+        speed: Pace of this machine.
+        number: Of the round, from 1: each has other programs beside each other.
     """
     from benchmarks.common.configurations import controlled
     from benchmarks.common.controller import controller
@@ -276,17 +282,36 @@ def _measured(speed: Pace) -> Sequence[JobRecord]:
     from tf_malleable.controller.state.store import read_history
 
     programs = {each.name: each for _, made in WORKLOADS.items() for each in made.trainings}
+    measured, groups = [], []
+    for index, (name, steps) in enumerate(_STEPS.items()):
+        one = replace(programs[name], steps=round(_MEASURED_TIMES * steps))
+        # It has both cores, then one beside another program, as in workloads, then both again.
+        beside, its = _other(index, number)
+        other = replace(
+            programs[beside], steps=round(_BESIDE_TIMES * its), arrival=_BESIDE_AFTER_SECONDS
+        )
+        measured.append(one)
+        groups.append((one, other))
+    for name, steps in _FETCHING_STEPS.items():
+        # Speeds of one that waits are known if it had the same cores all the time.
+        one = replace(programs[name], steps=steps)
+        measured.append(one)
+        # A little later, or they would be one and the same job.
+        groups += [(one, replace(one, arrival=0.01)), (one,)]
     with TemporaryDirectory(prefix="tfm-") as folder:
         state = Path(folder, "state")
         with controller("equal", state) as started:
-            for name, steps in _STEPS.items():
-                one = replace(programs[name], steps=steps)
-                for count in (2, 1):
-                    # A little later, or they would be one and the same job.
-                    alike = [replace(one, arrival=0.01 * number) for number in range(count)]
-                    run_trainings(speed.of(alike), controlled("equal"), started.client)
+            for group in groups:
+                run_trainings(speed.of(group), controlled("equal"), started.client)
         history, _ = read_history(state, MOST_HISTORY)
-    return history.jobs
+    commands = {each.command for each in speed.of(measured)}
+    return [job for job in history.jobs if tuple(job.command) in commands]
+
+
+def _other(index: int, number: int) -> tuple[str, int]:
+    """Return the program beside the one with this index, another one in each round."""
+    programs = tuple(_STEPS.items())
+    return programs[(index + 1 + (number - 1) % (len(programs) - 1)) % len(programs)]
 
 
 def _runner(name: str, stack: ExitStack) -> tuple[Sequence[Training], Start]:
