@@ -17,7 +17,8 @@ from tests.support.elastic import alone, differences, ended_alone, plain, togeth
 from tests.support.fake_mesh import Plan
 from tf_malleable.elastic.settings import SETTINGS, MeshSettings
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+# Together, as many compare with one and the same undisturbed run.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("exactness")]
 
 # One joins, another joins, the lead leaves, and the youngest is killed within a step.
 GROWS_AND_SHRINKS = Plan(

@@ -99,3 +99,18 @@ def test_a_speed_that_was_expected_or_hardly_changes_is_no_news():
     assert not known(begun, learned).is_outdated_by(
         begun.report(200, None, 2.0), Lessons((learned,))
     )
+
+
+def test_a_second_in_which_steps_began_or_ended_tells_no_speed():
+    speed = Speedometer().change(1, 0.0)
+    for steps, now in ((0, 1.0), (0, 2.0), (10, 3.0)):
+        speed = speed.report(steps, 100, now)
+    assert (speed.recent, speed.rates) == (None, ())
+    for steps, now in ((60, 4.0), (100, 5.0), (100, 6.0)):
+        speed = speed.report(steps, 100, now)
+    assert speed.rates == (Rate(1, 50.0),)
+
+
+def test_the_last_second_tells_a_speed_that_nothing_else_does():
+    speed = Speedometer().change(1, 0.0).report(10, 60, 2.0).report(60, 60, 3.0)
+    assert speed.rates == (Rate(1, 50.0),)

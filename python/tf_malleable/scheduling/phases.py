@@ -19,9 +19,9 @@ class Course:
     """What a job's time with cores consisted of; each None if unknown.
 
     Attributes:
-        first_step_seconds: Seconds before its first reported step.
+        first_step_seconds: Seconds before its first step.
         first_idle_seconds: Seconds of these in which it used less than 0.2 CPUs.
-        last_step_seconds: Seconds after its last reported step.
+        last_step_seconds: Seconds after its last step.
         idle_seconds: Seconds in which it used less than 0.2 CPUs; only those between its first
             and its last reported step if it reported any.
         idle_phases: Number of uninterrupted phases of these.
@@ -41,7 +41,8 @@ NOT_FOLLOWED: Final = Course()
 class Phases:
     """A job's phases so far.
 
-    Times are the job's seconds with cores so far, so that pauses take no time.
+    Times are the job's seconds with cores so far, so that pauses take no time. Reports come once
+    a second: when its first and its last step were within that second follows from its speed.
 
     Attributes:
         whole: It is followed from its first core on. If not, what is unknown stays None.
@@ -49,7 +50,11 @@ class Phases:
 
     whole: bool = True
     _steps: float | None = None
+    _reported: float = 0.0
+    _speed: float = 0.0
     _first: float | None = None
+    _first_steps: float = 0.0
+    _first_after: float = 0.0
     _first_idle: float | None = None
     _last: float | None = None
     _cpu_seconds: float | None = None
@@ -62,16 +67,39 @@ class Phases:
         """Note the steps that it has reported to have done by `seconds`."""
         # Of one that is not followed from its start, the first report may be an old one.
         before = 0.0 if self._steps is None and self.whole else self._steps
+        since, self._reported = self._reported, seconds
         self._steps = steps
+        if before is not None and steps < before:
+            # Another process begins anew, at a speed of its own.
+            before = self._speed = self._first_steps = 0.0
         if before is None or steps in (0.0, before):
             return
+        self._note_steps(steps - before, since, seconds)
+        self._idle_at_last = self._idle
+
+    def _note_steps(self, steps: float, since: float, until: float) -> None:
+        """Note steps that were done after the report before, by `until`."""
         if self._last is None:
-            self._first = seconds if self.whole else None
+            self._first = until if self.whole else None
+            self._first_steps, self._first_after = steps, since
             is_sampled = self.whole and self._cpu_seconds is not None
             self._first_idle = self._idle[0] if is_sampled else None
             # What it waited for until then was a part of its start.
             self._idle, self._is_idle = (0.0, 0), False
-        self._last, self._idle_at_last = seconds, self._idle
+        last = until
+        if self._speed > 0:
+            last = min(until, since + steps / self._speed)
+        if self._last is not None and until > since:
+            self._speed = steps / (until - since)
+            self._correct_first()
+        self._last = last
+
+    def _correct_first(self) -> None:
+        """Let its first steps have been as fast as those after them."""
+        if self._first is not None and self._first_steps and self._speed > 0:
+            begun = self._first - self._first_steps / self._speed
+            self._first = max(self._first_after, begun)
+        self._first_steps = 0.0
 
     def sample(self, cpu_seconds: float, seconds: float) -> None:
         """Note the CPU time that it has used by `seconds`."""

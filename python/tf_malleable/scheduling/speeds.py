@@ -58,7 +58,8 @@ class Speedometer:
 
     def report(self, steps: float, total: float | None, now: float) -> Speedometer:
         """Return the state after a report of the steps done and the total."""
-        if self.steps is None or steps < self.steps:
+        # The first steps began somewhere since the report before them.
+        if not self.steps or steps < self.steps:
             return replace(self, steps=steps, total=total, _at=now)
         done, seconds = steps - self.steps, now - self._at
         if seconds <= 0:
@@ -67,7 +68,10 @@ class Speedometer:
         rate = done / seconds
         recent = rate if self.recent is None else self.recent + weight * (rate - self.recent)
         sums = dict(self._sums)
-        if self._cores and self._at >= self._since + SETTLING_SECONDS:
+        # The last steps ended somewhere since the report before: better than nothing only.
+        has_ended = total is not None and steps >= total
+        is_settled = self._cores and self._at >= self._since + SETTLING_SECONDS
+        if is_settled and not (has_ended and self.knows(self._cores)):
             sums[self._cores] = sums.get(self._cores, _Sum()).add(done, seconds, now, self._cores)
         return Speedometer(
             steps, total, recent, now, self._cores, self._since, tuple(sorted(sums.items()))

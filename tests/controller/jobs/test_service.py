@@ -362,7 +362,7 @@ def test_a_job_in_the_queue_profits_from_what_one_of_its_name_has_just_shown(sta
             other = await here.job(name="other")
             assert here.states() == ["running", "waiting", "waiting"]
             live = here.service._reactor.roster.live
-            shown = Speedometer().change(1, 0.0).report(0, 100, 50.0).report(20, 100, 60.0)
+            shown = Speedometer().change(1, 0.0).report(5, 100, 50.0).report(25, 100, 60.0)
             live[first].speed = shown
             here.programs[0].send(signal.SIGKILL)
             await here.until(lambda: first not in live)
