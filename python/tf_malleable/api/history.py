@@ -62,9 +62,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         expected: Seconds that it was expected to run, as submitted; null if nothing was said.
         speeds: Its own measured speeds, fewest cores first.
         steps_total: Training steps at its end, as it last announced them.
-        first_step_seconds: Time with cores before its first reported step: its start.
+        first_step_seconds: Time with cores before its first step: its start.
         first_idle_seconds: The part of it in which it used less than 0.2 CPUs.
-        last_step_seconds: Time with cores after its last reported step: its end.
+        last_step_seconds: Time with cores after its last step: its end.
         idle_seconds: Time with cores in which it used less than 0.2 CPUs, as while it waited
             for input; only between its first and its last reported step if it reported any.
         idle_phases: Number of uninterrupted phases of these.
