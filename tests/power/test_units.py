@@ -320,6 +320,23 @@ async def test_a_killed_broker_comes_back_and_its_budgets_with_it(tmp_path):
                 await anext(someone.messages)
 
 
+@in_loop
+async def test_the_end_of_a_unit_is_not_lost_in_a_wait_that_swallows_it(monkeypatch):
+    one = MqttUnit(FIRST, Broker("127.0.0.1", 1))
+    begun = asyncio.Event()
+
+    async def swallowing(observer):
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+        await asyncio.sleep(600)
+
+    monkeypatch.setattr(one, "_session_with_broker", swallowing)
+    await one.start(Host(), CURVE)
+    await begun.wait()
+    await asyncio.wait_for(one.close(), 20)
+
+
 @with_broker
 @pytest.mark.slow
 @in_loop

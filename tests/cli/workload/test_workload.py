@@ -128,7 +128,7 @@ def test_json_has_the_controller_s_own_metrics(controller):
 
 def test_a_controller_that_is_restarted_meanwhile_knows_all(controller, tmp_path):
     until = f"until [ -e {tmp_path}/restarted ]; do sleep 0.1; done"
-    file = write(f"0 --name a -- sh -c '{until}'\n0.1 --name b -- echo ran\n")
+    file = write(f"0 --name a -- sh -c '{until}'\n0.1 --name b -- sh -c '{until}; echo ran'\n")
     with started("workload", "--json", file) as process:
         wait_for(lambda: len(controller.get("/v1/jobs")["jobs"]) == 2)
         controller.stop(signal.SIGKILL)

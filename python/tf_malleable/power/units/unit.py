@@ -24,6 +24,7 @@ from tf_malleable.power.units.topics import UnitAck, UnitName, UnitState, Word
 
 AUTHOR = "the organisation"
 
+_CANCEL_SECONDS = 0.5
 _PROFILE_SECONDS = 10.0
 # Units that lose a broker do not come back all at the same moment.
 _RETRY_SECONDS = 1.0
@@ -71,8 +72,12 @@ class MqttUnit:
         """Disconnect; the broker says that this unit is dead."""
         # Where a connection breaks just when it is cancelled, aiomqtt raises its own error.
         self._closing = True
-        for task in self._tasks:
-            task.cancel()
+        pending = {*self._tasks}
+        while pending:
+            # Before Python 3.12 a wait that is just over may swallow this.
+            for task in pending:
+                task.cancel()
+            _, pending = await asyncio.wait(pending, timeout=_CANCEL_SECONDS)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _stay_connected(self, observer: BudgetObserver) -> None:
