@@ -232,9 +232,11 @@ def test_containers_that_end_with_their_engine(own_engine, tmp_path, monkeypatch
         engine.restart()
         wait_for(lambda: both.first not in containers.jobs())
         containers.actual(second=1)
-        containers.tfm("container", "stop", both.second)
+        stopped = containers.tfm("container", "stop", both.second)
+        assert stopped.returncode == 0, stopped.stderr
         containers.actual(third=1)
-        containers.tfm("container", "stop", containers.name("third"))
+        stopped = containers.tfm("container", "stop", containers.name("third"))
+        assert stopped.returncode == 0, stopped.stderr
         running.communicate(timeout=controllers.DEADLINE)
         assert running.returncode == 0
         assert [record["outcome"] for record in containers.ended(3)] != []
