@@ -73,6 +73,7 @@ class ContainerJob:
         self._engine = Engine()
         self._id = ""
         self._exit_code: int | None = None
+        self._copier: threading.Thread | None = None
         self._job: JobStatus | None = None
         self._started = False
         # The engine's reason if it could not start the container.
@@ -106,6 +107,8 @@ class ContainerJob:
             self._wait_for_start()
             _copy(output)
             code = self._ended(waiter)
+            if self._copier is not None:
+                self._copier.join(_NOTICE_SECONDS)
             self._wait_for_removal()
             return code
 
@@ -177,6 +180,12 @@ class ContainerJob:
         waiter.start()
         return waiter
 
+    def _copy_in_thread(self) -> None:
+        """Copy its output without waiting: if it has just ended, that lasts until it is started."""
+        output = self._engine.attach(self._id)
+        self._copier = threading.Thread(target=_copy, args=(output,), daemon=True)
+        self._copier.start()
+
     def _ended(self, waiter: threading.Thread) -> int:
         """Return the exit code of a container whose output has ended."""
         while True:
@@ -194,7 +203,7 @@ class ContainerJob:
                 # Its engine was restarted and left it running, or is about to stop again.
                 with suppress(EngineGoneError, EngineRefusedError):
                     waiter = self._wait_in_thread()
-                    _copy(self._engine.attach(self._id))
+                    self._copy_in_thread()
             elif state["Status"] in ("exited", "dead"):
                 return int(state["ExitCode"])
 
