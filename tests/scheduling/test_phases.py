@@ -26,48 +26,43 @@ def idle(phases: Phases, seconds: float = 100.0) -> tuple[float | None, int | No
     return course.idle_seconds, course.idle_phases
 
 
+def reported(*reports: tuple[float, float]) -> Phases:
+    """Return what is known after reports of steps, each with its time."""
+    phases = Phases()
+    for steps, seconds in reports:
+        phases.report(steps, seconds)
+    return phases
+
+
 def test_nothing_is_known_of_a_job_that_nobody_has_looked_at():
     assert Phases().course(10.0) == NOT_FOLLOWED
 
 
 def test_its_start_and_end_are_before_the_first_and_after_the_last_report():
-    phases = Phases()
-    for steps, seconds in ((10, 3.0), (20, 4.0), (70, 9.0)):
-        phases.report(steps, seconds)
-    course = phases.course(11.0)
+    course = reported((10, 3.0), (20, 4.0), (70, 9.0)).course(11.0)
     assert (course.first_step_seconds, course.last_step_seconds) == (2.0, 2.0)
     assert (course.idle_seconds, course.idle_phases) == (None, None)
 
 
 def test_a_report_without_new_steps_is_no_step():
-    phases = Phases()
-    for steps, seconds in ((0, 1.0), (0, 2.0), (5, 3.0), (10, 4.0), (10, 5.0), (10, 6.0)):
-        phases.report(steps, seconds)
-    course = phases.course(6.0)
+    course = reported((0, 1.0), (0, 2.0), (5, 3.0), (10, 4.0), (10, 5.0), (10, 6.0)).course(6.0)
     assert (course.first_step_seconds, course.last_step_seconds) == (2.0, 2.0)
 
 
 def test_first_and_last_steps_within_a_second_are_as_fast_as_the_others():
-    phases = Phases()
-    for steps, seconds in ((0, 1.0), (20, 2.0), (100, 3.0), (180, 4.0), (220, 5.0), (220, 6.0)):
-        phases.report(steps, seconds)
-    course = phases.course(6.5)
+    course = reported((0, 1.0), (20, 2.0), (100, 3.0), (180, 4.0), (220, 5.0), (220, 6.0)).course(
+        6.5
+    )
     assert (course.first_step_seconds, course.last_step_seconds) == (1.75, 2.0)
 
 
 def test_slow_steps_are_not_before_the_report_without_them():
-    phases = Phases()
-    for second in range(1, 31):
-        phases.report(second // 10, float(second))
-    course = phases.course(35.0)
+    course = reported(*((second // 10, float(second)) for second in range(1, 31))).course(35.0)
     assert (course.first_step_seconds, course.last_step_seconds) == (9.0, 5.0)
 
 
 def test_another_process_that_begins_anew_goes_on_with_the_steps():
-    phases = Phases()
-    for steps, seconds in ((50, 3.0), (0, 4.0), (7, 5.0)):
-        phases.report(steps, seconds)
-    course = phases.course(5.5)
+    course = reported((50, 3.0), (0, 4.0), (7, 5.0)).course(5.5)
     assert (course.first_step_seconds, course.last_step_seconds) == (3.0, 0.5)
 
 

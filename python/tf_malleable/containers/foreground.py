@@ -189,7 +189,8 @@ class ContainerJob:
     def _ended(self, waiter: threading.Thread) -> int:
         """Return the exit code of a container whose output has ended."""
         while True:
-            waiter.join(_POLL_SECONDS)
+            # What a restarted engine left running may run for long: do not ask all the time.
+            waiter.join(_POLL_SECONDS if self._copier is None else _NOTICE_SECONDS)
             if self._exit_code is not None:
                 return self._explain(self._exit_code)
             state = self._state()

@@ -289,9 +289,10 @@ class CopyStore:
         """
         private = self.folder / layout.PRIVATE / str(uid)
         growing = self.growing(f"{layout.PRIVATE}/{uid}")
-        # The last step below.
-        if private.is_dir() and growing.is_dir() and growing.stat().st_uid == uid:
-            return
+        with suppress(FileNotFoundError):
+            # Its owner is the last step below.
+            if growing.stat().st_uid == uid and private.is_dir():
+                return
         for folder in (private, growing):
             folder.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
         if uid != os.geteuid():
