@@ -4,8 +4,8 @@
 Each workload is run under every policy. A simulation of one of them knows of its jobs only what
 the history of a run under another policy says, and how its programs scale, which is measured
 apart. The mean over all runs of a policy is compared with the mean over the simulations of all
-runs under the other policies: what a simulation says is an expectation, and one run differs from
-the next by several percent.
+runs under the other policies, with several seeds, as a seed says when each job's agent reports:
+what a simulation says is an expectation, and one run differs from the next by several percent.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ Start = Callable[[Sequence["Training"], "Configuration", Path], object]
 
 POLICIES: Final = ("equal", "lend+efficient", "lend+srpt", "fcfs-strict")
 _MOST_PERCENT: Final = 5.0
+_SEEDS: Final = range(8)
 # Live ones that differ by less are equal.
 _DIFFERENT: Final = 1.05
 _CURVES: Final = "curves.json"
@@ -129,10 +130,11 @@ def compared(
                 simulate(
                     replayed(other, Assumed(), curves).tasks,
                     policy,
-                    Scenario((Machine.flat(cores),)),
+                    Scenario((Machine.flat(cores),), seed=seed),
                 ).history
             )
             for other in others
+            for seed in _SEEDS
         ]
         runs = tuple(measures(one) for one in histories)
         found.append(Compared(workload, policy, runs, _means(simulations)))

@@ -19,7 +19,14 @@ from tf_malleable.policies.registry import DEFAULT
 
 # While the wide one starts, it lends what it was just given, and a job of one core waits.
 # Of speeds that are wrong by 10 %, and of which wide job is paused for whom, others can be luckier.
-NEARLY = {("one_core_jobs", 4): 1.03, ("noisy", 256): 1.03, ("constrained", 8): 1.08}
+# When agents report decides about the same: over many seeds, `constrained` ends 3 % earlier than
+# under the best of the others, with a mean turnaround that is 4 % above.
+NEARLY = {
+    ("one_core_jobs", 4): 1.03,
+    ("noisy", 256): 1.03,
+    ("constrained", 64): 1.06,
+    ("constrained", 256): 1.06,
+}
 # Alike jobs end one after the other, so that the mean turnaround is 12 % below that of the best
 # alternative. The last ends 8 % later than if all share the machine and end at once, with which
 # the mean is 22 % above. With 64 cores, that split leaves 4 idle.

@@ -24,6 +24,7 @@ from tf_malleable.scheduling.record import Record
 from tf_malleable.scheduling.usage import SAMPLE_SECONDS
 from tf_malleable.simulate.clock import LAST, Timer, VirtualClock
 from tf_malleable.simulate.job import SimulatedJob
+from tf_malleable.simulate.reporting import INTERVAL_SECONDS, Reports
 from tf_malleable.simulate.task import Task
 
 # Simulated jobs need nothing but cores.
@@ -105,7 +106,7 @@ class Host:
             policy: Shares them out.
             knowledge: What earlier jobs taught; it learns on.
             delays: What the controller's actions take.
-            seed: Of the noise.
+            seed: Of the noise and of the times of reports.
             noise: Standard deviation of the logarithm of a job's speed with a number of cores.
             uids: Returns the user id of a name.
             on_end: Called with the metrics of each job that has ended.
@@ -160,7 +161,8 @@ class Host:
             since=now,
             expected=task.expected,
         )
-        job = SimulatedJob(task, record, self._knowledge.lessons(record), self._noise_of(name))
+        lessons = self._knowledge.lessons(record)
+        job = SimulatedJob(task, record, lessons, self._noise_of(name), self._reports_of(name))
         self.jobs[name] = job
         self._alike.setdefault((record.uid, record.program), set()).add(name)
         self._react_soon()
@@ -171,6 +173,10 @@ class Host:
             return lambda cores: 1.0
         seed, noise = self._seed, self._noise
         return lambda cores: math.exp(random.Random(f"{seed} {name} {cores}").gauss(0.0, noise))
+
+    def _reports_of(self, name: str) -> Reports:
+        drawn = random.Random(f"{self._seed} {name} reports").random()
+        return Reports(self._clock.now + drawn * INTERVAL_SECONDS)
 
     # Triggers.
 

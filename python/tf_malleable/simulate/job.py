@@ -20,6 +20,7 @@ from tf_malleable.scheduling.record import Record
 from tf_malleable.scheduling.seen import Known, job_of, rates_of
 from tf_malleable.scheduling.speeds import SETTLING_SECONDS, Speedometer
 from tf_malleable.scheduling.usage import FULL, SAMPLE_SECONDS, SAMPLES, Usage
+from tf_malleable.simulate.reporting import INTERVAL_SECONDS, Reports
 from tf_malleable.simulate.task import Task
 
 Phase = Literal["starting", "fetching", "working", "waiting", "ending", "over"]
@@ -27,10 +28,10 @@ _ASLEEP: Final = ("fetching", "waiting")
 
 # A job that wakes up on CPUs it has lent shares one with the borrower.
 ON_A_LENT_CPU: Final = 0.5
-# An agent reports once a second. So in the mean half of that passes before something is known.
-_REPORT_SECONDS = 1.0
-# A rest of work that is rounding error.
+# A rest of work, or of time, that is rounding error.
 _NOTHING = 1e-9
+# Later than any rounding error.
+_LATER = 1e-6
 
 
 class SimulatedJob:
@@ -49,7 +50,12 @@ class SimulatedJob:
     """
 
     def __init__(
-        self, task: Task, record: Record, lessons: Lessons, factor: Callable[[int], float]
+        self,
+        task: Task,
+        record: Record,
+        lessons: Lessons,
+        factor: Callable[[int], float],
+        reports: Reports,
     ) -> None:
         """Let it arrive.
 
@@ -58,6 +64,7 @@ class SimulatedJob:
             record: Its record at arrival.
             lessons: What earlier jobs tell about it.
             factor: Returns how much faster than its curve it is with a number of cores.
+            reports: When its agent reports.
         """
         self.task = task
         self.record = record
@@ -69,6 +76,7 @@ class SimulatedJob:
         self.cpu_seconds = 0.0
         self.samples_left = 0
         self._factor = factor
+        self._reports = reports
         self._speeds: dict[int, float] = {}
         self._phase: Phase = "starting"
         self._left = task.starting
@@ -147,11 +155,15 @@ class SimulatedJob:
         """
         self.advance(now)
         self._left = 0.0
+        if self._work_left <= _NOTHING:
+            self._work_left = 0.0
         self._report(now)
         self._prepare_samples(now)
         was_full = self._is_full(self._cores)
         self._enter_next()
         self._steady()
+        if self._phase == "over":
+            self._report_steps(now, now)  # As agents do when their program exits.
         cores = self._next_cores if self._switch_at < math.inf else self._cores
         if was_full and self._is_full(cores):
             self.usage.forget()
@@ -214,21 +226,27 @@ class SimulatedJob:
     # What the controller measures.
 
     def _report(self, now: float) -> None:
-        """Report steps, as a callback in its program would."""
+        """Report steps, as its agent would have done last."""
+        last = self._reports.until(now)
+        if last < self._steady_since or last <= self.speed.reported_at:
+            return
+        if self.speed.steps is not None:
+            # Of the reports in between, this one tells when its speed was settled.
+            settled = self._reports.since(self.speed.changed_at + SETTLING_SECONDS)
+            if max(self.speed.reported_at, self._steady_since - _NOTHING) < settled < last:
+                self._report_steps(now, settled)
+        self._report_steps(now, last)
+
+    def _report_steps(self, now: float, at: float) -> None:
+        """Report the steps done until `at`, since when its speed has been the same until `now`."""
         task = self.task
-        if task.steps is None or self._phase not in ("working", "waiting"):
+        if task.steps is None or self._phase in ("starting", "fetching"):
             return
-        done = (task.work - self._work_left) * task.steps / task.seconds
-        if done < 1:
-            return
-        total = task.steps if task.told is None else task.told
-        settled = self.speed.changed_at + SETTLING_SECONDS
-        if self.speed.reported_at < settled < now and self._steady_since <= settled:
-            # What the reports in between would have said of when its speed was settled.
-            rate = self._rate if self._phase == "working" else 0.0
-            before = done - rate * (now - settled) * task.steps / task.seconds
-            self.speed = self.speed.report(max(before, self.speed.steps or 0.0), total, settled)
-        self.speed = self.speed.report(done, total, now)
+        rate = self._rate if self._phase == "working" else 0.0
+        work = task.work - self._work_left - rate * (now - at)
+        done = max(work / task.seconds * task.steps, self.speed.steps or 0.0)
+        if done >= 1:
+            self.speed = self.speed.report(done, task.steps if task.told is None else task.told, at)
 
     def _prepare_samples(self, now: float) -> None:
         """Note the samples before a change, which all said the same."""
@@ -283,8 +301,7 @@ class SimulatedJob:
     def look(self, now: float) -> None:
         """Report its progress if that is due."""
         self.advance(now)
-        if now - self.speed.reported_at >= _REPORT_SECONDS - _NOTHING:
-            self._report(now)
+        self._report(now)
 
     @property
     def tells_at(self) -> float:
@@ -292,15 +309,18 @@ class SimulatedJob:
         task = self.task
         if task.steps is None or self._phase != "working" or self.record.state != "running":
             return math.inf
-        begin = max(self._at, self._switch_at if self._switch_at < math.inf else 0.0)
-        cores = max(0, self._next_cores)
+        is_switching = self._switch_at < math.inf
         if self.speed.steps is None:
+            begin = max(self._at, self._switch_at) if is_switching else self._at
             rate, _ = self._pace(self._next_cores)
             step = task.seconds / task.steps - (task.work - self._work_left)
-            return begin + max(0.0, step) / rate + _REPORT_SECONDS / 2
+            return self._reports.since(begin + max(0.0, step) / rate + _LATER)
+        cores = max(0, self._next_cores)
         if not cores or self.speed.knows(cores):
             return math.inf
-        return begin + SETTLING_SECONDS + 1.5 * _REPORT_SECONDS
+        since = self._switch_at if is_switching else self.speed.changed_at
+        settled = self._reports.since(since + SETTLING_SECONDS)
+        return max(settled, self._reports.until(self._at)) + INTERVAL_SECONDS
 
     @property
     def course(self) -> Course:

@@ -30,7 +30,7 @@ class Scenario:
 
     Attributes:
         machines: One for each host.
-        seed: Of the noise; the same seed gives the same result.
+        seed: Of the noise and of the times of reports; the same seed gives the same result.
         noise: Standard deviation of the logarithm of a job's speed with a number of cores,
             beside its curve.
         delays: What the controller's actions take.
