@@ -6,6 +6,8 @@ the history of a run under another policy says, and how its programs scale, whic
 apart. The mean over all runs of a policy is compared with the mean over the simulations of all
 runs under the other policies, with several seeds, as a seed says when each job's agent reports:
 what a simulation says is an expectation, and one run differs from the next by several percent.
+Between runs a fixed piece of work is timed: what was recorded while the machine was faster or
+slower is simulated as if it had been as fast as in the runs that are compared.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from benchmarks.common.command_line import (
     sayer,
 )
 from benchmarks.many.workloads import WORKLOADS
+from benchmarks.validation.drift import Run, at_pace, probe
 
 if TYPE_CHECKING:
     from benchmarks.common.configurations import Configuration
@@ -48,6 +51,7 @@ _SEEDS: Final = range(8)
 # Live ones that differ by less are equal.
 _DIFFERENT: Final = 1.05
 _CURVES: Final = "curves.json"
+_PACES: Final = "paces.json"
 # About twenty seconds on one core, without the start: the first seconds are slower, which hides
 # a part of what a second core gives to short runs.
 _STEPS: Final = {
@@ -107,13 +111,13 @@ def measures(history: History) -> tuple[float, float]:
 
 
 def compared(
-    workload: str, live: Mapping[str, Sequence[History]], curves: Sequence[JobRecord], cores: int
+    workload: str, live: Mapping[str, Sequence[Run]], curves: Sequence[JobRecord], cores: int
 ) -> list[Compared]:
     """Return the runs of a workload under each policy beside their simulations.
 
     Args:
         workload: Its name.
-        live: Histories of the runs, by policy.
+        live: The runs, by policy.
         curves: Jobs whose speeds were measured apart, with each number of cores.
         cores: Number of cores.
     """
@@ -123,12 +127,13 @@ def compared(
     from tf_malleable.simulate.workload import Assumed
 
     found = []
-    for policy, histories in live.items():
+    for policy, mine in live.items():
+        pace = fmean(run.pace for run in mine)
         others = [each for other, made in live.items() if other != policy for each in made]
         simulations = [
             measures(
                 simulate(
-                    replayed(other, Assumed(), curves).tasks,
+                    at_pace(replayed(other.history, Assumed(), curves).tasks, pace / other.pace),
                     policy,
                     Scenario((Machine.flat(cores),), seed=seed),
                 ).history
@@ -136,7 +141,7 @@ def compared(
             for other in others
             for seed in _SEEDS
         ]
-        runs = tuple(measures(one) for one in histories)
+        runs = tuple(measures(one.history) for one in mine)
         found.append(Compared(workload, policy, runs, _means(simulations)))
     return found
 
@@ -215,22 +220,29 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
         runners = {name: _runner(name, stack) for name in names}
         speed = pace.measure(say)
         curves: list[JobRecord] = []
-        live: dict[str, dict[str, list[History]]] = {
+        live: dict[str, dict[str, list[Run]]] = {
             name: {policy: [] for policy in POLICIES} for name in runners
         }
+        paces: dict[str, float] = {}
         for number in range(1, rounds + 1):
             # Again in each round, as the machine may be a little faster or slower by then.
             curves += _measured(speed, number)
             (out / _CURVES).write_bytes(msgspec.json.encode(curves))
             say(f"round {number} of {rounds}: speeds with each number of cores")
+            before = probe()
             for (name, (trainings, start)), policy in itertools.product(runners.items(), POLICIES):
                 with TemporaryDirectory(prefix="tfm-") as folder:
                     state = Path(folder, "state")
                     start(speed.of(trainings), controlled(policy), state)
                     history, _ = read_history(state, MOST_HISTORY)
-                (out / f"{name}-{policy}-{number}.json").write_bytes(msgspec.json.encode(history))
-                live[name][policy].append(history)
-                say(f"{name}  {policy}: {measures(history)[0]:.1f} s")
+                after = probe()
+                run = f"{name}-{policy}-{number}"
+                paces[run] = (before + after) / 2
+                (out / f"{run}.json").write_bytes(msgspec.json.encode(history))
+                (out / _PACES).write_bytes(msgspec.json.encode(paces))
+                live[name][policy].append(Run(history, paces[run]))
+                say(f"{name}  {policy}: {measures(history)[0]:.1f} s, pace {paces[run]:.2f} s")
+                before = after
             cores = len(os.sched_getaffinity(0))
             results.write(
                 rows(
@@ -252,18 +264,19 @@ def simulated(names: Sequence[str], recorded: Path, out: Path) -> None:
     from tf_malleable.api.history import History, JobRecord
 
     curves = msgspec.json.decode((recorded / _CURVES).read_bytes(), type=list[JobRecord])
+    paces = msgspec.json.decode((recorded / _PACES).read_bytes(), type=dict[str, float])
     cores = json.loads((recorded / "results.json").read_text())["machine"]["cpus"]
     results = Results("validation", out, policies=POLICIES, recorded=recorded.name)
     found: list[Compared] = []
     for name in names:
         live = {
             policy: [
-                msgspec.json.decode(path.read_bytes(), type=History)
+                Run(msgspec.json.decode(path.read_bytes(), type=History), paces[path.stem])
                 for path in sorted(recorded.glob(f"{name}-{policy}-*.json"))
             ]
             for policy in POLICIES
         }
-        missing = [policy for policy, histories in live.items() if not histories]
+        missing = [policy for policy, runs in live.items() if not runs]
         if missing:
             raise BenchmarkError(f"{recorded} has no run of {name} under {', '.join(missing)}")
         found += compared(name, live, curves, cores)

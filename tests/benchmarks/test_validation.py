@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
-from benchmarks.validation.__main__ import CONTAINERS, TITLES, Compared, main, rows
+from benchmarks.validation.__main__ import CONTAINERS, TITLES, Compared, compared, main, rows
+from benchmarks.validation.drift import Run, at_pace, probe
+from tf_malleable.model import Machine, Shape
+from tf_malleable.simulate.simulation import Scenario, simulate
+from tf_malleable.simulate.task import Task
+from tf_malleable.simulate.workload import Assumed
 
 
 def found(*makespans: tuple[str, float, float]) -> dict[str, object]:
@@ -34,12 +39,41 @@ def test_policies_that_differ_are_in_the_same_order():
 
 def test_runs_that_were_not_recorded_are_named(tmp_path, capfd):
     (tmp_path / "curves.json").write_text("[]")
+    (tmp_path / "paces.json").write_text("{}")
     (tmp_path / "results.json").write_text('{"machine": {"cpus": 2}}')
     status = main(["--recorded", str(tmp_path), "--only", "a", "--out", str(tmp_path / "out")])
     assert status == 1
     said = capfd.readouterr().err
     assert "has no run of a under equal, lend+efficient, lend+srpt, fcfs-strict" in said
     assert len(said.splitlines()) == 1
+
+
+def test_a_machine_that_was_slower_under_one_policy_is_no_error_of_the_simulation():
+    tasks = [
+        Task(f"job {n}", 2.0 * n, 30.0 + 7 * n, Assumed().curve, Shape(1, 2, 2), starting=3.0)
+        for n in range(4)
+    ]
+    scenario = Scenario((Machine.flat(2),))
+    fast = simulate(tasks, "equal", scenario, spans=True).history
+    slow = simulate(at_pace(tasks, 1.5), "fcfs-strict", scenario, spans=True).history
+
+    def off(pace: float) -> float:
+        live = {"equal": [Run(fast)], "fcfs-strict": [Run(slow, pace)]}
+        return max(abs(one.off(0)) for one in compared("a", live, [], 2))
+
+    assert off(1.5) < 2.0
+    assert off(1.0) > 30.0
+
+
+def test_computing_takes_longer_on_a_slower_machine_and_waiting_does_not():
+    task = Task("reader", 0.0, 30.0, starting=2.0, fetching=4.0, ending=1.0, busy=5.0, idle=3.0)
+    (slower,) = at_pace([task], 2.0)
+    assert (slower.seconds, slower.starting, slower.ending, slower.busy) == (60.0, 4.0, 2.0, 10.0)
+    assert (slower.at, slower.fetching, slower.idle, slower.steps) == (0.0, 4.0, 3.0, task.steps)
+
+
+def test_the_work_that_is_timed_takes_a_while():
+    assert probe() > 0.1
 
 
 def test_containers_are_a_workload():
