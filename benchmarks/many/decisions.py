@@ -121,7 +121,8 @@ def rows(found: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Row]:
 
 def choices() -> dict[str, str]:
     """Return the policies, each with what it does."""
-    plain = {name: says for name, says in available() if not name.startswith("lend+")}
+    # Those with a budget decide like those without as long as there is none.
+    plain = {name: says for name, says in available() if "+" not in name}
     chosen = dict(plain)
     for name in (
         "priority-strict:ageing=60,preempt=longest",

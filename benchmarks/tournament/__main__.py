@@ -26,7 +26,8 @@ def contestants() -> dict[str, str]:
     """Return all policies, each with what it does, and each with lending."""
     from tf_malleable.policies.registry import available
 
-    plain = {name: says for name, says in available() if not name.startswith("lend+")}
+    # Those with a budget decide like those without as long as there is none.
+    plain = {name: says for name, says in available() if "+" not in name}
     return plain | {f"lend+{name}": "the same, lending idle cores" for name in plain}
 
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.many.decisions import choices
+from benchmarks.tournament.__main__ import contestants
 from benchmarks.tournament.fared import Fared, fared, standings, table
 from benchmarks.tournament.static import alternatives
 from benchmarks.tournament.works import Work, run
 from tf_malleable.model import Shape
+from tf_malleable.policies.registry import DEFAULT, create
 
 FOUR = Shape(1, 4, 4)
 WORKS = [Work(str(n), 0.0, 40.0, 0.0, FOUR) for n in range(4)]
+
+
+@pytest.mark.parametrize("named", [contestants, choices])
+def test_all_policies_that_take_part_exist(named):
+    assert DEFAULT in named()
+    for name in named():
+        create(name)
 
 
 def test_static_alternatives_are_each_number_of_cores_and_a_part_each():

@@ -27,8 +27,8 @@ NEARLY = {
     ("constrained", 64): 1.06,
     ("constrained", 256): 1.06,
 }
-# Alike jobs end one after the other, so that the mean turnaround is 12 % below that of the best
-# alternative. The last ends 8 % later than if all share the machine and end at once, with which
+# Alike jobs end one after the other, so that the mean turnaround is 8 % below that of the best
+# alternative. The last ends 7 % later than if all share the machine and end at once, with which
 # the mean is 22 % above. With 64 cores, that split leaves 4 idle.
 NEARLY_STATIC = {("alike", 256): (1.08, 1.05)}
 # The default may be so much worse than the best of the others for a workload.
