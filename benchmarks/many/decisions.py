@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.command_line import CommandLine, finish, positive, sayer
+from benchmarks.common.policies import all_policies
 from tf_malleable.model import Grant, Job, Machine, Rate, Shape
 from tf_malleable.policies.policy import Policy
-from tf_malleable.policies.registry import available, create
+from tf_malleable.policies.registry import create
 
 if TYPE_CHECKING:
     from benchmarks.common.rows import Row
@@ -121,15 +122,11 @@ def rows(found: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Row]:
 
 def choices() -> dict[str, str]:
     """Return the policies, each with what it does."""
-    # Those with a budget decide like those without as long as there is none.
-    plain = {name: says for name, says in available() if "+" not in name}
-    chosen = dict(plain)
-    for name in (
+    with_options = (
         "priority-strict:ageing=60,preempt=longest",
         "priority-max-prop:ageing=60,preempt=smallest",
-    ):
-        chosen[name] = "with its options"
-    return chosen | {f"lend+{name}": "the same, lending idle cores" for name in plain}
+    )
+    return all_policies() | dict.fromkeys(with_options, "with its options")
 
 
 def run(policies: Sequence[str], repeats: int, out: Path) -> None:

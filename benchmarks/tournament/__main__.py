@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.command_line import CommandLine, finish, sayer
+from benchmarks.common.policies import all_policies
 from benchmarks.tournament.corpus import CORPUS, SIZES
 from benchmarks.tournament.fared import Fared, Standing, fared, standings, table
 from benchmarks.tournament.static import alternatives
@@ -20,15 +21,6 @@ from benchmarks.tournament.works import run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def contestants() -> dict[str, str]:
-    """Return all policies, each with what it does, and each with lending."""
-    from tf_malleable.policies.registry import available
-
-    # Those with a budget decide like those without as long as there is none.
-    plain = {name: says for name, says in available() if "+" not in name}
-    return plain | {f"lend+{name}": "the same, lending idle cores" for name in plain}
 
 
 def case(workload: str, cores: int, policies: Sequence[str]) -> list[Fared]:
@@ -103,7 +95,7 @@ def compete(policies: Sequence[str], out: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line says."""
-    names = contestants()
+    names = all_policies()
     line = CommandLine("tournament", str(__doc__), "out/tournament", names)
     said = line.parse(arguments)
     return finish("tournament", lambda: compete(said.only or tuple(names), said.out))

@@ -33,7 +33,7 @@ from benchmarks.common.command_line import (
     sayer,
 )
 from benchmarks.many.workloads import WORKLOADS
-from benchmarks.validation.drift import Run, at_pace, probe
+from benchmarks.validation.drift import Run, probe, slowed
 
 if TYPE_CHECKING:
     from benchmarks.common.configurations import Configuration
@@ -51,7 +51,7 @@ _SEEDS: Final = range(8)
 # Live ones that differ by less are equal.
 _DIFFERENT: Final = 1.05
 _CURVES: Final = "curves.json"
-_PACES: Final = "paces.json"
+_PROBES: Final = "probes.json"
 # About twenty seconds on one core, without the start: the first seconds are slower, which hides
 # a part of what a second core gives to short runs.
 _STEPS: Final = {
@@ -128,17 +128,15 @@ def compared(
 
     found = []
     for policy, mine in live.items():
-        pace = fmean(run.pace for run in mine)
+        seconds = fmean(one.probe_seconds for one in mine)
         others = [each for other, made in live.items() if other != policy for each in made]
-        simulations = [
-            measures(
-                simulate(
-                    at_pace(replayed(other.history, Assumed(), curves).tasks, pace / other.pace),
-                    policy,
-                    Scenario((Machine.flat(cores),), seed=seed),
-                ).history
-            )
+        workloads = [
+            slowed(replayed(other.history, Assumed(), curves).tasks, seconds / other.probe_seconds)
             for other in others
+        ]
+        simulations = [
+            measures(simulate(tasks, policy, Scenario((Machine.flat(cores),), seed=seed)).history)
+            for tasks in workloads
             for seed in _SEEDS
         ]
         runs = tuple(measures(one.history) for one in mine)
@@ -223,7 +221,7 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
         live: dict[str, dict[str, list[Run]]] = {
             name: {policy: [] for policy in POLICIES} for name in runners
         }
-        paces: dict[str, float] = {}
+        probes: dict[str, float] = {}
         for number in range(1, rounds + 1):
             # Again in each round, as the machine may be a little faster or slower by then.
             curves += _measured(speed, number)
@@ -236,12 +234,12 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
                     start(speed.of(trainings), controlled(policy), state)
                     history, _ = read_history(state, MOST_HISTORY)
                 after = probe()
-                run = f"{name}-{policy}-{number}"
-                paces[run] = (before + after) / 2
-                (out / f"{run}.json").write_bytes(msgspec.json.encode(history))
-                (out / _PACES).write_bytes(msgspec.json.encode(paces))
-                live[name][policy].append(Run(history, paces[run]))
-                say(f"{name}  {policy}: {measures(history)[0]:.1f} s, pace {paces[run]:.2f} s")
+                file = out / f"{name}-{policy}-{number}.json"
+                file.write_bytes(msgspec.json.encode(history))
+                probes[file.stem] = (before + after) / 2
+                (out / _PROBES).write_bytes(msgspec.json.encode(probes))
+                live[name][policy].append(Run(history, probes[file.stem]))
+                say(f"{name}  {policy}: {measures(history)[0]:.1f} s, probe {after:.2f} s")
                 before = after
             cores = len(os.sched_getaffinity(0))
             results.write(
@@ -264,14 +262,14 @@ def simulated(names: Sequence[str], recorded: Path, out: Path) -> None:
     from tf_malleable.api.history import History, JobRecord
 
     curves = msgspec.json.decode((recorded / _CURVES).read_bytes(), type=list[JobRecord])
-    paces = msgspec.json.decode((recorded / _PACES).read_bytes(), type=dict[str, float])
+    probes = msgspec.json.decode((recorded / _PROBES).read_bytes(), type=dict[str, float])
     cores = json.loads((recorded / "results.json").read_text())["machine"]["cpus"]
     results = Results("validation", out, policies=POLICIES, recorded=recorded.name)
     found: list[Compared] = []
     for name in names:
         live = {
             policy: [
-                Run(msgspec.json.decode(path.read_bytes(), type=History), paces[path.stem])
+                Run(msgspec.json.decode(path.read_bytes(), type=History), probes[path.stem])
                 for path in sorted(recorded.glob(f"{name}-{policy}-*.json"))
             ]
             for policy in POLICIES

@@ -25,11 +25,11 @@ class Run:
 
     Attributes:
         history: Its jobs.
-        pace: Seconds that the same piece of work took around that time.
+        probe_seconds: What the same piece of work took just before and after it, in the mean.
     """
 
     history: History
-    pace: float = 1.0
+    probe_seconds: float
 
 
 def probe() -> float:
@@ -53,7 +53,7 @@ def probe() -> float:
         return time.monotonic() - begin
 
 
-def at_pace(tasks: Sequence[Task], factor: float) -> list[Task]:
+def slowed(tasks: Sequence[Task], factor: float) -> list[Task]:
     """Return the tasks of a machine on which all computing takes `factor` times as long.
 
     Waits for input take as long as before.

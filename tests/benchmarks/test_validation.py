@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from benchmarks.validation.__main__ import CONTAINERS, TITLES, Compared, compared, main, rows
-from benchmarks.validation.drift import Run, at_pace, probe
+from benchmarks.validation.drift import Run, probe, slowed
 from tf_malleable.model import Machine, Shape
 from tf_malleable.simulate.simulation import Scenario, simulate
 from tf_malleable.simulate.task import Task
@@ -39,7 +39,7 @@ def test_policies_that_differ_are_in_the_same_order():
 
 def test_runs_that_were_not_recorded_are_named(tmp_path, capfd):
     (tmp_path / "curves.json").write_text("[]")
-    (tmp_path / "paces.json").write_text("{}")
+    (tmp_path / "probes.json").write_text("{}")
     (tmp_path / "results.json").write_text('{"machine": {"cpus": 2}}')
     status = main(["--recorded", str(tmp_path), "--only", "a", "--out", str(tmp_path / "out")])
     assert status == 1
@@ -55,10 +55,10 @@ def test_a_machine_that_was_slower_under_one_policy_is_no_error_of_the_simulatio
     ]
     scenario = Scenario((Machine.flat(2),))
     fast = simulate(tasks, "equal", scenario, spans=True).history
-    slow = simulate(at_pace(tasks, 1.5), "fcfs-strict", scenario, spans=True).history
+    slow = simulate(slowed(tasks, 1.5), "fcfs-strict", scenario, spans=True).history
 
-    def off(pace: float) -> float:
-        live = {"equal": [Run(fast)], "fcfs-strict": [Run(slow, pace)]}
+    def off(probe_seconds: float) -> float:
+        live = {"equal": [Run(fast, 1.0)], "fcfs-strict": [Run(slow, probe_seconds)]}
         return max(abs(one.off(0)) for one in compared("a", live, [], 2))
 
     assert off(1.5) < 2.0
@@ -67,7 +67,7 @@ def test_a_machine_that_was_slower_under_one_policy_is_no_error_of_the_simulatio
 
 def test_computing_takes_longer_on_a_slower_machine_and_waiting_does_not():
     task = Task("reader", 0.0, 30.0, starting=2.0, fetching=4.0, ending=1.0, busy=5.0, idle=3.0)
-    (slower,) = at_pace([task], 2.0)
+    (slower,) = slowed([task], 2.0)
     assert (slower.seconds, slower.starting, slower.ending, slower.busy) == (60.0, 4.0, 2.0, 10.0)
     assert (slower.at, slower.fetching, slower.idle, slower.steps) == (0.0, 4.0, 3.0, task.steps)
 
