@@ -2,24 +2,16 @@
 //
 // Tests that threads fill one copy together, and close files meanwhile.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "cc/tier/growing.h"
+#include "cc/tests/tier_test.h"
 #include "cc/tier/system.h"
 
 namespace tf_malleable {
@@ -28,122 +20,7 @@ namespace {
 
 constexpr int64_t kSize = (2 << 20) + 4321;
 
-std::string Contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-class TierGrowingTest : public ::testing::Test {
- protected:
-  // The shim is one for the process, and begins once.
-  static void SetUpTestSuite() {
-    char folder[] = "/tmp/tier_growing_test_XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    folder_ = new std::string(folder);
-    const std::string uid = std::to_string(geteuid());
-    for (const char* each :
-         {"/source", "/store", "/store/growing", "/store/growing/private"}) {
-      ASSERT_EQ(mkdir((*folder_ + each).c_str(), 0700), 0);
-    }
-    ASSERT_EQ(mkdir((*folder_ + "/store/growing/private/" + uid).c_str(), 0700),
-              0);
-    static std::string* text =
-        new std::string("socket=" + *folder_ + "/socket\nstore=" + *folder_ +
-                        "/store\nsource=" + *folder_ + "/source");
-    Parse(text->data(), geteuid(), &shim.settings);
-    Listen();
-    WriteState();
-    shim.daemon.Start(shim.settings.socket, nullptr);
-    ASSERT_TRUE(shim.daemon.IsValid());
-  }
-
-  static void TearDownTestSuite() {
-    const std::string command = "rm -rf " + *folder_;
-    EXPECT_EQ(system(command.c_str()), 0);
-  }
-
-  // Nobody receives: the messages fit into the socket.
-  static void Listen() {
-    const int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-    sockaddr_un address;
-    memset(&address, 0, sizeof(address));
-    address.sun_family = AF_UNIX;
-    strcpy(address.sun_path, shim.settings.socket);
-    ASSERT_EQ(
-        bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)),
-        0);
-    ASSERT_EQ(listen(listener, 8), 0);
-  }
-
-  static void WriteState() {
-    std::string digits;
-    for (char c : Contents("/proc/sys/kernel/random/boot_id")) {
-      if (c != '-' && digits.size() < 16) digits += c;
-    }
-    State state;
-    memset(&state, 0, sizeof(state));
-    state.magic = kStateMagic;
-    state.version = kVersion;
-    state.boot = strtoull(digits.c_str(), nullptr, 16);
-    state.valid_until = UINT64_MAX;
-    state.flags = kFills;
-    state.largest = UINT64_MAX;
-    std::string page(reinterpret_cast<char*>(&state), sizeof(state));
-    page.resize(kStateBytes);
-    std::ofstream(std::string(shim.settings.socket) + ".state") << page;
-  }
-
-  static std::string Make(const std::string& name, int64_t size) {
-    std::string data(static_cast<size_t>(size), '\0');
-    unsigned value = 1;
-    for (char& c : data)
-      c = static_cast<char>((value = value * 69069 + 1) >> 9);
-    const std::string path = *folder_ + "/source/" + name;
-    std::ofstream(path, std::ios::binary) << data;
-    const timespec old[] = {{1000, 0}, {1000, 0}};
-    EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
-    return path;
-  }
-
-  static int Open(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY);
-    Key key;
-    EXPECT_TRUE(key.Find(shim.settings, path.c_str()));
-    Begin(fd, key, Coming::kUnasked);
-    return fd;
-  }
-
-  static void Close(int fd) {
-    BeforeClose(fd);
-    close(fd);
-  }
-
-  static ssize_t Read(int fd, char* data, size_t size, int64_t offset) {
-    Table::Entry* entry = shim.table.Acquire(fd);
-    if (entry == nullptr) return pread(fd, data, size, offset);
-    const ssize_t got = ReadGrowingAt(entry, fd, data, size, offset);
-    shim.table.Release(entry);
-    return got;
-  }
-
-  static std::string Part(const std::string& path) {
-    char part[kGrowingPath];
-    GrowingPath(shim.settings.growing, path.data(), path.size(), ".part", part);
-    return part;
-  }
-
-  static std::string Map(const std::string& path) {
-    char map[kGrowingPath];
-    GrowingPath(shim.settings.growing, path.data(), path.size(), ".map", map);
-    return map;
-  }
-
-  static std::string* folder_;
-};
-
-std::string* TierGrowingTest::folder_;
+using TierGrowingTest = TierTest;
 
 TEST_F(TierGrowingTest, ThreadsFillOneCopyThroughOneDescriptor) {
   const std::string path = Make("one", kSize);

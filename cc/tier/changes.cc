@@ -56,6 +56,7 @@ void Changed(Key* key) {
   const ErrnoGuard guard;
   if (!shim.daemon.HasStore()) return;
   DropGrowing(*key);
+  TakeBack(*key);
   DropOwn(key->In(shim.settings.own));
   const bool is_sent =
       shim.daemon.Send(kChanged, key->key(), key->size(), nullptr, nullptr, 0);

@@ -180,10 +180,9 @@ int64_t Daemon::Largest() {
   return largest > INT64_MAX ? INT64_MAX : static_cast<int64_t>(largest);
 }
 
-bool Daemon::LetsPublish() {
-  return (Flags() & kPublishes) &&
-         owner_.load(std::memory_order_relaxed) ==
-             static_cast<unsigned>(syscall(SYS_geteuid));
+bool Daemon::TakesOver() {
+  return (Flags() & kTakes) && owner_.load(std::memory_order_relaxed) ==
+                                   static_cast<unsigned>(syscall(SYS_geteuid));
 }
 
 bool Daemon::IsUnasked(const char* key, size_t size) {
@@ -245,6 +244,11 @@ int Daemon::Connection() {
   }
   connection_inode_.store(inode, std::memory_order_relaxed);
   return fd;
+}
+
+uint64_t Daemon::ConnectionInode() {
+  return Connection() < 0 ? 0
+                          : connection_inode_.load(std::memory_order_relaxed);
 }
 
 bool Daemon::Send(MessageKind kind, const char* key, size_t size,

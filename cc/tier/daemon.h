@@ -56,8 +56,10 @@ class Daemon {
   uint64_t Flags() { return Look().flags; }
   // The size of the largest file of which a copy may be begun; 0 for none.
   int64_t Largest();
-  // Whether this process may put small copies in their place.
-  bool LetsPublish();
+  // Whether it takes small files of this process's user from memory.
+  bool TakesOver();
+  // The inode of the socket, which is connected if it was not; 0 if it cannot.
+  uint64_t ConnectionInode();
   // Whether nobody asks of files in the folder of this key, or the one around.
   bool IsUnasked(const char* key, size_t size);
 

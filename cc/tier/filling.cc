@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-#include "cc/tier/checksum.h"
 #include "cc/tier/growing_files.h"
-#include "cc/tier/publishing.h"
+#include "cc/tier/handing.h"
 #include "cc/tier/system.h"
 
 namespace tf_malleable {
@@ -61,6 +60,15 @@ bool MarkUnits(Growing* growing, int64_t begin, int64_t end) {
   return true;
 }
 
+// Whether there is a part of a small file, which is made if there was none.
+bool HasPart(Growing* growing) {
+  if (!growing->part.IsOpen()) {
+    growing->part.Take(
+        sys::Open(shim.settings.growing.path, O_TMPFILE | O_RDWR, 0600));
+  }
+  return growing->part.IsOpen();
+}
+
 }  // namespace
 
 void CheckFull(Growing* growing) {
@@ -100,29 +108,33 @@ void FillMapped(Growing* growing, const char* data, int64_t size,
 void FillSmall(Growing* growing, int fd, const char* data, int64_t size,
                int64_t offset) {
   const int64_t end = offset + size;
+  const int64_t whole = growing->identity.size;
   // Whoever comes meanwhile leaves a gap.
   if (growing->run_lock.exchange(true, std::memory_order_acquire)) return;
   const int64_t before = growing->run_end;
   const bool has_gap = offset > before;
   const bool goes_on = !has_gap && end > before;
+  bool is_handed = false;
   bool is_written = true;
   if (goes_on && !growing->is_public) {
-    data += before - offset;
+    is_handed = before == 0 && end == whole && HandOver(*growing, fd, data);
     // Before the next one goes on: who reads the end sends all of it.
-    is_written = WriteAll(growing->part, data, end - before, before);
-    growing->code = Checksum(growing->code, data, end - before);
+    is_written = is_handed || (HasPart(growing) &&
+                               WriteAll(growing->part, data + (before - offset),
+                                        end - before, before));
   }
   if (goes_on) growing->run_end = end;
   growing->run_lock.store(false, std::memory_order_release);
   if (has_gap || !is_written) {
     growing->stage.store(Growing::kOff, std::memory_order_relaxed);
     // With gaps, a copy needs a map. Let the daemon read it.
-    if (has_gap) Send(*growing, kUnseen, &fd, 1);
+    if (has_gap || !growing->part.IsOpen()) Send(*growing, kUnseen, &fd, 1);
     return;
   }
-  if (goes_on && end == growing->identity.size &&
+  if (goes_on && end == whole &&
       !growing->is_full.exchange(true, std::memory_order_relaxed)) {
-    if (growing->is_public || !Publish(*growing, fd)) {
+    if (!is_handed &&
+        (growing->is_public || !HandOver(*growing, fd, nullptr))) {
       const int fds[] = {fd, growing->part.fd};
       Send(*growing, kWhole, fds, growing->is_public ? 1 : 2);
     }

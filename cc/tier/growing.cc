@@ -125,9 +125,9 @@ bool BeginIfAny(int fd, const Key& key, bool is_coming) {
   growing->position_owner.store(0, std::memory_order_relaxed);
   growing->run_lock.store(false, std::memory_order_relaxed);
   growing->run_begin = growing->run_end = 0;
-  growing->code = 0;
   growing->key_size = static_cast<uint16_t>(key.size());
   memcpy(growing->key, key.key(), key.size());
+  growing->key[key.size()] = '\0';
   shim.table.Insert(fd, entry);
   return true;
 }

@@ -16,6 +16,7 @@
 
 #include "cc/tier/daemon.h"
 #include "cc/tier/descriptors.h"
+#include "cc/tier/handing.h"
 #include "cc/tier/protocol.h"
 #include "cc/tier/settings.h"
 
@@ -66,9 +67,8 @@ struct Growing {
   // What was read without a gap, last. Guarded by run_lock.
   std::atomic<bool> run_lock;
   int64_t run_begin, run_end;
-  uint32_t code;  // The checksum of a small file, up to run_end.
   uint16_t key_size;
-  char key[PATH_MAX];
+  char key[PATH_MAX];  // With a 0 after it.
 };
 
 using Table = Descriptors<Growing>;
@@ -78,6 +78,7 @@ struct Shim {
   std::atomic<bool> is_on;
   Settings settings;
   Daemon daemon;
+  Handing handing;
   Table table;
   std::atomic<uint64_t> copies_device;  // Of complete copies.
   std::atomic<int> own_files;           // Open ones, about.

@@ -31,6 +31,7 @@ void InChild() {
   // What the parent reads, the parent copies.
   shim.table.ForEach([](int fd, Growing*) { shim.table.Remove(fd); });
   shim.daemon.AfterFork();
+  ForgetQueue();
 }
 
 __attribute__((constructor)) void Load() {

@@ -65,11 +65,12 @@
 // and a file that everybody may read, there is no part: the daemon reads the
 // source.
 //
-// With State::kPublishes there is much room, and the reader does 4 for such a
-// file of its own: it sends kPublished first, as copies that the daemon does
-// not know would not be compared with the source. The name's status is what the
-// kernel knows of it, as the file was opened by it a moment ago. If anything is
-// not as it should be, it sends kWhole.
+// With State::kTakes there is much room, and the daemon takes such a file of
+// its own user from memory, so that its reader need not make one on a disk: the
+// reader puts it into a queue (QueueHeader), and the daemon makes the copy. The
+// name's status is what the kernel knows of it, as the file was opened by it a
+// moment ago. If anything is not as it should be, or the queue is full, the
+// reader sends kWhole.
 //
 // With State::kAsks, a reader that finds no complete copy and no growing one
 // asks before it opens the source: kAsk, with the write end of a pipe into
@@ -192,7 +193,7 @@ enum StateFlag : uint64_t {
   kAsks = 2,    // Readers ask before they open the source.
   kShared = 4,  // For several users: look in public/, too.
   // Readers of the daemon's user give small copies their place themselves.
-  kPublishes = 8,
+  kTakes = 16,  // 8 is of an earlier version.
 };
 
 // What a process has done since its start, in sums.
@@ -236,11 +237,44 @@ enum MessageKind : uint32_t {
   // PATH is a complete copy that was opened lately, or empty. At most one each
   // second, and one when the process ends.
   kCounts = 6,
-  kWhole = 7,      // With descriptors of source, and part if there is one.
-  kAsk = 8,        // With the write end of a pipe.
-  kPublished = 9,  // PATH is a complete copy, or will be at once.
+  kWhole = 7,  // With descriptors of source, and part if there is one.
+  kAsk = 8,    // With the write end of a pipe.
+  // 9 is of an earlier version.
+  kQueue = 10,   // With the descriptor of this process's queue; no PATH.
+  kHanded = 11,  // Something is in the queue, which was not watched; no PATH.
 };
 inline constexpr int64_t kSmall = 1 << 20;
+
+// What a reader hands over: a memfd of kQueueBytes that can neither shrink nor
+// grow. It begins with a QueueHeader, and from kQueueHead on is a ring: records
+// follow each other, and none goes over its end. Positions are counted from the
+// beginning of time, modulo kQueueRoom.
+struct QueueHeader {
+  uint32_t magic;  // kQueueMagic.
+  uint32_t version;
+  uint64_t written;     // The position after the last record; by the reader.
+  uint64_t taken;       // Of the next one that the daemon takes; by the daemon.
+  uint32_t is_watched;  // 1: the daemon looks again, or has been told to.
+  uint32_t is_taking;   // 1: the daemon is at the record at `taken`.
+};
+inline constexpr uint32_t kQueueMagic = 0x754d4654;  // "TFMu"
+inline constexpr uint64_t kQueueHead = 4096;
+inline constexpr uint64_t kQueueRoom = 4 << 20;
+inline constexpr uint64_t kQueueBytes = kQueueHead + kQueueRoom;
+// Followed by the key and the bytes of the file.
+struct QueueRecord {
+  uint32_t magic;  // kRecordMagic; or kSkipMagic: go on at the ring's begin.
+  uint32_t key_size;
+  uint64_t size;           // Of all of it: QueueRecordSize().
+  uint32_t is_taken_back;  // 1: there is to be no copy any more.
+  uint32_t reserved;
+  Identity identity;
+};
+inline constexpr uint32_t kRecordMagic = 0x724d4654;  // "TFMr"
+inline constexpr uint32_t kSkipMagic = 0x6b4d4654;    // "TFMk"
+inline constexpr uint64_t QueueRecordSize(uint64_t key, uint64_t data) {
+  return (sizeof(QueueRecord) + key + data + 63) / 64 * 64;
+}
 enum Reply : uint8_t {
   kUseSource = 'S',  // Nobody else has it: this node has the claim.
   kUseCopy = 'C',    // There is a complete copy now.

@@ -85,7 +85,10 @@ Growing::Stage Make(Growing* growing, int fd, int64_t offset) {
     return Growing::kOff;
   }
   if (has_room && size <= kSmall && offset == 0) {
-    if (growing->is_public) return Growing::kSmallFile;
+    // One that is read at once needs no part.
+    if (growing->is_public || shim.daemon.TakesOver()) {
+      return Growing::kSmallFile;
+    }
     const int part =
         sys::Open(shim.settings.growing.path, O_TMPFILE | O_RDWR, 0600);
     if (part >= 0) {

@@ -12,16 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import tf_malleable.runtime
 from tf_malleable.linux.peer import peer_of
+from tf_malleable.tier.reader_queue import ReaderQueue
 
 SHIM = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_tier.so")
-GROWING, FULL, CLOSED, UNSEEN, CHANGED, COUNTS, WHOLE, ASK, PUBLISHED = range(1, 10)
-FILLS, ASKS, SHARED, PUBLISHES = 1, 2, 4, 8
+GROWING, FULL, CLOSED, UNSEEN, CHANGED, COUNTS, WHOLE, ASK = range(1, 9)
+QUEUE, HANDED = 10, 11
+FILLS, ASKS, SHARED, TAKES = 1, 2, 4, 16
 DEADLINE = 30.0
 _ATTRIBUTE = "user.tfm.source"
 _IDENTITY = struct.Struct("<II QQq qqqq IIII IIII qq QQ")
@@ -64,6 +67,7 @@ class StandIn:
         flags: What the page says: FILLS, ASKS, SHARED.
         publishes: Copies that are complete are put in their place.
         answer: Called for each question; returns what is written.
+        taken: The paths of what was handed over, with what became of it.
     """
 
     folder: Path
@@ -71,6 +75,7 @@ class StandIn:
     publishes: bool = True
     answer: Callable[[StandIn, str], bytes] = lambda _daemon, _path: b"S"
     said: list[Said] = field(default_factory=list)
+    taken: list[tuple[str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.uid = os.geteuid()
@@ -283,20 +288,24 @@ class StandIn:
 
     def _serve(self, reader: socket.socket) -> None:
         reader.settimeout(0.05)
+        queue: ReaderQueue | None = None
         with reader:
             while self._lives:
                 if self._frozen.is_set():
                     time.sleep(0.05)
                     continue
-                try:
+                data, files = b"-", []
+                with suppress(TimeoutError):
                     data, files, _, _ = socket.recv_fds(reader, 8192, 3)
-                except TimeoutError:
-                    continue
+                if len(data) > 1 and self._take(data, files) == QUEUE:
+                    queue = ReaderQueue(files[0], self.own, self.growing, [str(self.source)])
+                while queue is not None and (taken := queue.take()):
+                    self.taken += [(each.path, each.error) for each in taken]
                 if not data:
                     return
-                self._take(data, files)
 
-    def _take(self, data: bytes, files: list[int]) -> None:
+    def _take(self, data: bytes, files: list[int]) -> int:
+        """Do what follows from a message; returns its kind."""
         magic, kind, identity, *sums = _MESSAGE.unpack(data[: _MESSAGE.size])
         assert magic == 0x714D4654
         path = os.fsdecode(data[_MESSAGE.size :])
@@ -314,6 +323,7 @@ class StandIn:
             for each in self.growing.glob(f"{_name_of(path)}.*"):
                 each.unlink()
         self.said.append(said)
+        return int(kind)
 
 
 def _name_of(path: Path | str) -> str:

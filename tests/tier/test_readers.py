@@ -170,6 +170,10 @@ def test_nonsense_is_no_reason_to_stop(node, reader, source):
         reader.say(MessageKind.GROWING, path, number, number, number)
         reader.say(MessageKind.WHOLE, path, number, number)
         reader.say(MessageKind.ASK, path)
+        for _ in range(100):
+            reader.say(MessageKind.FULL, path, number)
+        reader.say(MessageKind.QUEUE, path, number)
+        reader.say(MessageKind.HANDED, path)
         reader.say(MessageKind.UNSEEN, source / ".." / "x", number)
         read, written = os.pipe()
         reader.say(MessageKind.GROWING, path, number, read)

@@ -16,8 +16,7 @@ from tests.support.tier_stand_in import (
     FILLS,
     FULL,
     GROWING,
-    PUBLISHED,
-    PUBLISHES,
+    TAKES,
     UNSEEN,
     WHOLE,
     StandIn,
@@ -212,17 +211,18 @@ def test_stdio_reads_a_copy_and_leaves_the_source_to_the_daemon(daemon):
 
 @pytest.fixture
 def roomy(tmp_path):
-    with StandIn(tmp_path, flags=FILLS | PUBLISHES) as started:
+    with StandIn(tmp_path, flags=FILLS | TAKES) as started:
         yield started
 
 
 @pytest.mark.parametrize("reader", ["read", "pieces", "preadv"])
 @pytest.mark.parametrize("size", [7, 12_000, SMALL, 1 << 20])
-def test_with_much_room_a_reader_publishes_a_small_file(roomy, reader, size):
+def test_with_much_room_a_reader_hands_over_a_small_file(roomy, reader, size):
     path = roomy.make("set/inner/file", content(size))
     expected = digest(path.read_bytes())
     assert roomy.python(IMPORTS + READERS[reader], path).strip() == expected
-    assert roomy.kinds(path) == [PUBLISHED]
+    assert roomy.taken == [(str(path), 0)]
+    assert roomy.kinds(path) == []
     copy = roomy.copy_of(path)
     assert copy.read_bytes() == path.read_bytes()
     identity = layout.identity_of(copy)
@@ -235,7 +235,7 @@ def test_with_much_room_a_reader_publishes_a_small_file(roomy, reader, size):
     assert roomy.python(IMPORTS + READERS[reader], path).strip() == expected
 
 
-def test_a_reader_publishes_no_file_that_has_lost_its_name(roomy):
+def test_a_reader_hands_over_no_file_that_has_lost_its_name(roomy):
     path = roomy.make("set/file", content(SMALL))
     other = roomy.make("set/other", content(SMALL, 2))
     code = "file = open(path, 'rb')\nos.replace(sys.argv[2], path)\nfile.read()"
@@ -246,15 +246,16 @@ def test_a_reader_publishes_no_file_that_has_lost_its_name(roomy):
     roomy.python(IMPORTS + "import ctypes\n" + code, path, other)
     assert other.exists() is False
     assert roomy.kinds(path) == [WHOLE]
+    assert roomy.taken == []
 
 
-def test_a_large_file_is_not_published_by_its_reader(roomy):
+def test_a_reader_does_not_hand_over_a_large_file(roomy):
     path = roomy.make("set/file", content(LARGE))
     roomy.python(IMPORTS + READERS["read"], path)
     assert roomy.kinds(path) == [GROWING, FULL]
 
 
-def test_where_a_copy_of_another_version_is_the_daemon_publishes(roomy):
+def test_a_copy_of_another_version_is_replaced(roomy):
     path = roomy.make("set/file", content(SMALL))
     roomy.python(IMPORTS + READERS["read"], path)
     # As if the daemon had dropped its mark, but not removed it yet.
@@ -262,7 +263,34 @@ def test_where_a_copy_of_another_version_is_the_daemon_publishes(roomy):
     data = content(SMALL, 3)
     roomy.make("set/file", data)
     assert roomy.python(IMPORTS + READERS["read"], path).strip() == digest(data)
-    assert roomy.kinds(path)[1:] == [PUBLISHED, WHOLE]
+    assert roomy.taken == [(str(path), 0)] * 2
+    assert roomy.copy_of(path).read_bytes() == data
+
+
+def test_what_a_program_reads_and_changes_is_taken_back(roomy):
+    path = roomy.make("set/file", content(SMALL))
+    code = "open(path, 'rb').read()\nfile = open(path, 'r+b')\ntime.sleep(1)\nfile.write(b'new')"
+    roomy.python(IMPORTS + "import time\n" + code, path)
+    assert not roomy.copy_of(path).exists()
+
+
+def test_a_forked_process_has_a_queue_of_its_own(roomy):
+    paths = [roomy.make(f"set/{number}", content(SMALL, number)) for number in range(8)]
+    code = """
+for number, each in enumerate(sys.argv[1:]):
+    if number % 2 == 0:
+        child = os.fork()
+    if (child == 0) == (number % 2 == 1):
+        open(each, 'rb').read()
+    if number % 2 == 1:
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+"""
+    roomy.python(IMPORTS + code, *paths)
+    assert sorted(path for path, _ in roomy.taken) == sorted(map(str, paths))
+    for number, path in enumerate(paths):
+        assert roomy.copy_of(path).read_bytes() == content(SMALL, number)
 
 
 def test_of_files_in_a_folder_that_is_left_unasked_nobody_asks(tmp_path):

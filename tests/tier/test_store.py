@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.tiers import make_source
 from tf_malleable.tier import layout
-from tf_malleable.tier.adopting import Adopting, is_copy_of, unknown
 from tf_malleable.tier.counting import Counters
 from tf_malleable.tier.disk import is_open
 from tf_malleable.tier.membership import Membership
@@ -173,7 +172,7 @@ def test_copies_are_valid_once_they_have_been_compared(store, source):
     key = copied(store, source / "3")
     (source / "3").unlink()
     service = TierService(store, [source], Counters())
-    rechecking = Rechecking(service, Adopting(service))
+    rechecking = Rechecking(service)
     assert not rechecking.is_valid(0.0)
     asyncio.run(rechecking.once())
     assert store.get(key) is None
@@ -249,33 +248,3 @@ def test_a_copy_that_is_published_takes_its_room_once(tmp_path, source):
     assert store.used == len(DATA)
     assert store.take_free(len(DATA))
     assert not store.take_free(1)
-
-
-def test_a_copy_that_a_reader_gave_its_place_is_found(tmp_path, store, source):
-    key = copied(store, source / "set/1")
-    other = CopyStore(tmp_path / "store", (source,), 1 << 30, "this boot")
-    identity = store.get(key).identity
-    assert is_copy_of(store, key, identity)
-    assert not is_copy_of(store, key, identity._replace(mtime_ns=1))
-    assert not is_copy_of(store, key_of("public", str(source / "set/2")), identity)
-    assert unknown(store) == []
-    copied(other, source / "set/2")
-    assert [each.key for each in unknown(store)] == [key_of("public", str(source / "set/2"))]
-
-
-def test_readers_that_publish_too_much_lose_it_again(tmp_path, source):
-    async def run() -> None:
-        store = CopyStore(tmp_path / "store", (source,), len(DATA) + 1, "this boot")
-        elsewhere = CopyStore(tmp_path / "store", (source,), 1 << 30, "this boot")
-        service = TierService(store, (source,), Counters())
-        adopting = Adopting(service)
-        keys = [copied(elsewhere, source / f"set/{n}") for n in (1, 2)]
-        for key in keys:
-            adopting.said(key, elsewhere.get(key).identity)
-        while not store.keys() or store.free < 0:
-            await asyncio.sleep(0.005)
-        left = list(store.keys())
-        assert len(left) == 1
-        assert [store.path(key).exists() for key in keys] == [key in left for key in keys]
-
-    asyncio.run(asyncio.wait_for(run(), 30))

@@ -95,10 +95,6 @@ class Asking:
             keys.insert(0, key_of(PUBLIC, path))
         return keys
 
-    def is_unasked(self, path: str) -> bool:
-        """Return whether readers do not ask of a file before they read it."""
-        return self._service.directory is None or self.habits.is_likely_nobodys(path)
-
     def published(self, path: str, uid: int, size: int) -> None:
         """Note that a reader has made a copy, perhaps without having asked."""
         self.habits.read(path, size)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 from tf_malleable.tier import blocks
-from tf_malleable.tier.adopting import Adopting
 from tf_malleable.tier.filling import at_once, fill
 from tf_malleable.tier.following import Fetch
 from tf_malleable.tier.growing import GrowingCopy
@@ -64,15 +63,14 @@ class Opened:
 class Beginning:
     """Does what follows from what readers say."""
 
-    def __init__(self, service: TierService, adopting: Adopting, shared: bool) -> None:
+    def __init__(self, service: TierService, shared: bool) -> None:
         """Prepare.
 
         Args:
             service: Makes copies.
-            adopting: Takes those into account that readers make.
             shared: Readers are of several users.
         """
-        self._service, self._adopting, self._shared = service, adopting, shared
+        self._service, self._shared = service, shared
         self._whole: list[GrowingCopy] = []
         self._is_publishing = False
 
@@ -209,21 +207,6 @@ class Beginning:
         if not self._is_publishing:
             self._is_publishing = True
             self._service.in_background(self._publish())
-
-    def published(self, path: str, uid: int, identity: Identity) -> None:
-        """Note that a reader publishes a copy at this moment.
-
-        Args:
-            path: In the source.
-            uid: The reader's.
-            identity: Of the file when it was opened.
-
-        Raises:
-            ProtocolError: It is not one who may.
-        """
-        if self._shared or uid != os.geteuid() or not self._service.is_source(path):
-            raise ProtocolError("only the tier's own user publishes copies, of files of the source")
-        self._adopting.said(key_of(private_area(uid), path), identity)
 
     async def _publish(self) -> None:
         """Publish small files, those of a moment together: threads cost more than they do."""

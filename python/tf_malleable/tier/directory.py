@@ -26,7 +26,7 @@ BEAT_SECONDS: Final = 1.0
 """How often each other node is told that this one lives, and which claims go on."""
 _MOST: Final = 2000
 # What nobody waits for. Each message takes two daemons milliseconds.
-_TOGETHER_SECONDS: Final = 0.5
+_TOGETHER_SECONDS: Final = 2.0
 _NOTHING: Final = Whereto(True)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")

@@ -59,7 +59,7 @@ class StateFlag(IntFlag):
     FILLS = 1
     ASKS = 2
     SHARED = 4
-    PUBLISHES = 8
+    TAKES = 16
 
 
 class MessageKind(IntEnum):
@@ -73,7 +73,8 @@ class MessageKind(IntEnum):
     COUNTS = 6
     WHOLE = 7
     ASK = 8
-    PUBLISHED = 9
+    QUEUE = 10
+    HANDED = 11
 
 
 _KINDS: Final = {kind.value: kind for kind in MessageKind}

@@ -30,18 +30,16 @@ from tf_malleable.tier.protocol import (
     ReaderCounts,
     ReaderMessage,
 )
+from tf_malleable.tier.reader_queue import HandedFile
+from tf_malleable.tier.taking import Followed, Taking
 
 _BACKLOG: Final = 512
 _MOST_DESCRIPTORS: Final = 3
 _AT_A_TIME: Final = 64
-# A socket holds some 200 messages, and by then this many are to have come.
-_SOME: Final = 32
-_REST_SECONDS: Final = (0.02, 0.1)
 
 _OPENS: Final = (
     MessageKind.ASK,
     MessageKind.GROWING,
-    MessageKind.PUBLISHED,
     MessageKind.WHOLE,
     MessageKind.COUNTS,
 )
@@ -59,7 +57,7 @@ class _Connection:
         counts: What it has said last that it has done.
         opened: What it has begun to copy, by path.
         program: The order in which it opens files.
-        rest: For how long nothing is heard if nothing urgent is likely to come, in seconds.
+        queue: What it hands over; None until it says so.
     """
 
     socket: socket.socket
@@ -67,7 +65,7 @@ class _Connection:
     counts: ReaderCounts = field(default_factory=ReaderCounts)
     opened: dict[str, Opened] = field(default_factory=dict)
     program: OpeningProgram = field(default_factory=OpeningProgram)
-    rest: float = _REST_SECONDS[0]
+    queue: Followed | None = None
 
 
 class ReaderServer:
@@ -79,6 +77,7 @@ class ReaderServer:
         asking: Asking,
         counters: Counters,
         prefetching: Prefetching | None = None,
+        taking: Taking | None = None,
     ) -> None:
         """Prepare.
 
@@ -87,9 +86,10 @@ class ReaderServer:
             asking: Answers those that ask.
             counters: To which what they have done is added.
             prefetching: Copies what they are likely to open next; None if nothing does.
+            taking: Takes over what they hand over; None if nothing does.
         """
         self._beginning, self._asking, self._counters = beginning, asking, counters
-        self._prefetching = prefetching
+        self._prefetching, self._taking = prefetching, taking
         self._connections: dict[int, _Connection] = {}
         self._listening: socket.socket | None = None
         self._path: Path | None = None
@@ -144,7 +144,7 @@ class ReaderServer:
             asyncio.get_running_loop().add_reader(number, self._hear, connection)
 
     def _hear(self, connection: _Connection) -> None:
-        heard, may_rest, counts, path = 0, True, connection.counts, ""
+        counts = connection.counts
         for _ in range(_AT_A_TIME):
             try:
                 data, descriptors, _, _ = socket.recv_fds(
@@ -158,33 +158,14 @@ class ReaderServer:
                 self._count(connection, counts)
                 self._close(connection)
                 return
-            heard += 1
             try:
                 message = ReaderMessage.decode(data)
-                may_rest = may_rest and message.kind is MessageKind.PUBLISHED
-                counts, path = message.counts, message.path
+                counts = message.counts
                 self._do(connection, message, descriptors)
             except ProtocolError as error:
                 _log.info("a reader of user %d: %s", connection.uid, error)
                 _close_all(descriptors)
         self._count(connection, counts)
-        if heard == _AT_A_TIME:
-            connection.rest = _REST_SECONDS[0]
-        # Of files of which its reader does not ask, nothing urgent is likely to follow.
-        if 0 < heard < _AT_A_TIME and may_rest and self._asking.is_unasked(path):
-            # Nobody waits for what follows from it: let more come together.
-            loop, number = asyncio.get_running_loop(), connection.socket.fileno()
-            loop.remove_reader(number)
-            least, most = _REST_SECONDS
-            # Not much longer at once: a burst would not fit into the socket, and be lost.
-            connection.rest = min(max(connection.rest * min(2.0, _SOME / heard), least), most)
-            loop.call_later(connection.rest, self._hear_again, connection)
-
-    def _hear_again(self, connection: _Connection) -> None:
-        if connection.socket.fileno() >= 0:
-            loop = asyncio.get_running_loop()
-            loop.add_reader(connection.socket.fileno(), self._hear, connection)
-            self._hear(connection)
 
     def _do(self, connection: _Connection, message: ReaderMessage, descriptors: list[int]) -> None:
         path, uid, beginning = message.path, connection.uid, self._beginning
@@ -207,11 +188,8 @@ class ReaderServer:
                 beginning.closed(before)
             connection.opened[path] = beginning.begin(path, uid, *descriptors)
             return
-        if message.kind is MessageKind.PUBLISHED:
-            if descriptors or message.identity is None or not path:
-                raise ProtocolError("a path and a status belong to a copy")
-            beginning.published(path, uid, message.identity)
-            self._asking.published(path, uid, message.identity.size)
+        if message.kind is MessageKind.QUEUE:
+            self._follow(connection, descriptors)
             return
         if message.kind in (MessageKind.WHOLE, MessageKind.UNSEEN) and descriptors:
             if message.identity is None or not path or len(descriptors) == _MOST_DESCRIPTORS:
@@ -219,6 +197,8 @@ class ReaderServer:
             self._asking.habits.read(path, message.identity.size)
             beginning.whole(path, uid, message.identity, *descriptors)
             return
+        if descriptors:
+            raise ProtocolError("no descriptors belong to this message")
         if message.kind is MessageKind.FULL:
             beginning.full(path, uid)
         elif message.kind is MessageKind.CLOSED:
@@ -233,8 +213,31 @@ class ReaderServer:
                 beginning.unseen(opened)
         elif message.kind is MessageKind.CHANGED:
             beginning.changed(path, uid)
+            self._changed_later(path, uid)
+        elif message.kind is MessageKind.HANDED:
+            if connection.queue is not None:
+                connection.queue.handed.set()
         elif path:
             beginning.read(path, uid)
+
+    def _follow(self, connection: _Connection, descriptors: list[int]) -> None:
+        if self._taking is None or connection.uid != os.geteuid() or len(descriptors) != 1:
+            raise ProtocolError("only the tier's own user hands files over, with a descriptor")
+        if connection.queue is not None:
+            connection.queue.end()
+
+        def took(taken: HandedFile) -> None:
+            if self._prefetching is not None:
+                self._prefetching.opened(connection.program, taken.path)
+            self._asking.published(taken.path, connection.uid, taken.identity.size)
+
+        connection.queue = self._taking.follow(descriptors[0], took)
+        os.close(descriptors[0])
+
+    def _changed_later(self, path: str, uid: int) -> None:
+        """Drop what other programs had handed over of a file before it was changed."""
+        if self._taking is not None:
+            self._taking.then(lambda: self._beginning.changed(path, uid))
 
     def _count(self, connection: _Connection, counts: ReaderCounts) -> None:
         before, connection.counts = connection.counts, counts
@@ -258,8 +261,16 @@ class ReaderServer:
         connection.socket.close()
         for opened in connection.opened.values():
             self._beginning.closed(opened)
-        if self._prefetching is not None:
-            self._prefetching.ended(connection.program)
+        prefetching = self._prefetching
+        if connection.queue is not None:
+            connection.queue.end()
+        if prefetching is None:
+            return
+        if self._taking is None:
+            prefetching.ended(connection.program)
+        else:
+            # Not before it is known what it has opened last.
+            self._taking.then(lambda: prefetching.ended(connection.program))
 
 
 def _close_all(descriptors: list[int]) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tf_malleable.tier.adopting import Adopting, unknown
 from tf_malleable.tier.node_messages import area_and_path
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store import CopyStore, Kept
@@ -23,9 +22,9 @@ _AT_A_TIME: Final = 256
 class Rechecking:
     """Compares all copies with the source, again and again."""
 
-    def __init__(self, service: TierService, adopting: Adopting) -> None:
+    def __init__(self, service: TierService) -> None:
         """Nothing has been compared yet."""
-        self._service, self._adopting = service, adopting
+        self._service = service
         self._compared_at = -VALID_SECONDS
 
     def is_valid(self, now: float) -> bool:
@@ -39,8 +38,6 @@ class Rechecking:
     async def once(self) -> None:
         """Compare all copies, and drop those whose files have changed or are gone."""
         service, began = self._service, time.monotonic()
-        if self._compared_at > 0:  # At the start the store knows all that is there.
-            self._adopting.adopt(await service.in_thread(lambda: unknown(service.store)))
         kept = service.store.kept()
         for start in range(0, len(kept), _AT_A_TIME):
             some = kept[start : start + _AT_A_TIME]

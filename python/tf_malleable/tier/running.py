@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tf_malleable.tier.adopting import ROOM, Adopting
 from tf_malleable.tier.asking import Asking
 from tf_malleable.tier.beginning import Beginning, fetch_of
 from tf_malleable.tier.counting import Counters
@@ -36,6 +35,7 @@ from tf_malleable.tier.signing import Signer
 from tf_malleable.tier.source_version import SourceVersion
 from tf_malleable.tier.state_file import LifeSign
 from tf_malleable.tier.store import CopyStore
+from tf_malleable.tier.taking import ROOM, Taking
 from tf_malleable.tier.tenancy import area_of, private_area
 from tf_malleable.tier.tls import contexts
 from tf_malleable.tier.warming import Warming
@@ -66,15 +66,18 @@ class RunningTier:
         self._client: NodeClient | None = None
         self._membership = Membership("", (), None, lambda node: True)
         self._tasks: list[asyncio.Task[None]] = []
-        adopting = Adopting(self.service)
-        self._rechecking = Rechecking(self.service, adopting)
-        beginning = Beginning(self.service, adopting, settings.shared)
+        self._rechecking = Rechecking(self.service)
+        beginning = Beginning(self.service, settings.shared)
         self._beginning = beginning
         self.asking = Asking(self.service, settings.shared)
         self._prefetching = None
         if settings.prefetches and not settings.shared:
             self._prefetching = Prefetching(self.service, self._prefetch)
-        self.readers = ReaderServer(beginning, self.asking, counters, self._prefetching)
+        # Where several users read, each of them would have to be trusted.
+        self._taking = None if settings.shared else Taking(self.service, settings.sources)
+        self.readers = ReaderServer(
+            beginning, self.asking, counters, self._prefetching, self._taking
+        )
         self.people = self._people()
 
     async def start(self) -> None:
@@ -125,8 +128,8 @@ class RunningTier:
                     flags |= StateFlag.ASKS
                 if self._settings.shared:
                     flags |= StateFlag.SHARED
-                elif self._store.free >= ROOM:
-                    flags |= StateFlag.PUBLISHES
+                if self._taking is not None and self._taking.is_supported:
+                    flags |= StateFlag.TAKES if self._store.free >= ROOM else StateFlag(0)
                 state.publish(flags, self.service.largest)
             # More often than once before the first time.
             await asyncio.sleep(_BEAT_SECONDS)

@@ -12,8 +12,6 @@ import click
 
 from tf_malleable.model import OperationError
 
-SHIM: Final = Path(__file__).parents[2] / "runtime" / "libtf_malleable_tier.so"
-"""The library that is loaded in front of libc."""
 _VARIABLE: Final = "TF_MALLEABLE_TIER"
 _PRELOAD: Final = "LD_PRELOAD"
 _COUNTS_BYTES: Final = 64
@@ -26,7 +24,12 @@ def join_tier() -> None:
         OperationError: The library is not installed.
     """
     # Not from api.tier, which imports msgspec: `tfm run` must start fast.
-    from tf_malleable.api.tier_address import counts_folder, default_tier_socket, reader_file
+    from tf_malleable.api.tier_address import (
+        SHIM,
+        counts_folder,
+        default_tier_socket,
+        reader_file,
+    )
 
     if not SHIM.exists():
         raise OperationError(f"this tf_malleable was built without {SHIM.name}")

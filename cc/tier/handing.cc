@@ -1,0 +1,205 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+
+#include "cc/tier/handing.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cc/tier/growing.h"
+#include "cc/tier/growing_files.h"
+#include "cc/tier/identity.h"
+#include "cc/tier/system.h"
+
+namespace tf_malleable {
+namespace tier {
+namespace {
+
+constexpr int kSpins = 2000;
+constexpr int64_t kMostWaitNs = 100 * kMillisecond;
+// Not when it was read: that changes with each read, and a server is asked.
+constexpr unsigned kTold = STATX_TYPE | STATX_MODE | STATX_UID | STATX_GID |
+                           STATX_INO | STATX_SIZE | STATX_MTIME;
+
+class QueueLock {
+ public:
+  QueueLock() : held_(false) {
+    // Not for ever: a signal handler may have interrupted who has it.
+    for (int i = 0; i < kSpins && !held_; ++i) {
+      held_ = !shim.handing.lock.exchange(true, std::memory_order_acquire);
+    }
+  }
+  ~QueueLock() {
+    if (held_) shim.handing.lock.store(false, std::memory_order_release);
+  }
+  QueueLock(const QueueLock&) = delete;
+  QueueLock& operator=(const QueueLock&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  bool held_;
+};
+
+// Whether the file still has its name, as far as the kernel knows.
+bool HasName(const Growing& growing) {
+  struct statx status;
+  return syscall(SYS_statx, AT_FDCWD, growing.key,
+                 AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, kTold,
+                 &status) == 0 &&
+         S_ISREG(status.stx_mode) &&
+         DeviceOf(status) == growing.identity.device &&
+         IsSame(growing.identity, status);
+}
+
+void Unmap() {
+  if (shim.handing.queue != nullptr) {
+    syscall(SYS_munmap, shim.handing.queue, kQueueBytes);
+    shim.handing.queue = nullptr;
+  }
+}
+
+// A new queue, of which the daemon has a descriptor; null if there can be none.
+QueueHeader* MakeQueue() {
+  // Beyond the limit, the kernel would send SIGXFSZ.
+  if (!MayWrite(kQueueBytes)) return nullptr;
+  const int fd = static_cast<int>(
+      syscall(SYS_memfd_create, "tier-queue", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (fd < 0) return nullptr;
+  void* page = MAP_FAILED;
+  if (syscall(SYS_ftruncate, fd, kQueueBytes) == 0 &&
+      sys::Fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ==
+          0) {
+    page = reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, kQueueBytes,
+                                           PROT_READ | PROT_WRITE, MAP_SHARED,
+                                           fd, 0));
+  }
+  auto* queue = page == MAP_FAILED ? nullptr : static_cast<QueueHeader*>(page);
+  if (queue != nullptr) {
+    queue->magic = kQueueMagic;
+    queue->version = kVersion;
+    if (!shim.daemon.Send(kQueue, "", 0, nullptr, &fd, 1)) {
+      syscall(SYS_munmap, queue, kQueueBytes);
+      queue = nullptr;
+    }
+  }
+  sys::Close(fd);
+  return queue;
+}
+
+// The queue of the present connection; null if there is none.
+QueueHeader* Queue() {
+  const uint64_t connection = shim.daemon.ConnectionInode();
+  if (connection == 0) return nullptr;
+  if (shim.handing.queue == nullptr || shim.handing.connection != connection) {
+    // What is in another one, the daemon takes as the connection ends.
+    Unmap();
+    shim.handing.queue = MakeQueue();
+    shim.handing.connection = connection;
+  }
+  return shim.handing.queue;
+}
+
+char* PlaceOf(QueueHeader* queue, uint64_t position) {
+  return reinterpret_cast<char*>(queue) + kQueueHead + position % kQueueRoom;
+}
+
+bool ReadPart(const Growing& growing, char* to) {
+  int64_t done = 0;
+  while (growing.part.IsOpen() && done < growing.identity.size) {
+    const ssize_t got =
+        sys::ReadAt(growing.part.fd, to + done,
+                    static_cast<size_t>(growing.identity.size - done), done);
+    if (got <= 0) return false;
+    done += got;
+  }
+  return done == growing.identity.size;
+}
+
+bool IsAt(const char* key, size_t size, const Key& folder) {
+  return size >= folder.size() &&
+         memcmp(key, folder.key(), folder.size()) == 0 &&
+         (size == folder.size() || key[folder.size()] == '/');
+}
+
+}  // namespace
+
+bool HandOver(const Growing& growing, int fd, const char* data) {
+  if (!shim.daemon.TakesOver() || shim.settings.has_other_names ||
+      !IsSource(growing, fd) || !HasName(growing)) {
+    return false;
+  }
+  const QueueLock lock;
+  if (!lock.held()) return false;
+  QueueHeader* const queue = Queue();
+  if (queue == nullptr) return false;
+  const uint64_t size = QueueRecordSize(
+      growing.key_size, static_cast<uint64_t>(growing.identity.size));
+  uint64_t written = __atomic_load_n(&queue->written, __ATOMIC_RELAXED);
+  const uint64_t taken = __atomic_load_n(&queue->taken, __ATOMIC_ACQUIRE);
+  const uint64_t rest = kQueueRoom - written % kQueueRoom;
+  const uint64_t skipped = rest < size ? rest : 0;
+  if (written + skipped + size - taken > kQueueRoom) return false;
+  if (skipped > 0) {
+    memcpy(PlaceOf(queue, written), &kSkipMagic, sizeof(kSkipMagic));
+    written += skipped;
+  }
+  QueueRecord record;
+  memset(&record, 0, sizeof(record));
+  record.magic = kRecordMagic;
+  record.key_size = growing.key_size;
+  record.size = size;
+  record.identity = growing.identity;
+  char* to = PlaceOf(queue, written);
+  memcpy(to, &record, sizeof(record));
+  to += sizeof(record);
+  memcpy(to, growing.key, growing.key_size);
+  to += growing.key_size;
+  if (data != nullptr) {
+    memcpy(to, data, static_cast<size_t>(growing.identity.size));
+  } else if (!ReadPart(growing, to)) {
+    return false;
+  }
+  __atomic_store_n(&queue->written, written + size, __ATOMIC_SEQ_CST);
+  if (__atomic_exchange_n(&queue->is_watched, 1, __ATOMIC_SEQ_CST) == 0) {
+    if (!shim.daemon.Send(kHanded, "", 0, nullptr, nullptr, 0)) {
+      __atomic_store_n(&queue->is_watched, 0, __ATOMIC_SEQ_CST);
+    }
+  } else {
+    shim.daemon.Report("", 0);
+  }
+  return true;
+}
+
+void TakeBack(const Key& key) {
+  const QueueLock lock;
+  QueueHeader* const queue = shim.handing.queue;
+  if (!lock.held() || queue == nullptr) return;
+  const uint64_t written = __atomic_load_n(&queue->written, __ATOMIC_RELAXED);
+  uint64_t at = __atomic_load_n(&queue->taken, __ATOMIC_ACQUIRE);
+  while (at < written) {
+    auto* record = reinterpret_cast<QueueRecord*>(PlaceOf(queue, at));
+    if (record->magic != kRecordMagic) {
+      at += kQueueRoom - at % kQueueRoom;
+      continue;
+    }
+    const char* its = reinterpret_cast<const char*>(record + 1);
+    if (IsAt(its, record->key_size, key)) {
+      __atomic_store_n(&record->is_taken_back, 1, __ATOMIC_SEQ_CST);
+      // The daemon may be at it: it looks again when it has made the copy.
+      const int64_t begin = sys::Now(CLOCK_MONOTONIC);
+      while (__atomic_load_n(&queue->is_taking, __ATOMIC_SEQ_CST) != 0 &&
+             __atomic_load_n(&queue->taken, __ATOMIC_SEQ_CST) == at &&
+             sys::Now(CLOCK_MONOTONIC) - begin < kMostWaitNs) {
+        sys::Sleep(kMillisecond / 10);
+      }
+    }
+    at += record->size;
+  }
+}
+
+void ForgetQueue() {
+  Unmap();
+  shim.handing.lock.store(false, std::memory_order_release);
+}
+
+}  // namespace tier
+}  // namespace tf_malleable
