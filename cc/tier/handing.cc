@@ -170,6 +170,7 @@ bool HandOver(const Growing& growing, int fd, const char* data) {
 }
 
 void TakeBack(const Key& key) {
+  // Without it, the daemon drops the copy when it hears of the change.
   const QueueLock lock;
   QueueHeader* const queue = shim.handing.queue;
   if (!lock.held() || queue == nullptr) return;

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import os
 import sys
+import threading
 
 import pytest
 
@@ -176,6 +177,40 @@ def test_a_queue_with_nonsense_is_closed(take, source):
     path = source / "set/0000"
     service, _, _ = take(FakeQueue([taken_of(path)], ProtocolError("nonsense")))
     assert len(service.store) == 1
+
+
+def test_at_its_end_the_tier_unmaps_no_queue_that_is_being_taken_from(
+    tmp_path, source, monkeypatch
+):
+    begun, may_end = threading.Event(), threading.Event()
+
+    class SlowQueue(FakeQueue):
+        is_taking = was_closed_meanwhile = False
+
+        def take(self):
+            self.is_taking = True
+            begun.set()
+            may_end.wait(30)
+            self.is_taking = False
+            return []
+
+        def close(self):
+            self.was_closed_meanwhile = self.is_taking
+            super().close()
+
+    queue = SlowQueue()
+    monkeypatch.setattr(taking, "ReaderQueue", lambda *_: queue)
+
+    async def run():
+        store = CopyStore(tmp_path / "store", (source,), 1 << 30, "this boot")
+        Taking(TierService(store, (source,), Counters()), (source,)).follow(-1, print)
+        while not begun.is_set():
+            await asyncio.sleep(0.005)
+
+    asyncio.run(asyncio.wait_for(run(), 30))  # Cancels what still runs.
+    may_end.set()
+    wait_for(lambda: queue.is_closed)
+    assert not queue.was_closed_meanwhile
 
 
 @pytest.mark.parametrize("size", [0, 4096, (4 << 20) + 4096])

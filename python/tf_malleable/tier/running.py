@@ -128,8 +128,9 @@ class RunningTier:
                     flags |= StateFlag.ASKS
                 if self._settings.shared:
                     flags |= StateFlag.SHARED
-                if self._taking is not None and self._taking.is_supported:
-                    flags |= StateFlag.TAKES if self._store.free >= ROOM else StateFlag(0)
+                taking = self._taking
+                if taking is not None and taking.is_supported and self._store.free >= ROOM:
+                    flags |= StateFlag.TAKES
                 state.publish(flags, self.service.largest)
             # More often than once before the first time.
             await asyncio.sleep(_BEAT_SECONDS)

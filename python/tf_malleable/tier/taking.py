@@ -39,7 +39,16 @@ _log = logging.getLogger(__name__)
 
 
 class Followed:
-    """A queue from which copies are made."""
+    """A queue from which copies are made.
+
+    Attributes:
+        queue: Of one reader.
+        took: Is called with each file of which there is a copy now.
+        is_ended: Nothing more comes.
+        handed: Set when the reader says that there is something.
+        one_at_a_time: Guards the queue.
+        rest: For how long more is let come together, in seconds.
+    """
 
     def __init__(self, queue: ReaderQueue, took: Callable[[HandedFile], None]) -> None:
         """Take nothing yet; needs a running loop."""
@@ -72,8 +81,7 @@ class Taking:
         self.is_supported = True
         self._service, self._sources = service, tuple(map(str, sources))
         self._followed: set[Followed] = set()
-        # Threads only differ in how nice they are: this one is to come after the loop, and after
-        # all who read.
+        # Of its own, as Linux has niceness for each thread, and without privilege it only grows.
         self._thread = ThreadPoolExecutor(1, "tier-taking", _step_back)
         self._area = private_area(os.geteuid())
 
@@ -115,7 +123,7 @@ class Taking:
                 took = await self._take(followed)
                 if is_last:
                     return
-                if took or not followed.queue.rest():
+                if took or not await self._rest(followed):
                     # Each time costs as much as some files: let more come together.
                     least, most = _REST_SECONDS
                     change = 2.0 if took < _TOGETHER_BYTES / 2 else 0.5
@@ -130,8 +138,13 @@ class Taking:
             _log.info("a reader: %s", error)
         finally:
             self._followed.discard(followed)
-            async with followed.one_at_a_time:
-                followed.queue.close()
+            # By the thread that takes: it may still be at it if this was cancelled.
+            self._thread.submit(followed.queue.close)
+
+    async def _rest(self, followed: Followed) -> bool:
+        """Have the reader say when there is something; returns whether there is nothing now."""
+        async with followed.one_at_a_time:
+            return followed.queue.rest()
 
     async def _take(self, followed: Followed) -> int:
         """Make copies of what is there; returns how many bytes that was."""
