@@ -274,28 +274,30 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def killed(changes: int, *arguments: object) -> bool:
+def killed(changes: int, temporary: Path, *arguments: object) -> bool:
     """Run the tool until it has made so many changes; False if it makes no more."""
     command = [sys.executable, "-c", KILLED, str(changes), str(TOOL), *map(str, arguments)]
     env = {**os.environ, "PYTHONPATH": str(TOOL.parent)}  # runpy's programs lack their own folder.
+    env["TMPDIR"] = str(temporary)  # Who is killed leaves it there.
     done = subprocess.run(command, env=env, capture_output=True, check=False, timeout=60)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode != 0
 
 
 @pytest.mark.parametrize("arguments", [(), ("--reverse",)])
-def test_one_that_is_killed_is_finished_or_found_out(tree, arguments):
+def test_one_that_is_killed_is_finished_or_found_out(tree, arguments, tmp_path_factory):
     original = contents(tree)
     tool(tree)
     patched = contents(tree)
     start, aim = (patched, original) if arguments else (original, patched)
+    temporary = tmp_path_factory.mktemp("temporary")
     changes, found_out = 0, 0
     while True:
         shutil.rmtree(tree)
         for name, content in start.items():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_bytes(content)
-        if not killed(changes, tree, *arguments):
+        if not killed(changes, temporary, tree, *arguments):
             break
         done = tool(tree, *arguments)
         if done.returncode == 0:
