@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Asks each file's home where its copies are, and tells homes what this node has.
 
-What is asked and told goes in one message to each home: the next one collects while the last one
-is under way, so that thousands of small files do not take thousands of messages. A home that does
-not answer is no reason to wait: the file is read from the source, as without peers.
+What nobody waits for goes with the next beat, so that thousands of small files do not take
+thousands of messages. What somebody waits for goes at once, together with all that has collected
+while the last message was under way. A home that does not answer is no reason to wait: the file is
+read from the source, as without peers.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage
 from tf_malleable.tier.records import Records, Whereto
 
 BEAT_SECONDS: Final = 1.0
-"""How often each other node is told that this one lives, and which claims go on."""
+"""How often each other node is told that this one lives, which claims go on, and what is new. Each
+message takes two daemons milliseconds."""
 _MOST: Final = 2000
-# What nobody waits for. Each message takes two daemons milliseconds.
-_TOGETHER_SECONDS: Final = 2.0
 _NOTHING: Final = Whereto(True)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -34,14 +34,33 @@ _Value = TypeVar("_Value")
 
 @dataclass
 class _Outgoing:
-    """What one home is to be told next."""
+    """What one home is to be told next.
+
+    Attributes:
+        ask: Who waits for the answer, by file and version.
+        hold: Files of which this node has copies, with their versions.
+        release: Files of which it has none any more.
+        one_at_a_time: Guards the order of the messages.
+        is_urgent: Somebody waits for an answer.
+        is_hurried: A task tells what is urgent.
+    """
 
     ask: dict[tuple[str, str], asyncio.Future[Whereto]] = field(default_factory=dict)
     hold: dict[str, str] = field(default_factory=dict)
     release: dict[str, None] = field(default_factory=dict)
-    is_sending: bool = False
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_urgent: bool = False
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    is_hurried: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """There is more than goes in one message."""
+        return max(len(self.ask), len(self.hold), len(self.release)) >= _MOST
+
+    def put_back(self, hold: Mapping[str, str], release: Mapping[str, None]) -> None:
+        """Tell later what the home has not heard, unless it has changed since."""
+        self.hold = {key: hold[key] for key in hold if key not in self.release} | self.hold
+        self.release = {key: None for key in release if key not in self.hold} | self.release
 
 
 class Directory:
@@ -96,14 +115,14 @@ class Directory:
         home = home_of(key, self._membership.live())
         if home == self.node:
             return self.records.ask(key, version, self.node, time.monotonic())
+        future = self._asked(home, key, version)
         outgoing = self._to(home)
-        future = outgoing.ask.get((key, version))
-        if future is None:
-            future = asyncio.get_running_loop().create_future()
-            outgoing.ask[key, version] = future
         outgoing.is_urgent = True
-        self._send(home)
-        outgoing.hurry.set()
+        if not outgoing.is_hurried:
+            outgoing.is_hurried = True
+            task = asyncio.get_running_loop().create_task(self._hurry(home, outgoing))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(future)
 
     def ask_later(self, key: str, answered: Callable[[Whereto], None]) -> None:
@@ -112,13 +131,7 @@ class Directory:
         if home == self.node:
             answered(self.records.ask(key, "", self.node, time.monotonic()))
             return
-        outgoing = self._to(home)
-        future = outgoing.ask.get((key, ""))
-        if future is None:
-            future = asyncio.get_running_loop().create_future()
-            outgoing.ask[key, ""] = future
-        future.add_done_callback(lambda done: answered(done.result()))
-        self._send(home)
+        self._asked(home, key, "").add_done_callback(lambda done: answered(done.result()))
 
     def hold(self, versions: Mapping[str, str]) -> None:
         """Tell the homes of files that this node has complete copies.
@@ -135,7 +148,6 @@ class Directory:
             for key in keys:
                 outgoing.release.pop(key, None)
                 outgoing.hold[key] = versions[key]
-            self._send(home)
 
     def release(self, key: str) -> None:
         """Tell the file's home that this node has no copy and makes none."""
@@ -146,7 +158,6 @@ class Directory:
         outgoing = self._to(home)
         outgoing.hold.pop(key, None)
         outgoing.release[key] = None
-        self._send(home)
 
     async def sole(self, keys: Iterable[str]) -> frozenset[str]:
         """Return those of these copies that no other node is known to have."""
@@ -175,17 +186,14 @@ class Directory:
                 # Files have other homes now, which know nothing of them yet.
                 for home in live:
                     self._announce(home)
-            for home, outgoing in tuple(self._outgoing.items()):
-                if (outgoing.hold or outgoing.release) and home in live:
-                    self._send(home)
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _beat(self, node: str) -> None:
-        assert self._client is not None
+        outgoing = self._to(node)
         keep = homes_of(self._claimed(), self._membership.live()).get(node, [])
-        with suppress(PeerGoneError):
-            answer = await self._client.tell(node, RecordsMessage(self.node, keep=tuple(keep)))
-            self._learn(node, answer.instance)
+        is_heard = await self._tell(node, outgoing, keep)
+        while is_heard and outgoing.is_full:
+            is_heard = await self._tell(node, outgoing)
 
     def _learn(self, node: str, instance: str) -> None:
         if self._instances.get(node, instance) != instance:
@@ -200,56 +208,55 @@ class Directory:
                 self.records.hold(key, held[key], self.node)
             else:
                 self._to(home).hold[key] = held[key]
-        if home != self.node and self._to(home).hold:
-            self._send(home)
 
     def _to(self, home: str) -> _Outgoing:
         return self._outgoing.setdefault(home, _Outgoing())
 
-    def _send(self, home: str) -> None:
-        outgoing = self._to(home)
-        if outgoing.is_sending:
-            return
-        outgoing.is_sending = True
-        task = asyncio.get_running_loop().create_task(self._sending(home, outgoing))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _asked(self, home: str, key: str, version: str) -> asyncio.Future[Whereto]:
+        """Return what the home answers to a question in its next message."""
+        ask = self._to(home).ask
+        if (key, version) not in ask:
+            ask[key, version] = asyncio.get_running_loop().create_future()
+        return ask[key, version]
 
-    async def _sending(self, home: str, outgoing: _Outgoing) -> None:
-        assert self._client is not None
+    async def _hurry(self, home: str, outgoing: _Outgoing) -> None:
         try:
-            while outgoing.ask or outgoing.hold or outgoing.release:
-                if not outgoing.is_urgent:
-                    # Nobody waits: let more come together.
-                    outgoing.hurry.clear()
-                    with suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(outgoing.hurry.wait(), _TOGETHER_SECONDS)
-                outgoing.is_urgent = False
-                asked, hold = _some_of(outgoing.ask), _some_of(outgoing.hold)
-                release = _some_of(outgoing.release)
-                message = RecordsMessage(
-                    self.node, ask=tuple(asked), hold=tuple(hold.items()), release=tuple(release)
-                )
-                answers: tuple[Whereto, ...] = ()
-                with suppress(PeerGoneError):
-                    answer = await self._client.tell(home, message)
-                    answers = tuple(Whereto(*each) for each in answer.asked)
-                    self._learn(home, answer.instance)
-                    hold, release = {}, {}
+            while outgoing.is_urgent:
+                await self._tell(home, outgoing)
+        finally:
+            outgoing.is_hurried = False
+
+    async def _tell(self, home: str, outgoing: _Outgoing, keep: Iterable[str] = ()) -> bool:
+        """Tell a home what has collected; returns whether it has answered."""
+        assert self._client is not None
+        async with outgoing.one_at_a_time:
+            asked, hold = _some_of(outgoing.ask), _some_of(outgoing.hold)
+            release = _some_of(outgoing.release)
+            outgoing.is_urgent = bool(outgoing.ask)
+            message = RecordsMessage(
+                self.node,
+                ask=tuple(asked),
+                hold=tuple(hold.items()),
+                keep=tuple(keep),
+                release=tuple(release),
+            )
+            answers: tuple[Whereto, ...] = ()
+            try:
+                answer = await self._client.tell(home, message)
+                answers = tuple(Whereto(*each) for each in answer.asked)
+            except PeerGoneError:
+                outgoing.put_back(hold, release)
+                # Nor is anybody to wait who has asked meanwhile.
+                asked |= _some_of(outgoing.ask)
+                outgoing.is_urgent = bool(outgoing.ask)
+                return False
+            finally:
                 said_of_all = (*answers, *(_NOTHING,) * len(asked))
                 for future, said in zip(asked.values(), said_of_all, strict=False):
                     if not future.done():
                         future.set_result(said)
-                if hold or release:  # With the next beat.
-                    outgoing.hold = {**hold, **outgoing.hold}
-                    outgoing.release = {**release, **outgoing.release}
-                    return
-        finally:
-            outgoing.is_sending = False
-            for future in outgoing.ask.values():
-                if not future.done():
-                    future.set_result(_NOTHING)
-            outgoing.ask.clear()
+            self._learn(home, answer.instance)
+            return True
 
 
 def _some_of(given: dict[_Key, _Value]) -> dict[_Key, _Value]:
