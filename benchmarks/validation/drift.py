@@ -8,14 +8,16 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tf_malleable.api.history import History
     from tf_malleable.simulate.task import Task
 
-# About three seconds of a core.
-_ROUNDS: Final = 250
+# About a third of a second of a core; what has just ended may still have something to do.
+_ROUNDS: Final = 110
+_TIMES: Final = 9
 _SIDE: Final = 512
 
 
@@ -33,7 +35,7 @@ class Run:
 
 
 def probe() -> float:
-    """Return the seconds that a piece of work takes on all CPUs at once.
+    """Return the seconds that a piece of work takes on all CPUs at once: the median of several.
 
     It is what trainings do for most of their time: multiply matrices, and move them.
     """
@@ -48,9 +50,12 @@ def probe() -> float:
 
     cpus = len(os.sched_getaffinity(0))
     with threadpool_limits(1), ThreadPoolExecutor(cpus) as pool:
-        begin = time.monotonic()
-        list(pool.map(work, range(cpus)))
-        return time.monotonic() - begin
+        taken = []
+        for _ in range(_TIMES):
+            begin = time.monotonic()
+            list(pool.map(work, range(cpus)))
+            taken.append(time.monotonic() - begin)
+        return median(taken)
 
 
 def slowed(tasks: Sequence[Task], factor: float) -> list[Task]:
