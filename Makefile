@@ -39,13 +39,15 @@ demo-containers: .venv/installed-demo
 test: all-packages .venv/installed-docs
 	$(MAKE) --no-print-directory --jobs=2 python-test-parallel beside-tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target cc-test-parallel bazel-test
-	$(MAKE) --no-print-directory cc-test-serial python-test-serial \
-	  $(if $(filter true,$(CI)),compat coexistence)
+	$(MAKE) --no-print-directory cc-test-serial python-test-serial
+	$(if $(filter true,$(CI)),$(MAKE) --no-print-directory --jobs=2 --output-sync=target \
+	  compat coexistence)
 
 .PHONY: beside-tests
 beside-tests:
 	nice -n 19 $(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target \
-	  lint docs-check $(CC_BUILDS:%=cc-build-%) bazel-build
+	  lint docs-check $(CC_BUILDS:%=cc-build-%) bazel-build \
+	  $(if $(filter true,$(CI)),build/coexistence/installed)
 
 # The loop while writing Python: no build, and only tests that take milliseconds.
 CHECKED = api figures linux model packaging policies scheduling simulate workload
