@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from tf_malleable.api.history import History
     from tf_malleable.simulate.task import Task
 
-# About a third of a second of a core; what has just ended may still have something to do.
+# About a third of a second of a core.
 _ROUNDS: Final = 110
+# What has just ended may still have something to do.
 _TIMES: Final = 9
 _SIDE: Final = 512
 

@@ -192,7 +192,7 @@ enum StateFlag : uint64_t {
   kFills = 1,   // Copies may be begun.
   kAsks = 2,    // Readers ask before they open the source.
   kShared = 4,  // For several users: look in public/, too.
-  // Readers of the daemon's user give small copies their place themselves.
+  // The daemon takes small files of its own user from memory.
   kTakes = 16,  // 8 is of an earlier version.
 };
 

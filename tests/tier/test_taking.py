@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 import sys
 import threading
 
@@ -14,10 +15,20 @@ import pytest
 from tests.support.controllers import wait_for
 from tests.support.tiers import make_source, one_node, run_through
 from tf_malleable.tier import taking
+from tf_malleable.tier.asking import Asking
+from tf_malleable.tier.beginning import Beginning
 from tf_malleable.tier.counting import Counters
 from tf_malleable.tier.node_messages import key_of
-from tf_malleable.tier.protocol import Identity, ProtocolError
+from tf_malleable.tier.protocol import (
+    Identity,
+    MessageKind,
+    ProtocolError,
+    ReaderCounts,
+    ReaderMessage,
+)
 from tf_malleable.tier.reader_queue import HandedFile, ReaderQueue
+from tf_malleable.tier.readers import ReaderServer
+from tf_malleable.tier.records import Whereto
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store import CopyStore
 from tf_malleable.tier.taking import Taking
@@ -160,12 +171,65 @@ def test_what_is_too_much_goes_again(take, source):
 def test_a_full_disk_is_noticed(take, source):
     service, found, seen = take(FakeQueue([taken_of(source / "set/0000", errno.ENOSPC)]))
     assert "No space" in service.problem
-    assert (len(service.store), seen, found.is_supported) == (0, [], True)
+    assert (len(service.store), len(seen), found.is_supported) == (0, 1, True)
 
 
 def test_what_was_taken_back_is_no_fault(take, source):
-    service, _, seen = take(FakeQueue([taken_of(source / "set/0000", errno.ECANCELED)]))
-    assert (service.problem, service.counters.unpublished, seen) == ("", 0, [])
+    service, _, _ = take(FakeQueue([taken_of(source / "set/0000", errno.ECANCELED)]))
+    assert (service.problem, service.counters.unpublished, len(service.store)) == ("", 0, 0)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.ECANCELED])
+def test_of_what_becomes_no_copy_the_claim_is_given_back(tmp_path, source, monkeypatch, error):
+    path = source / "set/0000"
+    key = key_of(private_area(UID), str(path))
+    released = []
+
+    class FakeDirectory:
+        async def ask(self, key, version):
+            return Whereto(True)
+
+        def release(self, key):
+            released.append(key)
+
+        def hold(self, versions):
+            assert versions == {}
+
+    queue = FakeQueue([taken_of(path, error)])
+    monkeypatch.setattr(taking, "ReaderQueue", lambda *_: queue)
+
+    async def run():
+        store = CopyStore(tmp_path / "store", (source,), 1 << 30, "this boot")
+        service = TierService(store, (source,), Counters())
+        service.directory = FakeDirectory()
+        asking = Asking(service, False)
+        server = ReaderServer(
+            Beginning(service, False),
+            asking,
+            service.counters,
+            taking=Taking(service, (source,)),
+        )
+        server.start(tmp_path / "socket", 0o600)
+        answer, pipe = os.pipe()
+        asking.ask(str(path), UID, pipe)
+        while not asking.has_claimed(key):
+            await asyncio.sleep(0.005)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as reader:
+            reader.connect(str(tmp_path / "socket"))
+            memory = os.memfd_create("queue")
+            message = ReaderMessage(MessageKind.QUEUE, ReaderCounts(), "")
+            socket.send_fds(reader, [message.encode()], [memory])
+            os.close(memory)
+            while queue.taken:
+                await asyncio.sleep(0.005)
+        while not queue.is_closed:
+            await asyncio.sleep(0.005)
+        server.stop()
+        os.close(answer)
+        assert not asking.has_claimed(key)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+    assert released == [key]
 
 
 def test_a_file_system_without_unnamed_files_is_noticed(take, source):

@@ -36,11 +36,6 @@ def path_of(store: Path, key: str) -> Path:
     return Path(f"{store}/{area}{path}")
 
 
-def name_of_copy(store: Path, key: str) -> bytes:
-    """Return the path of the copy of a file as bytes, which takes less time."""
-    return os.fsencode(store) + b"/" + key.encode("latin-1")
-
-
 def key_at(store: Path, path: Path) -> str | None:
     """Return the key of the copy at a path below the store; None if there can be none."""
     parts = path.relative_to(store).parts

@@ -226,12 +226,15 @@ class ReaderServer:
         if connection.queue is not None:
             connection.queue.end()
 
-        def took(taken: HandedFile) -> None:
+        def heard(taken: HandedFile) -> None:
+            if taken.error:
+                self._asking.declined(taken.path, connection.uid)
+                return
             if self._prefetching is not None:
                 self._prefetching.opened(connection.program, taken.path)
             self._asking.published(taken.path, connection.uid, taken.identity.size)
 
-        connection.queue = self._taking.follow(descriptors[0], took)
+        connection.queue = self._taking.follow(descriptors[0], heard)
         os.close(descriptors[0])
 
     def _changed_later(self, path: str, uid: int) -> None:

@@ -43,16 +43,16 @@ class Followed:
 
     Attributes:
         queue: Of one reader.
-        took: Is called with each file of which there is a copy now.
+        heard: Is called with each file, once there is a copy, or will be none.
         is_ended: Nothing more comes.
         handed: Set when the reader says that there is something.
         one_at_a_time: Guards the queue.
         rest: For how long more is let come together, in seconds.
     """
 
-    def __init__(self, queue: ReaderQueue, took: Callable[[HandedFile], None]) -> None:
+    def __init__(self, queue: ReaderQueue, heard: Callable[[HandedFile], None]) -> None:
         """Take nothing yet; needs a running loop."""
-        self.queue, self.took = queue, took
+        self.queue, self.heard = queue, heard
         self.is_ended = False
         self.handed = asyncio.Event()
         self.one_at_a_time = asyncio.Lock()
@@ -85,12 +85,12 @@ class Taking:
         self._thread = ThreadPoolExecutor(1, "tier-taking", _step_back)
         self._area = private_area(os.geteuid())
 
-    def follow(self, descriptor: int, took: Callable[[HandedFile], None]) -> Followed:
+    def follow(self, descriptor: int, heard: Callable[[HandedFile], None]) -> Followed:
         """Make copies of all that a reader puts into a queue, until end() is called.
 
         Args:
             descriptor: Of the queue; stays the caller's.
-            took: Is called with each file of which there is a copy now.
+            heard: Is called with each file, once there is a copy, or will be none.
 
         Raises:
             ProtocolError: It is no queue.
@@ -100,7 +100,7 @@ class Taking:
         queue = ReaderQueue(
             descriptor, store.folder / self._area, store.growing(self._area), self._sources
         )
-        followed = Followed(queue, took)
+        followed = Followed(queue, heard)
         self._followed.add(followed)
         self._service.in_background(self._follow(followed))
         return followed
@@ -152,20 +152,20 @@ class Taking:
         async with followed.one_at_a_time:
             while taken := await loop.run_in_executor(self._thread, followed.queue.take):
                 took += sum(each.identity.size for each in taken)
-                self._adopt(taken, followed.took)
+                self._adopt(taken, followed.heard)
         return took
 
-    def _adopt(self, taken: Iterable[HandedFile], took: Callable[[HandedFile], None]) -> None:
+    def _adopt(self, taken: Iterable[HandedFile], heard: Callable[[HandedFile], None]) -> None:
         """Take copies into account, and tell their homes."""
         service, now = self._service, time.time()
         adopted = []
         for each in taken:
             if each.error:
                 self._failed(each)
-                continue
-            adopted.append(Kept(key_of(self._area, each.path), each.identity, now))
-            service.store.add(adopted[-1])
-            took(each)
+            else:
+                adopted.append(Kept(key_of(self._area, each.path), each.identity, now))
+                service.store.add(adopted[-1])
+            heard(each)
         if service.directory is not None:
             service.directory.hold({kept.key: kept.version.encode() for kept in adopted})
         if service.store.free < 0:
