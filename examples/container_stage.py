@@ -25,9 +25,10 @@ from tf_malleable.model import format_cpuset
 NO_ENGINE = "TF_MALLEABLE_NO_ENGINE"
 NARRATED = Path(__file__).with_name("narrated.py").absolute()
 TRAINING = NARRATED.parent / "trainings" / "cnn.py"
+# More steps than anybody waits for: what ends a training is the demo, not the speed of a machine.
+COMMAND = ["python", str(NARRATED), str(TRAINING), "--size", "128", "--steps", "1000000"]
 ENVIRONMENT = "TF_CPP_MIN_LOG_LEVEL=3"
 PERIOD = 100_000  # Microseconds, of a quota.
-FOR_EVER = 10**6  # Steps.
 PATIENCE = 180.0  # Seconds; a machine may be busy.
 LOOK_SECONDS = 0.1
 
@@ -148,9 +149,11 @@ class Show:
         self.phases.append(Phase(name, begin, self.now()))
         return self.phases[-1]
 
-    def wait_for_end(self, training: Training) -> None:
-        """Wait until a training has ended by itself."""
+    def stop(self, training: Training) -> None:
+        """Stop a training that is a job, and wait for its end."""
         self._running.remove(training)
+        self.say(f"tfm container stop {training.name}")
+        self.command("container", "stop", training.name)
         self.wait(lambda: training.has_ended, f"{training.name} has not ended")
         training.cores.append(Cores(self.now(), 0, 0))
         self.say(f"{training.name} has ended")
@@ -208,7 +211,7 @@ class Show:
     def _look(self) -> None:
         """Print and keep what has changed."""
         jobs = [] if self._client is None else self._client.jobs()
-        for training in self.trainings:
+        for training in self._running:
             for job in jobs:
                 if job.container is not None and job.container.name == training.name:
                     self._keep(training, job)
@@ -257,7 +260,7 @@ class Containers:
         with self.engine.calling() as client:
             client.containers.run(
                 self.image.tag,
-                command(FOR_EVER),
+                COMMAND,
                 name=name,
                 detach=True,
                 labels=dict([self.label.split("=")]),
@@ -269,24 +272,19 @@ class Containers:
                 cpu_quota=PERIOD,
             )
 
-    def submit(self, show: Show, name: str, steps: int = FOR_EVER) -> None:
+    def submit(self, show: Show, name: str) -> None:
         """Run a training as a job."""
         show.say(f"tfm container run -d --name {name} …")
         options = ["-d", "--name", name, "--image", self.image.tag, "--label", self.label]
         options += ["--network", "none", "-e", ENVIRONMENT]
         options += [word for volume in self.image.volumes for word in ("-v", volume)]
-        show.command("container", "run", *options, "--", *command(steps))
+        show.command("container", "run", *options, "--", *COMMAND)
 
     def remove(self) -> None:
         """Remove those there are."""
         with self.engine.calling() as client:
             for each in client.api.containers(all=True, filters={"label": self.label}):
                 client.api.remove_container(each["Id"], force=True, v=True)
-
-
-def command(steps: int) -> list[str]:
-    """Return what is run in a container."""
-    return ["python", str(NARRATED), str(TRAINING), "--size", "128", "--steps", str(steps)]
 
 
 @contextmanager

@@ -7,7 +7,6 @@ trainings are an ordinary Keras program, and the image is of this machine's own 
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from pathlib import Path
@@ -28,12 +27,10 @@ from tf_malleable.workload.private_controller import private_controller
 
 # A phase is to be long enough for a few lines of a training.
 SHORTEST, LONGEST = 2.0, 60.0
-# Seconds that starting, pausing and resuming a container take in all.
-_BETWEEN = 10.0
 
 
-def by_hand(ours: Containers, show: Show, seconds: float) -> float:
-    """Change the CPUs of one container; return its highest speed, in steps a second."""
+def by_hand(ours: Containers, show: Show, seconds: float) -> None:
+    """Change the CPUs of one container."""
     cpus = sorted(os.sched_getaffinity(0))
     most, everything = len(cpus), format_cpuset(cpus)
     show.say(f"docker run -d --name demo-by-hand --cpus 1 --cpuset-cpus {everything} …")
@@ -58,23 +55,20 @@ def by_hand(ours: Containers, show: Show, seconds: float) -> float:
     print()
     console().print(table(("docker update", ">CPUs", ">threads", ">steps/s"), rows))
     print(flush=True)
-    return max(training.speed(phase) or 0.0 for phase in show.phases)
 
 
-def shared(ours: Containers, show: Show, seconds: float, speed: float) -> None:
+def shared(ours: Containers, show: Show, seconds: float) -> None:
     """Let two containers share the machine under a controller.
 
     Args:
         ours: Makes them.
         show: The scene, with its controller.
         seconds: How long a phase is.
-        speed: The highest speed of a training here, in steps a second.
     """
     ours.submit(show, "demo-first")
     first = show.enter("demo-first")
     show.phase("the first alone", seconds)
-    # Enough for the three phases that it is in, and for what is between them on a busy machine.
-    ours.submit(show, "demo-second", math.ceil((2 * seconds + _BETWEEN) * speed))
+    ours.submit(show, "demo-second")
     second = show.enter("demo-second")
     show.phase("both", seconds)
     show.table()
@@ -83,7 +77,7 @@ def shared(ours: Containers, show: Show, seconds: float, speed: float) -> None:
     show.table()
     show.command("container", "resume", first.name)
     show.phase("both again", seconds)
-    show.wait_for_end(second)
+    show.stop(second)
     show.phase("the first alone again", seconds)
     show.table()
     rows = [
@@ -105,14 +99,14 @@ def demonstrate(seconds: float, out: Path) -> None:
     with containers(logs) as ours:
         print("One container without a controller, its CPUs changed by hand:")
         alone = Show(logs)
-        speed = by_hand(ours, alone, seconds)
+        by_hand(ours, alone, seconds)
         upper = alone.scene("One container, its CPUs changed by hand")
         ours.remove()
         print("\nTwo containers under a controller, which gives everybody the same:")
         with private_controller("--policy=equal", log=logs / "controller.log") as controller:
             show = Show(logs, controller.client)
             try:
-                shared(ours, show, seconds, speed)
+                shared(ours, show, seconds)
             finally:
                 ours.remove()
             lower = show.scene("Two containers under a controller")

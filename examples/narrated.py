@@ -9,6 +9,7 @@ The program is an ordinary one, and does not know of this.
 from __future__ import annotations
 
 import runpy
+import signal
 import sys
 import threading
 import time
@@ -41,6 +42,8 @@ def main() -> None:
         sys.exit("narrated: name a Python program that there is, and its arguments after it")
     del sys.argv[0]
     sys.path[0] = str(Path(sys.argv[0]).parent)
+    # The first process of a container is not ended by SIGTERM unless it says how.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     over = threading.Event()
     narrator = threading.Thread(target=narrate, args=(over,), daemon=True)
     narrator.start()

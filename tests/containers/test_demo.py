@@ -49,6 +49,7 @@ def test_it_runs_to_its_end_and_leaves_nothing(docker_host, tmp_path):
     for event in (
         "demo-second trains",
         "demo-first is paused",
+        "tfm container stop demo-second",
         "demo-second has ended",
         "Picture: ",
     ):
