@@ -6,7 +6,7 @@ the history of a run under another policy says, and how its programs scale, whic
 apart. The mean over all runs of a policy is compared with the mean over the simulations of all
 runs under the other policies, with several seeds, as a seed says when each job's agent reports:
 what a simulation says is an expectation, and one run differs from the next by several percent.
-Between runs a fixed piece of work is timed: what was recorded while the machine was faster or
+During runs a fixed piece of work is timed: what was recorded while the machine was faster or
 slower is simulated as if it had been as fast as in the runs that are compared.
 """
 
@@ -33,7 +33,7 @@ from benchmarks.common.command_line import (
     sayer,
 )
 from benchmarks.many.workloads import WORKLOADS
-from benchmarks.validation.drift import Run, probe, slowed
+from benchmarks.validation.drift import Run, probing, slowed
 
 if TYPE_CHECKING:
     from benchmarks.common.configurations import Configuration
@@ -227,20 +227,19 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
             curves += _measured(speed, number)
             (out / _CURVES).write_bytes(msgspec.json.encode(curves))
             say(f"round {number} of {rounds}: speeds with each number of cores")
-            before = probe()
             for (name, (trainings, start)), policy in itertools.product(runners.items(), POLICIES):
                 with TemporaryDirectory(prefix="tfm-") as folder:
                     state = Path(folder, "state")
-                    start(speed.of(trainings), controlled(policy), state)
+                    with probing() as probe:
+                        start(speed.of(trainings), controlled(policy), state)
                     history, _ = read_history(state, MOST_HISTORY)
-                after = probe()
                 file = out / f"{name}-{policy}-{number}.json"
                 file.write_bytes(msgspec.json.encode(history))
-                probes[file.stem] = (before + after) / 2
+                probes[file.stem] = probe.seconds
                 (out / _PROBES).write_bytes(msgspec.json.encode(probes))
                 live[name][policy].append(Run(history, probes[file.stem]))
-                say(f"{name}  {policy}: {measures(history)[0]:.1f} s, probe {after:.2f} s")
-                before = after
+                said = f"{measures(history)[0]:.1f} s, probe {1000 * probe.seconds:.2f} ms"
+                say(f"{name}  {policy}: {said}")
             cores = len(os.sched_getaffinity(0))
             results.write(
                 rows(

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import time
+
 from benchmarks.validation.__main__ import CONTAINERS, TITLES, Compared, compared, main, rows
-from benchmarks.validation.drift import Run, probe, slowed
+from benchmarks.validation.drift import Probe, Run, probing, slowed
 from tf_malleable.model import Machine, Shape
 from tf_malleable.simulate.simulation import Scenario, simulate
 from tf_malleable.simulate.task import Task
@@ -72,8 +74,18 @@ def test_computing_takes_longer_on_a_slower_machine_and_waiting_does_not():
     assert (slower.at, slower.fetching, slower.idle, slower.steps) == (0.0, 4.0, 3.0, task.steps)
 
 
-def test_the_work_that_is_timed_takes_a_while():
-    assert probe() > 0.1
+def test_a_piece_of_work_is_timed_as_long_as_something_runs():
+    with probing() as probe:
+        time.sleep(0.5)
+    taken = list(probe.taken)
+    assert len(taken) >= 2
+    assert min(taken) > 0.0002
+    time.sleep(0.5)
+    assert probe.taken == taken
+
+
+def test_few_pieces_that_took_long_count():
+    assert Probe([1.0, 1.0, 4.0]).seconds == 2.0
 
 
 def test_containers_are_a_workload():
