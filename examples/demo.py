@@ -8,7 +8,6 @@ change, and no core is set by hand.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,24 +88,6 @@ def compare(controlled: Summary, alone: Summary) -> None:
     console().print(table(("", ">with a controller", ">without"), rows))
 
 
-def import_once() -> None:
-    """Import what the trainings import, so that the first one need not wait for the disk.
-
-    Raises:
-        DemoError: It cannot be imported.
-    """
-    program = "import keras, sklearn.datasets"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        raise DemoError(f"{program!r} ended with {done.returncode}:\n{done.stderr.strip()}")
-
-
 def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
     """Run the trainings twice, print and draw; return how many failed.
 
@@ -117,7 +98,7 @@ def demonstrate(jobs: Sequence[PlannedJob], out: Path) -> int:
     logs.mkdir(parents=True, exist_ok=True)
     print(f"{len(jobs)} trainings on {len(os.sched_getaffinity(0))} CPUs, {jobs[-1].at:g} s of")
     print("arrivals, first under a controller. TensorFlow is fetched from the disk once before …")
-    import_once()
+    speed.import_once()
     print("Measuring this machine's speed, to which their steps are scaled …")
     factor = speed.measure(SPEED_OF, seconds=1.0)
     jobs = scaled(jobs, factor)

@@ -27,6 +27,25 @@ class TrainingError(Exception):
     """A training failed; in one sentence."""
 
 
+def import_once(environment: Mapping[str, str] | None = None) -> None:
+    """Import what the trainings import, so that the first one need not wait for the disk.
+
+    Raises:
+        TrainingError: It cannot be imported.
+    """
+    program = "import keras, sklearn.datasets"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise TrainingError(f"{program!r} failed: {_last_line(done)}")
+
+
 def measure(program: str, seconds: float, environment: Mapping[str, str] | None = None) -> float:
     """Return this machine's speed on one core; 1 is the speed of STEP_SECONDS.
 
@@ -68,6 +87,10 @@ def _seconds(program: str, steps: int, environment: Mapping[str, str] | None) ->
         check=False,
     )
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise TrainingError(f"the training {program} failed: {last[0]}")
+        raise TrainingError(f"the training {program} failed: {_last_line(done)}")
     return time.monotonic() - start
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return lines[-1]

@@ -46,6 +46,7 @@ def measure(say: Say) -> Pace:
     """
     environment = clean_environment({})
     try:
+        speed.import_once(environment)
         factors = {
             program: speed.measure(program, _SECONDS, environment) for program in speed.STEP_SECONDS
         }

@@ -32,9 +32,21 @@ def test_a_training_has_a_step_at_least():
 def test_start_and_end_of_a_training_do_not_count(monkeypatch):
     # Twice as slow as usual, and 7 s for TensorFlow's start.
     monkeypatch.setattr(speed, "_seconds", lambda name, n, _: 7 + 2 * STEP_SECONDS[name] * n)
+    monkeypatch.setattr(speed, "import_once", lambda _: None)
     said = []
     assert pace.measure(said.append).factors == dict.fromkeys(STEP_SECONDS, 0.5)
     assert said == ["Speed of this machine, to which steps are scaled: cnn 0.5, dense 0.5, rnn 0.5"]
+
+
+def test_the_first_start_which_reads_from_the_disk_does_not_count(monkeypatch):
+    cold = [20.0]
+
+    def seconds(name, steps, _):
+        return (cold.pop() if cold else 0.0) + 7 + STEP_SECONDS[name] * steps
+
+    monkeypatch.setattr(speed, "_seconds", seconds)
+    monkeypatch.setattr(speed, "import_once", lambda _: cold.clear())
+    assert pace.measure(lambda text: None).factors == dict.fromkeys(STEP_SECONDS, 1.0)
 
 
 def test_a_training_that_fails_is_no_measurement(monkeypatch, tmp_path):
