@@ -5,9 +5,8 @@ Each workload is run under every policy. A simulation of one of them knows of it
 the history of a run under another policy says, and how its programs scale, which is measured
 apart. The mean over all runs of a policy is compared with the mean over the simulations of all
 runs under the other policies, with several seeds, as a seed says when each job's agent reports:
-what a simulation says is an expectation, and one run differs from the next by several percent.
-During runs a fixed piece of work is timed: what was recorded while the machine was faster or
-slower is simulated as if it had been as fast as in the runs that are compared.
+what a simulation says is an expectation, and on a virtual machine one run differs from the next
+by up to 15 percent. Only the mean of several rounds tells more than that.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from benchmarks.common.command_line import (
     sayer,
 )
 from benchmarks.many.workloads import WORKLOADS
-from benchmarks.validation.drift import Run, probing, slowed
 
 if TYPE_CHECKING:
     from benchmarks.common.configurations import Configuration
@@ -51,7 +49,6 @@ _SEEDS: Final = range(8)
 # Live ones that differ by less are equal.
 _DIFFERENT: Final = 1.05
 _CURVES: Final = "curves.json"
-_PROBES: Final = "probes.json"
 # About twenty seconds on one core, without the start: the first seconds are slower, which hides
 # a part of what a second core gives to short runs.
 _STEPS: Final = {
@@ -111,7 +108,7 @@ def measures(history: History) -> tuple[float, float]:
 
 
 def compared(
-    workload: str, live: Mapping[str, Sequence[Run]], curves: Sequence[JobRecord], cores: int
+    workload: str, live: Mapping[str, Sequence[History]], curves: Sequence[JobRecord], cores: int
 ) -> list[Compared]:
     """Return the runs of a workload under each policy beside their simulations.
 
@@ -128,18 +125,18 @@ def compared(
 
     found = []
     for policy, mine in live.items():
-        seconds = fmean(one.probe_seconds for one in mine)
-        others = [each for other, made in live.items() if other != policy for each in made]
         workloads = [
-            slowed(replayed(other.history, Assumed(), curves).tasks, seconds / other.probe_seconds)
-            for other in others
+            replayed(each, Assumed(), curves).tasks
+            for other, made in live.items()
+            if other != policy
+            for each in made
         ]
         simulations = [
             measures(simulate(tasks, policy, Scenario((Machine.flat(cores),), seed=seed)).history)
             for tasks in workloads
             for seed in _SEEDS
         ]
-        runs = tuple(measures(one.history) for one in mine)
+        runs = tuple(map(measures, mine))
         found.append(Compared(workload, policy, runs, _means(simulations)))
     return found
 
@@ -218,10 +215,9 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
         runners = {name: _runner(name, stack) for name in names}
         speed = pace.measure(say)
         curves: list[JobRecord] = []
-        live: dict[str, dict[str, list[Run]]] = {
+        live: dict[str, dict[str, list[History]]] = {
             name: {policy: [] for policy in POLICIES} for name in runners
         }
-        probes: dict[str, float] = {}
         for number in range(1, rounds + 1):
             # Again in each round, as the machine may be a little faster or slower by then.
             curves += _measured(speed, number)
@@ -230,16 +226,12 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
             for (name, (trainings, start)), policy in itertools.product(runners.items(), POLICIES):
                 with TemporaryDirectory(prefix="tfm-") as folder:
                     state = Path(folder, "state")
-                    with probing() as probe:
-                        start(speed.of(trainings), controlled(policy), state)
+                    start(speed.of(trainings), controlled(policy), state)
                     history, _ = read_history(state, MOST_HISTORY)
                 file = out / f"{name}-{policy}-{number}.json"
                 file.write_bytes(msgspec.json.encode(history))
-                probes[file.stem] = probe.seconds
-                (out / _PROBES).write_bytes(msgspec.json.encode(probes))
-                live[name][policy].append(Run(history, probes[file.stem]))
-                said = f"{measures(history)[0]:.1f} s, probe {1000 * probe.seconds:.2f} ms"
-                say(f"{name}  {policy}: {said}")
+                live[name][policy].append(history)
+                say(f"{name}  {policy}: {measures(history)[0]:.1f} s")
             cores = len(os.sched_getaffinity(0))
             results.write(
                 rows(
@@ -253,29 +245,39 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
     results.tell()
 
 
-def simulated(names: Sequence[str], recorded: Path, out: Path) -> None:
-    """Simulate what was recorded by an earlier run again, write and print."""
+def simulated(names: Sequence[str], recorded: Sequence[Path], out: Path) -> None:
+    """Simulate what was recorded by earlier runs again, write and print.
+
+    Args:
+        names: Workloads.
+        recorded: Folders of these runs; the rounds in all of them count.
+        out: Folder for the results.
+    """
     import msgspec
 
     from benchmarks.common.results import Results
     from tf_malleable.api.history import History, JobRecord
 
-    curves = msgspec.json.decode((recorded / _CURVES).read_bytes(), type=list[JobRecord])
-    probes = msgspec.json.decode((recorded / _PROBES).read_bytes(), type=dict[str, float])
-    cores = json.loads((recorded / "results.json").read_text())["machine"]["cpus"]
-    results = Results("validation", out, policies=POLICIES, recorded=recorded.name)
+    curves: list[JobRecord] = []
+    for folder in recorded:
+        curves += msgspec.json.decode((folder / _CURVES).read_bytes(), type=list[JobRecord])
+    cores = json.loads((recorded[0] / "results.json").read_text())["machine"]["cpus"]
+    said = [folder.name for folder in recorded]
+    results = Results("validation", out, policies=POLICIES, recorded=said)
     found: list[Compared] = []
     for name in names:
         live = {
             policy: [
-                Run(msgspec.json.decode(path.read_bytes(), type=History), probes[path.stem])
-                for path in sorted(recorded.glob(f"{name}-{policy}-*.json"))
+                msgspec.json.decode(path.read_bytes(), type=History)
+                for folder in recorded
+                for path in sorted(folder.glob(f"{name}-{policy}-*.json"))
             ]
             for policy in POLICIES
         }
         missing = [policy for policy, runs in live.items() if not runs]
         if missing:
-            raise BenchmarkError(f"{recorded} has no run of {name} under {', '.join(missing)}")
+            folders = " or ".join(map(str, recorded))
+            raise BenchmarkError(f"no run of {name} under {', '.join(missing)} in {folders}")
         found += compared(name, live, curves, cores)
         results.write(rows(found))
     results.tell()
@@ -352,7 +354,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     line.add_argument("--rounds", type=positive, default=1, help="runs under each policy")
     line.add_argument(
-        "--recorded", type=Path, help="simulate the runs in this folder again, and run nothing"
+        "--recorded",
+        type=Path,
+        nargs="+",
+        help="simulate the runs in these folders again, and run nothing",
     )
     said = line.parse(arguments)
     names = said.only or tuple(TITLES)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-import time
+import json
+from dataclasses import replace
 
-from benchmarks.validation.__main__ import CONTAINERS, TITLES, Compared, compared, main, rows
-from benchmarks.validation.drift import Probe, Run, probing, slowed
+import msgspec
+
+from benchmarks.validation.__main__ import CONTAINERS, POLICIES, TITLES, Compared, main, rows
 from tf_malleable.model import Machine, Shape
 from tf_malleable.simulate.simulation import Scenario, simulate
 from tf_malleable.simulate.task import Task
@@ -41,51 +43,38 @@ def test_policies_that_differ_are_in_the_same_order():
 
 def test_runs_that_were_not_recorded_are_named(tmp_path, capfd):
     (tmp_path / "curves.json").write_text("[]")
-    (tmp_path / "probes.json").write_text("{}")
     (tmp_path / "results.json").write_text('{"machine": {"cpus": 2}}')
     status = main(["--recorded", str(tmp_path), "--only", "a", "--out", str(tmp_path / "out")])
     assert status == 1
     said = capfd.readouterr().err
-    assert "has no run of a under equal, lend+efficient, lend+srpt, fcfs-strict" in said
+    assert "no run of a under equal, lend+efficient, lend+srpt, fcfs-strict in" in said
     assert len(said.splitlines()) == 1
 
 
-def test_a_machine_that_was_slower_under_one_policy_is_no_error_of_the_simulation():
+def test_rounds_of_several_folders_count_together(tmp_path, capfd):
     tasks = [
         Task(f"job {n}", 2.0 * n, 30.0 + 7 * n, Assumed().curve, Shape(1, 2, 2), starting=3.0)
         for n in range(4)
     ]
-    scenario = Scenario((Machine.flat(2),))
-    fast = simulate(tasks, "equal", scenario, spans=True).history
-    slow = simulate(slowed(tasks, 1.5), "fcfs-strict", scenario, spans=True).history
-
-    def off(probe_seconds: float) -> float:
-        live = {"equal": [Run(fast, 1.0)], "fcfs-strict": [Run(slow, probe_seconds)]}
-        return max(abs(one.off(0)) for one in compared("a", live, [], 2))
-
-    assert off(1.5) < 2.0
-    assert off(1.0) > 30.0
-
-
-def test_computing_takes_longer_on_a_slower_machine_and_waiting_does_not():
-    task = Task("reader", 0.0, 30.0, starting=2.0, fetching=4.0, ending=1.0, busy=5.0, idle=3.0)
-    (slower,) = slowed([task], 2.0)
-    assert (slower.seconds, slower.starting, slower.ending, slower.busy) == (60.0, 4.0, 2.0, 10.0)
-    assert (slower.at, slower.fetching, slower.idle, slower.steps) == (0.0, 4.0, 3.0, task.steps)
-
-
-def test_a_piece_of_work_is_timed_as_long_as_something_runs():
-    with probing() as probe:
-        time.sleep(0.5)
-    taken = list(probe.taken)
-    assert len(taken) >= 2
-    assert min(taken) > 0.0002
-    time.sleep(0.5)
-    assert probe.taken == taken
-
-
-def test_few_pieces_that_took_long_count():
-    assert Probe([1.0, 1.0, 4.0]).seconds == 2.0
+    folders = []
+    # A machine that was slower the second time, under all policies.
+    for name, slower in (("first", 1.0), ("second", 1.25)):
+        folders.append(tmp_path / name)
+        folders[-1].mkdir()
+        (folders[-1] / "curves.json").write_text("[]")
+        (folders[-1] / "results.json").write_text('{"machine": {"cpus": 2}}')
+        again = [replace(each, seconds=slower * each.seconds) for each in tasks]
+        for policy in POLICIES:
+            scenario = Scenario((Machine.flat(2),))
+            live = simulate(again, policy, scenario, spans=True).history
+            (folders[-1] / f"a-{policy}-1.json").write_bytes(msgspec.json.encode(live))
+    out = tmp_path / "out"
+    said = ["--recorded", *map(str, folders), "--only", "a", "--out", str(out)]
+    assert main(said) == 0
+    made = json.loads((out / "results.json").read_text())["rows"]
+    assert len(made) == 9
+    assert all("in 2 runs" in row["remark"] for row in made[:8])
+    assert max(row["found"]["value"] for row in made[:8]) < 2.0
 
 
 def test_containers_are_a_workload():
