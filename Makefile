@@ -33,9 +33,9 @@ demo-containers: .venv/installed-demo
 	.venv/bin/python tools/docker_engine.py --install -- \
 	  .venv/bin/python examples/demo_containers.py
 
-# Environments first, as two pips would get in each other's way in one of them. Tests in Python wait for most of
-# their time: what computes all the time runs beside them, where they leave a CPU idle. What
-# measures time or counts active workers comes last, alone.
+# Environments first, as two pips would get in each other's way in one of them. Tests in Python
+# wait for most of their time: what computes all the time runs beside them, where they leave a CPU
+# idle. What measures time or counts active workers comes last, alone.
 test: all-packages .venv/installed-docs
 	$(MAKE) --no-print-directory --jobs=2 python-test-parallel beside-tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target cc-test-parallel bazel-test

@@ -34,16 +34,7 @@ def import_once(environment: Mapping[str, str] | None = None) -> None:
         TrainingError: It cannot be imported.
     """
     program = "import keras, sklearn.datasets"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        raise TrainingError(f"{program!r} failed: {_last_line(done)}")
+    _run((sys.executable, "-c", program), environment, repr(program))
 
 
 def measure(program: str, seconds: float, environment: Mapping[str, str] | None = None) -> float:
@@ -77,20 +68,16 @@ def _seconds(program: str, steps: int, environment: Mapping[str, str] | None) ->
     cpu = min(os.sched_getaffinity(0))
     script = str(TRAININGS / f"{program}.py")
     training = (sys.executable, script, "--steps", str(steps))
+    command = ("taskset", "--cpu-list", str(cpu), *training)
     start = time.monotonic()
-    done = subprocess.run(
-        ("taskset", "--cpu-list", str(cpu), *training),
-        env=environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        raise TrainingError(f"the training {program} failed: {_last_line(done)}")
+    _run(command, environment, f"the training {program}")
     return time.monotonic() - start
 
 
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return lines[-1]
+def _run(command: Sequence[str], environment: Mapping[str, str] | None, what: str) -> None:
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise TrainingError(f"{what} failed: {last[0]}")

@@ -6,7 +6,7 @@ the history of a run under another policy says, and how its programs scale, whic
 apart. The mean over all runs of a policy is compared with the mean over the simulations of all
 runs under the other policies, with several seeds, as a seed says when each job's agent reports:
 what a simulation says is an expectation, and on a virtual machine one run differs from the next
-by up to 15 percent. Only the mean of several rounds tells more than that.
+by up to 10 percent. Only the mean of several rounds tells more than that.
 """
 
 from __future__ import annotations
@@ -252,6 +252,9 @@ def simulated(names: Sequence[str], recorded: Sequence[Path], out: Path) -> None
         names: Workloads.
         recorded: Folders of these runs; the rounds in all of them count.
         out: Folder for the results.
+
+    Raises:
+        BenchmarkError: A run is missing, or the machines differ in size.
     """
     import msgspec
 
@@ -259,9 +262,14 @@ def simulated(names: Sequence[str], recorded: Sequence[Path], out: Path) -> None
     from tf_malleable.api.history import History, JobRecord
 
     curves: list[JobRecord] = []
+    machines: set[int] = set()
     for folder in recorded:
         curves += msgspec.json.decode((folder / _CURVES).read_bytes(), type=list[JobRecord])
-    cores = json.loads((recorded[0] / "results.json").read_text())["machine"]["cpus"]
+        machines.add(json.loads((folder / "results.json").read_text())["machine"]["cpus"])
+    if len(machines) > 1:
+        sizes = " and ".join(map(str, sorted(machines)))
+        raise BenchmarkError(f"--recorded must name runs on as many CPUs, not on {sizes}")
+    (cores,) = machines
     said = [folder.name for folder in recorded]
     results = Results("validation", out, policies=POLICIES, recorded=said)
     found: list[Compared] = []

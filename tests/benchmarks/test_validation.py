@@ -51,6 +51,18 @@ def test_runs_that_were_not_recorded_are_named(tmp_path, capfd):
     assert len(said.splitlines()) == 1
 
 
+def test_rounds_on_machines_of_different_sizes_are_refused(tmp_path, capfd):
+    for cpus in (2, 4):
+        (tmp_path / str(cpus)).mkdir()
+        (tmp_path / str(cpus) / "curves.json").write_text("[]")
+        (tmp_path / str(cpus) / "results.json").write_text(f'{{"machine": {{"cpus": {cpus}}}}}')
+    out = tmp_path / "out"
+    said = ["--recorded", str(tmp_path / "4"), str(tmp_path / "2"), "--out", str(out)]
+    assert main(said) == 1
+    sentence = "validation: --recorded must name runs on as many CPUs, not on 2 and 4\n"
+    assert capfd.readouterr().err == sentence
+
+
 def test_rounds_of_several_folders_count_together(tmp_path, capfd):
     tasks = [
         Task(f"job {n}", 2.0 * n, 30.0 + 7 * n, Assumed().curve, Shape(1, 2, 2), starting=3.0)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,18 @@ def test_what_the_trainings_lack_is_said_before_any_starts(tmp_path):
     sentence = "demo: 'import keras, sklearn.datasets' failed: ImportError: no keras today\n"
     assert done.stderr == sentence
     assert list((tmp_path / "demo").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_narrated_program_ends_by_sigterm_in_order(tmp_path):
+    # As the first process of a container, the default would be to go on.
+    body = "    print('began', flush=True)\n    time.sleep(60)\n"
+    program = f"import time\ntry:\n{body}finally:\n    print('ended')\n"
+    (tmp_path / "train.py").write_text(program)
+    command = [sys.executable, str(EXAMPLES / "narrated.py"), str(tmp_path / "train.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "began\n"
+        running.terminate()
+        assert running.communicate(timeout=30)[0] == "ended\n"
+    assert running.returncode == 128 + signal.SIGTERM
