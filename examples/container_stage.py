@@ -94,6 +94,9 @@ class Training(Track):
             self.log.open("wb") as log,
             Engine(timeout=None).calling() as client,
         ):
+            # Until a container runs, following what it prints ends at once.
+            while client.api.inspect_container(self.name)["State"]["Status"] == "created":
+                time.sleep(LOOK_SECONDS)
             for chunk in client.api.logs(self.name, stream=True, follow=True):
                 log.write(chunk)
                 log.flush()

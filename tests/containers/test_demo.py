@@ -121,15 +121,50 @@ except DemoError as error:
     print(error)
 """
 
+NOT_YET_STARTED = """
+import sys
+import time
+from pathlib import Path
 
-def test_a_training_that_prints_nothing_is_said_to():
+import docker
+from container_stage import Training
+
+name, log = sys.argv[1:]
+training = Training(name, Path(log), time.monotonic)
+time.sleep(1.0)
+print(training.has_ended)
+docker.from_env().api.start(name)
+training._reader.join(60.0)
+print(Path(log).read_text())
+"""
+
+
+def staged(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     paths = [str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [sys.executable, "-c", SILENT],
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_what_a_training_prints_is_read_though_it_has_not_started_yet(containers, tmp_path):
+    name = containers.name("early")
+    containers.client.containers.create(
+        containers.image,
+        ["-c", "echo begun"],
+        entrypoint="/bin/sh",
+        name=name,
+        volumes=containers.volumes,
+        network_mode="none",
+    )
+    done = staged(NOT_YET_STARTED, name, tmp_path / "log")
+    assert (done.stdout, done.stderr) == ("False\nbegun\n\n", "")
+
+
+def test_a_training_that_prints_nothing_is_said_to():
+    done = staged(SILENT)
     assert done.stderr == ""
     assert done.stdout == "2\ndemo-by-hand printed nothing for 2 s, see demo.log\n"
