@@ -5,8 +5,8 @@ Each workload is run under every policy. A simulation of one of them knows of it
 the history of a run under another policy says, and how its programs scale, which is measured
 apart. The mean over all runs of a policy is compared with the mean over the simulations of all
 runs under the other policies, with several seeds, as a seed says when each job's agent reports:
-what a simulation says is an expectation, and on a virtual machine one run differs from the next
-by up to 10 percent. Only the mean of several rounds tells more than that.
+what a simulation says is an expectation, and on a virtual machine the same run may take a quarter
+longer another time. Only the mean of several rounds tells more than that.
 """
 
 from __future__ import annotations
