@@ -28,10 +28,6 @@ NEARLY = {
     ("constrained", 64): 1.06,
     ("constrained", 256): 1.06,
 }
-# Alike jobs end one after the other, so that the mean turnaround is 8 % below that of the best
-# alternative. The last ends 7 % later than if all share the machine and end at once, with which
-# the mean is 22 % above. With 64 cores, that split leaves 4 idle.
-NEARLY_STATIC = {("alike", 256): (1.08, 1.05)}
 # The default may be so much worse than the best of the others for a workload.
 TOLERANCE = 1.02
 # Of any job, and per job and hour.
@@ -98,9 +94,8 @@ def test_no_static_alternative_is_much_better_than_the_default(workload, cores):
     works = CORPUS[workload](cores)
     found = under_the_default(workload, cores)
     each = compared(DEFAULT, workload, cores, works, found, alternatives(works, cores))
-    makespan_most, turnaround_most = NEARLY_STATIC.get((workload, cores), TOLERANCES)
-    assert each.makespan <= makespan_most
-    assert each.turnaround <= turnaround_most
+    assert each.makespan <= TOLERANCES[0]
+    assert each.turnaround <= TOLERANCES[1]
     # Nobody starves, and cores do not move all the time.
     assert each.slowdown <= MOST_SLOWDOWN
     assert each.moves <= MOST_MOVES

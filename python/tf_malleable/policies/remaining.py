@@ -29,6 +29,20 @@ def remaining_work(job: Job, prior: Curve = PRIOR) -> float:
     return expected_left(job) or max(USUAL_SECONDS, job.run_seconds)
 
 
+def whole_work(job: Job, left: float, prior: Curve = PRIOR) -> float:
+    """Return the work from start to end in seconds on one core, or what it ran and what remains.
+
+    Args:
+        job: The job.
+        left: Its remaining work, in seconds on one core.
+        prior: Its speed-up as long as that is unknown.
+    """
+    done, total = job.steps_done, job.steps_total
+    if done is None or total is None or not job.rates:
+        return job.run_seconds + left
+    return left * total / (total - done) if done < total else total * fit(job.rates, prior).one
+
+
 def remaining_seconds(job: Job) -> float:
     """Return the seconds until a running job ends if its number of cores stays the same."""
     steps = steps_left(job)

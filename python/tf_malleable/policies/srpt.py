@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from tf_malleable.model import Job, Shape
 from tf_malleable.policies.counting import CountingPolicy, Decision, least, present
 from tf_malleable.policies.filling import fill
+from tf_malleable.policies.makespan import USUAL_WEIGHT, evened, makespan_weight
 from tf_malleable.policies.orders import arrival
 from tf_malleable.policies.placement import first_started
 from tf_malleable.policies.remaining import (
@@ -18,6 +20,7 @@ from tf_malleable.policies.remaining import (
     geometric_step,
     remaining_work,
     steps_left,
+    whole_work,
 )
 from tf_malleable.policies.speedup import Curve, fit
 from tf_malleable.policies.turnaround import least_turnaround
@@ -29,14 +32,6 @@ _SHORTEST_REVIEW_SECONDS = 0.1
 # Assumed of a job whose speed-up is unknown: with all n cores of a large machine it is
 # n / (1 + _USUAL_LOSS) times as fast as with one. Two such jobs share two cores.
 _USUAL_LOSS = 0.9
-# The makespan counts as much as the turnarounds of so many jobs: for the mean turnaround alone,
-# cores would go to few jobs that use them less well, and the last would end late. With few cores
-# the choice is coarse, and a large weight would make all share them whatever that costs. Of many
-# jobs the longest must not get most cores: others arrive before it ends. Chosen by simulation.
-_MAKESPAN = 3.0
-_MAKESPAN_AT_LEAST = 1.0
-_MAKESPAN_PER_CORE = 0.125
-_MAKESPAN_OF_MANY = 15.0
 # Until its first step, a program imports and builds on one core: for so long at most if it
 # reported steps in earlier runs, and if it is not known whether it ever will.
 _STARTING_SECONDS = 60.0
@@ -87,8 +82,7 @@ class SrptPolicy(CountingPolicy):
             job.shape.min if _is_starting(job) or _is_ending(job) else limit
             for job, limit in zip(ranked, limits, strict=True)
         ]
-        weight = _makespan(len(ranked), cores) if ranked else 0.0
-        best = least_turnaround(curves, usable, cores, weight) if ranked else []
+        weight, best = _chosen(entries, curves, usable, cores)
         counts = _admitted(entries, best, usable, cores)
         wide = _left_out(entries, counts, cores)
         if wide is not None:
@@ -104,6 +98,23 @@ class SrptPolicy(CountingPolicy):
                 counts = first
         _share_out(ranked, limits, counts, cores)
         return Decision(_steadied(ranked, counts, cores), _review_at(entries, counts, now))
+
+
+def _chosen(
+    entries: Sequence[_Entry], curves: Sequence[Curve], usable: Sequence[int], cores: int
+) -> tuple[float, list[int]]:
+    """Return the weight of the makespan, and how many cores each job should have."""
+    if not entries:
+        return 0.0, []
+    weight = makespan_weight([entry.length for entry in entries], cores)
+    best = least_turnaround(curves, usable, cores, weight)
+    if weight <= USUAL_WEIGHT:
+        return weight, best
+    as_long = [
+        entry.rank[:-1] == before.rank[:-1] and entry.left <= _STEP * before.left
+        for before, entry in pairwise(entries)
+    ]
+    return weight, evened(best, usable, [False, *as_long])
 
 
 def _left_out(entries: Sequence[_Entry], counts: dict[str, int], cores: int) -> int | None:
@@ -160,6 +171,7 @@ class _Entry(NamedTuple):
     Attributes:
         job: The job.
         curve: Its speed-up.
+        length: How long it takes in all, in seconds on one core.
         left: Its remaining work, in seconds on one core.
         is_late: Whether it has been without cores for too long.
         late_at: When that is so, if it gets none.
@@ -168,6 +180,7 @@ class _Entry(NamedTuple):
 
     job: Job
     curve: Curve
+    length: float
     left: float
     is_late: bool
     late_at: float
@@ -252,23 +265,17 @@ def _may_be_paused(job: Job) -> bool:
     return steps_left(job) is not None or job.expected_seconds is not None
 
 
-def _makespan(jobs: int, cores: int) -> float:
-    """Return the weight of the makespan for so many jobs on so many cores."""
-    of_few_cores = _MAKESPAN_AT_LEAST + _MAKESPAN_PER_CORE * cores
-    return min(_MAKESPAN, of_few_cores, _MAKESPAN_OF_MANY / jobs)
-
-
 def _ranked(jobs: Sequence[Job], prior: Curve, now: float) -> list[_Entry]:
     """Return late jobs, then by priority the shortest first, nearly equal ones by arrival."""
     return sorted([_entry(job, prior, now) for job in jobs], key=lambda entry: entry.rank)
 
 
 def _entry(job: Job, prior: Curve, now: float) -> _Entry:
-    _, curve, left, late_at, step = _known(job, prior)
+    _, curve, length, left, late_at, step = _known(job, prior)
     # Independent of whether a job runs, so that a decision does not reverse itself.
     if now >= late_at:
-        return _Entry(job, curve, left, True, late_at, (0.0, arrival(job)))
-    return _Entry(job, curve, left, False, late_at, (1.0, -job.priority, step))
+        return _Entry(job, curve, length, left, True, late_at, (0.0, arrival(job)))
+    return _Entry(job, curve, length, left, False, late_at, (1.0, -job.priority, step))
 
 
 class _Known(NamedTuple):
@@ -277,6 +284,7 @@ class _Known(NamedTuple):
     Attributes:
         prior: What is assumed of its speed-up.
         curve: Its speed-up.
+        length: How long it takes in all, in seconds on one core.
         left: Its remaining work, in seconds on one core.
         late_at: When it is late, if it has no cores until then.
         step: Its remaining work on a geometric scale.
@@ -284,6 +292,7 @@ class _Known(NamedTuple):
 
     prior: Curve
     curve: Curve
+    length: float
     left: float
     late_at: float
     step: int
@@ -295,10 +304,15 @@ def _known(job: Job, prior: Curve) -> _Known:
     kept: _Known | None = vars(job).get(_KEPT)
     if kept is None or kept.prior is not prior:
         left = remaining_work(job, prior)
-        length = job.run_seconds + left
-        late_at = job.submitted + job.run_seconds + _PATIENCE_SECONDS + _PATIENCE_LENGTHS * length
-        step = geometric_step(left, _STEP)
-        kept = _Known(prior, fit(job.rates, prior), left, late_at, step)
+        patience = _PATIENCE_SECONDS + _PATIENCE_LENGTHS * (job.run_seconds + left)
+        kept = _Known(
+            prior,
+            fit(job.rates, prior),
+            whole_work(job, left, prior),
+            left,
+            job.submitted + job.run_seconds + patience,
+            geometric_step(left, _STEP),
+        )
         vars(job)[_KEPT] = kept
     return kept
 
