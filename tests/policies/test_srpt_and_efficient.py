@@ -66,6 +66,17 @@ def test_a_wide_job_that_cannot_run_soon_leaves_cores_to_others():
     }
 
 
+def test_of_equal_jobs_on_many_cores_none_has_more_than_one_before_it():
+    equal = [left(str(n), 100, 0.0008, submitted=n, shape=Shape(1, 256, 256)) for n in range(5)]
+    found = [counts("srpt", 256, *equal)[str(n)] for n in range(5)]
+    assert found == sorted(found, reverse=True)
+    assert sum(found) == 256
+    assert found[4] >= 15
+    # One that is far longer than the others has what is left by those that end sooner.
+    longer = left("4", 2000, 0.0008, submitted=4, shape=Shape(1, 256, 256))
+    assert counts("srpt", 256, *equal[:4], longer).get("4", 0) < found[4]
+
+
 def test_cores_that_nobody_can_use_yet_are_shared_out_evenly():
     starting = [running(f"job {n}", {n}, run_seconds=2.0) for n in range(4)]
     assert sorted(counts("srpt", 8, *starting).values()) == [2, 2, 2, 2]

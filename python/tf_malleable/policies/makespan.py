@@ -15,8 +15,8 @@ _AT_LEAST = 1.0
 _PER_CORE = 0.125
 _OF_MANY = 15.0
 # So much is added, relative to that, if all jobs take as long as the longest: if one takes far
-# longer, the makespan hardly depends on how the others share. Of similar jobs that arrive one by
-# one, the mean turnaround is some 3 % higher with it. Chosen by simulation.
+# longer, the makespan hardly depends on how the others share. Alike jobs that arrive one by one
+# have a mean turnaround that is 2 to 4 % higher. Chosen by simulation.
 _OF_ALIKE = 5.5
 _ALIKENESS = 8
 
