@@ -38,7 +38,9 @@ def test_the_makespan_counts_less_with_few_cores_and_many_jobs():
     assert few > some > many
 
 
-@pytest.mark.parametrize("lengths", [[30.0], [30.0, 0.5], [1e-6] * 3])
+@pytest.mark.parametrize(
+    "lengths", [[30.0], [30.0, 0.5], [1e-6] * 3, [0.0, 0.0], [1e24, 0.0, 1e24]]
+)
 def test_any_lengths_have_a_weight(lengths):
     assert 0.0 < makespan_weight(lengths, CORES) < CORES
 

@@ -33,6 +33,8 @@ def makespan_weight(lengths: Sequence[float], cores: int) -> float:
     if jobs == 1 or most <= USUAL_WEIGHT or weight * (1.0 + _OF_ALIKE) <= USUAL_WEIGHT:
         return min(weight, most)
     longest = max(lengths)
+    if longest <= 0.0:
+        return min(weight, most)
     others = (sum(lengths) - longest) / (jobs - 1)
     return min(weight * (1.0 + _OF_ALIKE * (others / longest) ** _ALIKENESS), most)
 
