@@ -68,7 +68,8 @@ def test_a_wide_job_that_cannot_run_soon_leaves_cores_to_others():
 
 def test_of_equal_jobs_on_many_cores_none_has_more_than_one_before_it():
     equal = [left(str(n), 100, 0.0008, submitted=n, shape=Shape(1, 256, 256)) for n in range(5)]
-    found = [counts("srpt", 256, *equal)[str(n)] for n in range(5)]
+    cores = counts("srpt", 256, *equal)
+    found = [cores[str(n)] for n in range(5)]
     assert found == sorted(found, reverse=True)
     assert sum(found) == 256
     assert found[4] >= 15

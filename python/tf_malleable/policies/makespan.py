@@ -18,7 +18,7 @@ _OF_MANY = 15.0
 # longer, the makespan hardly depends on how the others share. Alike jobs that arrive one by one
 # have a mean turnaround that is 2 to 4 % higher. Chosen by simulation.
 _OF_ALIKE = 5.5
-_ALIKENESS = 8
+_POWER = 8
 
 
 def makespan_weight(lengths: Sequence[float], cores: int) -> float:
@@ -28,15 +28,17 @@ def makespan_weight(lengths: Sequence[float], cores: int) -> float:
         lengths: How long each job takes in all, in seconds on one core; at least one.
         cores: Number of cores.
     """
-    jobs, most = len(lengths), _AT_LEAST + _PER_CORE * cores
-    weight = min(USUAL_WEIGHT, _OF_MANY / jobs)
-    if jobs == 1 or most <= USUAL_WEIGHT or weight * (1.0 + _OF_ALIKE) <= USUAL_WEIGHT:
-        return min(weight, most)
-    longest = max(lengths)
-    if longest <= 0.0:
-        return min(weight, most)
-    others = (sum(lengths) - longest) / (jobs - 1)
-    return min(weight * (1.0 + _OF_ALIKE * (others / longest) ** _ALIKENESS), most)
+    most = _AT_LEAST + _PER_CORE * cores
+    weight = min(USUAL_WEIGHT, _OF_MANY / len(lengths))
+    if most > USUAL_WEIGHT:
+        weight *= 1.0 + _OF_ALIKE * _alikeness(lengths) ** _POWER
+    return min(weight, most)
+
+
+def _alikeness(lengths: Sequence[float]) -> float:
+    """Return the mean length of the others relative to the longest, 0 … 1; 0 if there is none."""
+    longest, others = max(lengths), len(lengths) - 1
+    return (sum(lengths) - longest) / others / longest if others and longest > 0.0 else 0.0
 
 
 def evened(counts: Sequence[int], limits: Sequence[int], as_long: Sequence[bool]) -> list[int]:

@@ -37,10 +37,10 @@ def whole_work(job: Job, left: float, prior: Curve = PRIOR) -> float:
         left: Its remaining work, in seconds on one core.
         prior: Its speed-up as long as that is unknown.
     """
-    done, total = job.steps_done, job.steps_total
-    if done is None or total is None or not job.rates:
+    steps, total = steps_left(job), job.steps_total
+    if steps is None or total is None:
         return job.run_seconds + left
-    return left * total / (total - done) if done < total else total * fit(job.rates, prior).one
+    return left * total / steps if steps > 0.0 else total * fit(job.rates, prior).one
 
 
 def remaining_seconds(job: Job) -> float:

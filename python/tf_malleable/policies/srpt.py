@@ -56,7 +56,7 @@ class SrptPolicy(CountingPolicy):
     script that says nothing, runs on with at least min.
 
     How many of the first jobs run, and with how many cores, follows from their measured
-    speed-ups: see `turnaround`. Each running job has at least min. A job of higher
+    speed-ups: see `turnaround` and `makespan`. Each running job has at least min. A job of higher
     priority counts as shorter than any of lower priority. A job that has been without
     cores for more than ten minutes and three times its length is late: it goes before all
     others, and of late ones those that arrived first, a minute earlier per point of priority.
