@@ -18,6 +18,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,6 +33,7 @@ from patch_series import (
     find_series,
     read_version,
 )
+from source_facts import check, check_recipe
 
 
 @contextmanager
@@ -43,7 +45,7 @@ def patched_copies(tree: Path, series: Series, *, reverse: bool) -> Iterator[Pat
     """
     with tempfile.TemporaryDirectory(prefix="tf_malleable-") as name:
         copies = Path(name)
-        for file in dict.fromkeys(series.files):
+        for file in series.files:
             if not (tree / file).is_file():
                 raise SourcesError(f"{tree} has no {file}: use TensorFlow's complete sources")
             (copies / file).parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +84,7 @@ def check_untouched(tree: Path, series: Series) -> None:
     Raises:
         SourcesError: Some of the files are patched.
     """
-    files = (tree / file for file in dict.fromkeys(series.files))
+    files = (tree / file for file in series.files)
     there = [file.name for file in files if file.is_file() and "tf_malleable" in file.read_text()]
     if there:
         raise SourcesError(
@@ -265,6 +267,24 @@ def unpack(archive: Path) -> Path:
         raise SourcesError(f"{archive} is not a tar archive, or is incomplete") from None
 
 
+def _compare(tree: Path, series: Series, *, as_json: bool) -> int:
+    """Print how a tree compares with what was recorded; return the exit status.
+
+    Raises:
+        SourcesError: The tree has the patches, or some of them.
+    """
+    if is_patched(tree, series):
+        raise SourcesError(f"{tree} is patched, and only TensorFlow's own files can be compared")
+    check_untouched(tree, series)
+    states, lacking = check(tree, series), check_recipe(tree, series)
+    if as_json:
+        files = [{**asdict(state), "file": str(state.file)} for state in states]
+        print(json.dumps({"tree": str(tree), "files": files, "recipe_lacks": lacking}))
+    else:
+        print(*states, *(f"{each} is missing, which the build needs" for each in lacking), sep="\n")
+    return 0 if all(state.usable for state in states) and not lacking else 2
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
@@ -276,12 +296,20 @@ def main() -> int:
     parser.add_argument("sources", type=Path, metavar="SOURCES")
     parser.add_argument("--reverse", action="store_true", help="remove the patches")
     parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    parser.add_argument(
+        "--check", action="store_true", help="compare with facts recorded of TensorFlow's own files"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     arguments = parser.parse_args()
+    if arguments.check and (arguments.reverse or arguments.dry_run):
+        parser.error("--check changes nothing, so --reverse and --dry-run do not go with it")
     act = reverse if arguments.reverse else apply
+    keep = not (arguments.dry_run or arguments.check)
     try:
-        with source_tree(arguments.sources, keep=not arguments.dry_run) as tree:
+        with source_tree(arguments.sources, keep=keep) as tree:
             series = find_series(read_version(tree))
+            if arguments.check:
+                return _compare(tree, series, as_json=arguments.json)
             changed = act(tree, series, dry_run=arguments.dry_run)
     except (SourcesError, OSError) as error:
         print(f"apply_patches: {error}", file=sys.stderr)
@@ -290,7 +318,7 @@ def main() -> int:
         print("apply_patches: interrupted", file=sys.stderr)
         return 130
     if arguments.json:
-        files = [str(file) for file in dict.fromkeys(series.files)] if changed else []
+        files = [str(file) for file in series.files] if changed else []
         result = {"tree": str(tree), "version": series.version, "changed": changed, "files": files}
         print(json.dumps({**result, "dry_run": arguments.dry_run}))
         return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "patches"
+BUILD_FILE = PATCHES / "tf_malleable.BUILD"
 
 # Paths in TensorFlow's tree. XLA is a Bazel repository of its own; it has the thread pools.
 XLA = Path("third_party/xla")
@@ -28,22 +29,57 @@ class SourcesError(Exception):
 
 
 @dataclass(frozen=True)
+class Hunk:
+    """One change of a patch.
+
+    Attributes:
+        file: Path in TensorFlow's tree.
+        start: Number of its first line, from 1, in a tree with the patches before it.
+        old: Lines that it expects there.
+    """
+
+    file: Path
+    start: int
+    old: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Series:
-    """The patches for one version of TensorFlow."""
+    """The patches for one version of TensorFlow.
+
+    Attributes:
+        version: Version of TensorFlow, for example ``"2.21.0"``.
+        folder: Folder with the series, and the facts about the files it changes.
+        patches: Files of the patches, in the order in which they are applied.
+        eigen_patch: Patch for this TensorFlow's Eigen.
+    """
 
     version: str
+    folder: Path
     patches: tuple[Path, ...]
-    build_file: Path
     eigen_patch: Path
 
     @property
+    def hunks(self) -> tuple[Hunk, ...]:
+        """All changes to TensorFlow's own files, in order."""
+        return tuple(hunk for patch in self.patches for hunk in read_hunks(patch))
+
+    @property
     def files(self) -> tuple[Path, ...]:
-        """TensorFlow's own files that the patches change."""
-        return tuple(
-            Path(name)
-            for patch in self.patches
-            for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
-        )
+        """TensorFlow's own files that the patches change, each once."""
+        return tuple(dict.fromkeys(hunk.file for hunk in self.hunks))
+
+
+def read_hunks(patch: Path) -> list[Hunk]:
+    """Return the changes that a patch makes."""
+    found = []
+    for section in re.split(r"^--- a/", patch.read_text(), flags=re.MULTILINE)[1:]:
+        name, *lines = section.splitlines()
+        starts = [at for at, line in enumerate(lines) if line.startswith("@@")]
+        for at, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            old = (line[1:] for line in lines[at + 1 : end] if line[:1] in (" ", "-"))
+            found.append(Hunk(Path(name), int(re.split("[-, ]", lines[at])[2]), tuple(old)))
+    return found
 
 
 def find_series(version: str) -> Series:
@@ -62,8 +98,8 @@ def find_series(version: str) -> Series:
     names = [line.split("#")[0].strip() for line in listed.read_text().splitlines()]
     return Series(
         version=version,
-        patches=tuple(folder / name for name in names if name),
-        build_file=folder / "tf_malleable.BUILD",
+        folder=folder,
+        patches=tuple((folder / name).resolve() for name in names if name),
         eigen_patch=eigen_patch(version),
     )
 
@@ -113,7 +149,7 @@ def added_files(series: Series) -> dict[Path, str]:
         if path.suffix in (".h", ".cc")
     ]
     files = {PACKAGE / path.relative_to(ROOT): path.read_text() for path in sources}
-    files[PACKAGE / "BUILD.bazel"] = series.build_file.read_text()
+    files[PACKAGE / "BUILD.bazel"] = BUILD_FILE.read_text().replace("@VERSION@", series.version)
     files[EIGEN_PATCH] = series.eigen_patch.read_text() + "".join(
         _new_file(f"{EIGEN_THREAD_POOL}/{path.name}", path.read_text()) for path in EIGEN_HEADERS
     )

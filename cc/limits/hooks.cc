@@ -43,12 +43,6 @@ int ReportedThreads(const RegisteredPool& pool) {
   return pool.kind() == PoolKind::kIntraOp ? WidthIn(pool) : pool.requested();
 }
 
-// TensorFlow keeps oneDNN's plans by a key in which the number of threads is
-// missing, as it never changes in stock TensorFlow.
-int PlanKey() {
-  return PlanWidth(OpWidth::Latch(PoolRegistry::Get().intra_in_force()));
-}
-
 // Callers use the id as an index into buffers, of which some have NumThreads()
 // + 1, others one more than the number of threads TensorFlow was started with.
 // The highest id is the limit, so it must exceed neither. If the caller's

@@ -53,10 +53,6 @@ int ReportedThreads(const Eigen::ThreadPoolTempl<Environment>* own,
   return ReportedThreads(*static_cast<const MalleablePool<Environment>*>(own));
 }
 
-// tensorflow::FactoryKeyCreator::Append: what belongs into the key of a plan
-// besides what the kernel puts there.
-int PlanKey();
-
 // ThreadPool::ParallelForWithWorkerId: exactly one of `block_size` and
 // `cost_per_unit` has a value.
 void ParallelForWithWorkerId(

@@ -2,6 +2,8 @@
 
 #include "cc/limits/op_width.h"
 
+#include "cc/limits/pool_registry.h"
+
 namespace tf_malleable {
 namespace {
 
@@ -21,6 +23,10 @@ int PlanWidth(int limit) {
   int step = 1;
   while (limit / step > kExactUpTo) step *= 2;
   return limit / step * step;
+}
+
+int PlanKey() {
+  return PlanWidth(OpWidth::Latch(PoolRegistry::Get().intra_in_force()));
 }
 
 }  // namespace tf_malleable

@@ -34,6 +34,12 @@ class OpWidth {
 // REQUIRES: limit >= 0
 int PlanWidth(int limit);
 
+// tensorflow::FactoryKeyCreator::Append: the width of the plan that this
+// thread's op asks for. TensorFlow keeps oneDNN's plans by a key in which it is
+// missing, as it never changes in stock TensorFlow. Declared here, not in
+// hooks.h, as mkl_util.h includes it: a header that needs no other.
+int PlanKey();
+
 }  // namespace tf_malleable
 
 #endif  // TF_MALLEABLE_CC_LIMITS_OP_WIDTH_H_

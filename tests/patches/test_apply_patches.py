@@ -15,17 +15,17 @@ from pathlib import Path
 
 import apply_patches
 import pytest
+from patch_series import read_hunks
 
 from tests.support.trees import (
     DEVICE_BASE,
     PACKAGE,
     ROOT,
+    SERIES,
     THREAD_POOL,
     TOOL,
     contents,
     make_tree,
-    old_sides,
-    patches,
     tool,
 )
 
@@ -170,7 +170,7 @@ def test_what_is_no_archive_is_refused(tmp_path):
 def test_another_version_is_refused(tmp_path):
     tree = make_tree(tmp_path / "sources", version="2.20.0")
     before = contents(tree)
-    refused(tool(tree), "no patches for TensorFlow 2.20.0", "only for 2.21.0")
+    refused(tool(tree), "no patches for TensorFlow 2.20.0", "only for 2.21.0, 2.22.0")
     assert contents(tree) == before
 
 
@@ -196,11 +196,11 @@ def test_lines_that_are_not_quite_the_expected_are_refused(tree):
 
 @pytest.mark.parametrize("number", [0, 1, 4])
 def test_a_half_patched_tree_is_refused(tree, number):
-    patch = patches()[number]
-    changed = next(iter(old_sides(patch.read_text())))
+    patch = SERIES.patches[number]
+    changed = read_hunks(patch)[0].file
     subprocess.run(["patch", "-p1", "--quiet", "-i", str(patch)], cwd=tree, check=True, timeout=60)
     before = contents(tree)
-    refused(tool(tree), "partly patched", Path(changed).name, "git checkout")
+    refused(tool(tree), "partly patched", changed.name, "git checkout")
     assert contents(tree) == before
 
 

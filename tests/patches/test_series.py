@@ -3,19 +3,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from patch_series import PATCHES
+from source_facts import FACTS, line_hash, read_facts
 
-from tests.support.trees import ROOT, SERIES, VERSION, patches
+from tests.support.trees import ALL_SERIES, ROOT, SERIES, VERSION, make_tree, wheels_file
+from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
-EIGEN = ROOT / "patches" / "eigen"
 MOST_CHANGED_LINES = 150
-XLA_HEADER = "third_party/xla/xla/backends/cpu/runtime/ynnpack/ynn_fusion_thunk.h"
 # In each, only the body of a function changes.
-HEADERS = {XLA_HEADER: "tf_malleable::MayBlock(", "tensorflow/core/util/mkl_util.h": "PlanKey()"}
+HEADERS = {
+    Path("third_party/xla/xla/backends/cpu/runtime/ynnpack/ynn_fusion_thunk.h"): (
+        "bool ExecuteMayBlock() const final;"
+    ),
+    Path("tensorflow/core/util/mkl_util.h"): "tf_malleable::PlanKey()",
+}
+
+each_series = pytest.mark.parametrize("series", ALL_SERIES, ids=lambda series: series.version)
 
 
 def changed_lines(patch: Path, sign: str = "+-") -> list[str]:
@@ -35,9 +45,11 @@ def hooks(text: str) -> set[str]:
     return found
 
 
-def test_every_patch_is_in_the_series_and_says_what_it_does():
-    assert sorted(SERIES.glob("*.patch")) == sorted(patches())
-    for patch in patches():
+def test_every_patch_is_in_its_series_and_says_what_it_does():
+    for series in ALL_SERIES:
+        own = sorted(series.folder.glob("*.patch"))
+        assert own == sorted(patch for patch in series.patches if patch.parent == series.folder)
+    for patch in PATCHES.glob("tensorflow-*/*.patch"):
         head, _, _ = patch.read_text().partition("--- a/")
         title, blank, *why = head.splitlines()
         assert title.endswith(".")
@@ -45,45 +57,97 @@ def test_every_patch_is_in_the_series_and_says_what_it_does():
         assert any(why)
 
 
-def test_little_is_changed():
-    files = [*patches(), EIGEN / "tensorflow-2.20.patch"]
+@each_series
+def test_little_is_changed(series):
+    files = [*series.patches, series.eigen_patch]
     assert sum(len(changed_lines(patch)) for patch in files) <= MOST_CHANGED_LINES
 
 
-def test_no_layout_that_others_were_compiled_with_is_changed():
+@each_series
+def test_no_layout_that_others_were_compiled_with_is_changed(series):
     """No header, but Eigen's pool, which nobody else derives from, and functions' bodies."""
-    changed = {
-        name
-        for patch in patches()
-        for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
-    }
-    assert changed
-    assert {name for name in changed if name.endswith(".h")} == set(HEADERS)
-    for patch in patches():
+    assert {file for file in series.files if file.suffix == ".h"} == set(HEADERS)
+    for patch in series.patches:
         assert not [line for line in changed_lines(patch, "+") if "virtual" in line]
 
 
-@pytest.mark.parametrize("name", HEADERS)
-def test_the_patch_of_a_header_fits_that_of_the_wheel(tmp_path, name):
-    from tf_malleable.runtime.tensorflow_install import find_tensorflow
+@each_series
+def test_added_lines_are_in_tensorflows_style(series):
+    added = [line for patch in series.patches for line in changed_lines(patch, "+")]
+    assert [line for line in added if len(line) > 80] == []
+    # The functions of others are not declared, their headers are included.
+    assert [line for line in added if re.match(r"namespace (?!xla|tensorflow)", line)] == []
 
+
+@each_series
+def test_the_patches_expect_what_the_sources_have(series):
+    """The hashes are of TensorFlow's own files, the lines are the patches'."""
+    expected = {(hunk.file, line_hash(line)) for hunk in series.hunks for line in hunk.old}
+    recorded = {
+        (file, known)
+        for file, facts in read_facts(series).files.items()
+        for known in facts.context.values()
+    }
+    assert expected == recorded
+
+
+@each_series
+def test_each_change_is_made_where_the_sources_have_its_lines(series, tmp_path):
+    """Elsewhere in the stand-in no line is one that a patch expects."""
+    tree = make_tree(tmp_path, series.version, series)
+    for patch in series.patches:
+        command = ["patch", "-p1", "--fuzz=0", "-i", str(patch)]
+        said = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=60)
+        assert (said.returncode, said.stderr) == (0, "")
+        if patch.parent == series.folder:
+            assert "offset" not in said.stdout
+
+
+def test_what_the_wheel_ships_of_the_files_is_what_was_recorded(tmp_path):
     found = find_tensorflow()
     assert found is not None
-    header = tmp_path / name
-    header.parent.mkdir(parents=True)
-    include = found.directory / "include"
-    header.write_bytes((include / name.removeprefix("third_party/xla/")).read_bytes())
-    [patch] = [patch for patch in patches() if f"+++ b/{name}" in patch.read_text()]
-    command = ["patch", "-p1", "--fuzz=0", "-i", str(patch)]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert (said.returncode, said.stderr) == (0, "")
-    assert "offset" not in said.stdout
-    assert HEADERS[name] in header.read_text()
+    facts = read_facts(SERIES).files
+    assert {file for file, known in facts.items() if known.origin == "wheel"} == set(HEADERS)
+    assert found.version == VERSION
+    for file, changed in HEADERS.items():
+        original = wheels_file(file).read_bytes()
+        assert hashlib.sha256(original).hexdigest() == facts[file].sha256
+        assert changed not in original.decode()
+    tree = make_tree(tmp_path)
+    for patch in SERIES.patches:
+        subprocess.run(["patch", "-p1", "-s", "--fuzz=0", "-i", patch], cwd=tree, check=True)
+    for file, changed in HEADERS.items():
+        assert changed in (tree / file).read_text()
+
+
+def test_the_release_has_the_lines_where_they_were_recorded():
+    """Its library contains the numbers of the lines that log or check something."""
+    found = find_tensorflow()
+    assert found is not None
+    library = found.directory / "libtensorflow_framework.so.2"
+    files = json.loads((SERIES.folder / FACTS).read_text())["files"]
+    symbols = {
+        symbol: lines
+        for file in files.values()
+        for symbol, lines in file.get("release_lines", {}).items()
+    }
+    assert len(symbols) == 7
+    for symbol, lines in symbols.items():
+        command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={symbol}", str(library)]
+        code = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert re.search(rf"\$0x{lines['release']:x},%edx", code), symbol
+    moved = {
+        file
+        for file, known in files.items()
+        for lines in known.get("release_lines", {}).values()
+        if lines["recorded"] != lines["release"]
+    }
+    assert moved == {"tensorflow/core/framework/op_kernel.cc"}
 
 
 def test_the_hooks_have_the_bodies_of_the_overlays():
     overlay = hooks("".join(p.read_text() for p in (ROOT / "cc/overlay").glob("*.cc")))
-    patched = hooks("\n".join("\n".join(changed_lines(p, "+")) for p in patches()))
+    patched = hooks("\n".join("\n".join(changed_lines(p, "+")) for p in SERIES.patches))
     # The overlay asks functions it has to look up; TensorFlow's own code just calls them.
     different = {
         "tf_malleable::TensorFlowFunctions::Get()",
@@ -105,6 +169,27 @@ def test_the_table_of_hooks_has_them_all():
     exports = (ROOT / "cc/overlay/exports.lds").read_text()
     for function in re.findall(r'"(?:\w+::)+(~?\w+)\(', exports):
         assert function in table, function
-    for patch in patches():
-        assert patch.name in table
-    assert VERSION in table
+    for series in ALL_SERIES:
+        assert series.version in table
+        for patch in series.patches:
+            assert patch.name in table
+
+
+def test_the_patched_header_of_onednns_plans_compiles(tmp_path):
+    """With the wheel's own headers of TensorFlow and oneDNN, and none of ours but op_width.h."""
+    [name] = [name for name in HEADERS if name.name == "mkl_util.h"]
+    tree = make_tree(tmp_path / "tree")
+    [patch] = [patch for patch in SERIES.patches if "mkl_util.h" in patch.read_text()]
+    subprocess.run(["patch", "-p1", "-s", "--fuzz=0", "-i", patch], cwd=tree, check=True)
+    ours = tmp_path / "ours" / "cc" / "limits" / "op_width.h"
+    ours.parent.mkdir(parents=True)
+    ours.write_text((ROOT / "cc/limits/op_width.h").read_text())
+    source = tmp_path / "key.cc"
+    use = "std::string Key() { return tensorflow::FactoryKeyCreator().GetKey(); }"
+    source.write_text(f'#include "{name}"\n{use}\n')
+    include = wheels_file(Path("."))
+    folders = [tree, tmp_path / "ours", include, include / "external/onednn/include"]
+    command = ["g++", "-std=c++17", "-fsyntax-only", "-DINTEL_MKL", "-DENABLE_ONEDNN_V3", "-w"]
+    command += [f"-isystem{folder}" for folder in folders]
+    said = subprocess.run([*command, source], capture_output=True, text=True, timeout=300)
+    assert said.returncode == 0, said.stderr

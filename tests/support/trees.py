@@ -1,56 +1,64 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """A stand-in for TensorFlow's sources, which are too large to have here.
 
-Each file that the series changes has the lines that the patches expect to find, and
-others between them. So the tool and the patches are shown to go together; whether the
-patches fit TensorFlow's real files is shown by `tools/apply_patches.py` on those.
+It is made from facts recorded of the sources themselves (``originals.json``): each file that the
+series changes has its real number of lines, and a line of a patch stands in it only where the
+real file has a line of the same hash. So a patch that expects anything else does not apply, as it
+would not apply to TensorFlow. Files that the installed wheel ships are taken from there.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
 
+from patch_series import PATCHES, Series, find_series
+from source_facts import FileFacts, line_hash, read_facts
+
 from tests.support import ROOT
+from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 TOOL = ROOT / "tools" / "apply_patches.py"
-SERIES = ROOT / "patches" / "tensorflow-2.21.0"
 VERSION = "2.21.0"
+SERIES = find_series(VERSION)
+ALL_SERIES = [
+    find_series(path.parent.name.partition("-")[2]) for path in sorted(PATCHES.glob("*/series"))
+]
 PACKAGE = Path("third_party/xla/third_party/tf_malleable")
 THREAD_POOL = Path("third_party/xla/xla/tsl/platform/threadpool.cc")
 DEVICE_BASE = Path("tensorflow/core/framework/device_base.cc")
 
 
-def patches() -> list[Path]:
-    lines = (SERIES / "series").read_text().splitlines()
-    return [SERIES / line for line in lines if not line.startswith("#")]
+def wheels_file(name: Path) -> Path:
+    """Return where the installed wheel has a header of TensorFlow's tree."""
+    found = find_tensorflow()
+    assert found is not None
+    return found.directory / "include" / str(name).removeprefix("third_party/xla/")
 
 
-def old_sides(patch: str) -> dict[str, list[list[str]]]:
-    """Return, file by file, the lines that each hunk expects."""
-    files: dict[str, list[list[str]]] = {}
-    for line in patch.splitlines():
-        if found := re.match(r"--- a/(\S+)", line):
-            hunks = files.setdefault(found.group(1), [])
-        elif line.startswith("@@"):
-            hunks.append([])
-        elif files and hunks and line[:1] in (" ", "-"):
-            hunks[-1].append(line[1:])
-    return files
+def _stand_in(name: Path, facts: FileFacts, texts: dict[str, str]) -> str:
+    """Return a file with the lines of the original that the patches name, and others."""
+    header = wheels_file(name)
+    if header.is_file() and hashlib.sha256(header.read_bytes()).hexdigest() == facts.sha256:
+        return header.read_text()
+    lines = [f"// Line {number} of the original." for number in range(1, facts.lines + 1)]
+    for number, known in facts.context.items():
+        lines[number - 1] = texts.get(known, f"// Line {number}, which no patch has.")
+    return "\n".join(lines) + "\n"
 
 
-def make_tree(folder: Path, version: str = VERSION) -> Path:
-    """Write the stand-in to a folder."""
-    for patch in patches():
-        for name, hunks in old_sides(patch.read_text()).items():
-            file = folder / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            lines = ["// The beginning."]
-            for number, hunk in enumerate(hunks):
-                lines += [*hunk, *(f"// Between {number}.{line}" for line in range(20))]
-            file.write_text("\n".join(lines) + "\n")
+def make_tree(folder: Path, version: str = VERSION, series: Series = SERIES) -> Path:
+    """Write the stand-in for the sources of a series to a folder, under a version."""
+    texts = {line_hash(line): line for hunk in series.hunks for line in hunk.old}
+    facts = read_facts(series)
+    for name, file in facts.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(_stand_in(name, file, texts))
+    for name, names in facts.recipe.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\n".join(names) + "\n")
     known = folder / "tensorflow" / "tf_version.bzl"
     known.write_text(f'"""The version."""\n\nTF_VERSION = "{version}"\n')
     return folder
