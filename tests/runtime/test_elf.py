@@ -72,6 +72,20 @@ def test_the_slots_of_a_symbol_are_those_that_readelf_shows():
     assert elf.binding(Path("/nowhere"), symbol) is None
 
 
+def test_what_is_called_directly_is_what_readelf_shows_no_relocation_of():
+    found = find_tensorflow()
+    assert found is not None
+    framework = found.directory / library.FRAMEWORK
+    bound, direct = "_ZN3tsl6thread10ThreadPoolD1Ev", "_ZN3tsl6thread10ThreadPoolD2Ev"
+    command = ["readelf", "--relocs", "--wide", str(framework)]
+    relocations = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f" {bound} + 0" in relocations
+    assert direct not in relocations
+    asked = [bound, direct, "no_such_function"]
+    assert elf.calls_directly(framework, asked) == {direct}
+    assert elf.calls_directly(Path("/nowhere"), asked) == frozenset()
+
+
 def test_what_is_no_whole_library_exports_nothing_or_is_as_good(tmp_path):
     whole = OVERLAY.read_bytes()
     file = tmp_path / "lib.so"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import tf_malleable as tfm
 from tf_malleable.runtime import _native, library, tensorflow_install
+from tf_malleable.runtime.elf import exported
 from tf_malleable.runtime.tensorflow_install import TensorFlow, find_tensorflow, main
 
 
@@ -109,9 +111,73 @@ def test_a_patch_release_without_a_replaced_function_is_refused(tmp_path):
     found = find_tensorflow()
     assert found is not None
     said = imported(stand_in(tmp_path, f"{found.minor}.99"))
-    assert said.startswith(f"TensorFlow {found.minor}.99 is installed, but has no function _ZN")
-    assert f"which libtf_malleable_overlay-{found.minor}.so replaces; build" in said
+    assert said.startswith(f"TensorFlow {found.minor}.99 is installed, but exports no function _ZN")
+    assert f"which libtf_malleable_overlay-{found.minor}.so replaces; install TensorF" in said
+    assert said.endswith(f"or, if it is newer, {library.REBUILD}\n")
     assert len(said.splitlines()) == 1
+
+
+def linked(folder: Path, *options: str) -> Path:
+    """Write a package like TensorFlow whose library calls all that the overlay replaces."""
+    found = find_tensorflow()
+    assert found is not None
+    stand_in(folder, found.version)
+    overlay = library.overlays()[found.minor]
+    functions = [name for name in sorted(exported(overlay)) if not name.startswith("tfm_")]
+    source = folder / "library.c"
+    source.write_text(
+        "".join(f"int {name}(void) {{ return {n}; }}\n" for n, name in enumerate(functions))
+        + '__attribute__((visibility("default"))) int call_all(void) {\n  return '
+        + " + ".join(f"{name}()" for name in functions)
+        + ";\n}\n"
+    )
+    compiler = shutil.which("gcc") or shutil.which("g++")
+    assert compiler is not None
+    target = folder / "tensorflow" / library.FRAMEWORK
+    command = [compiler, "-x", "c", "-O2", "-shared", "-fPIC", "-o", target, *options, source]
+    subprocess.run(command, check=True, timeout=60)
+    return folder
+
+
+def test_a_library_whose_calls_can_be_replaced_is_accepted(tmp_path):
+    assert imported(linked(tmp_path)) == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-Wl,-Bsymbolic-functions",),
+        ("-Wl,-Bsymbolic",),
+        ("-flto", "-fno-semantic-interposition"),
+        ("-fno-semantic-interposition",),
+    ],
+)
+def test_a_library_that_calls_its_own_functions_directly_is_refused(tmp_path, options):
+    said = imported(linked(tmp_path, *options))
+    assert "is installed, but limits would do nothing: " in said
+    assert "-Bsymbolic-functions" in said
+    assert "install TensorFlow's own wheel (pip install tensorflow-cpu), or build" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_library_that_hides_its_functions_is_refused(tmp_path):
+    said = imported(linked(tmp_path, "-fvisibility=hidden"))
+    assert "is installed, but exports no function _ZN" in said
+    assert "install TensorFlow's own wheel (pip install tensorflow-cpu), or build" in said
+
+
+def test_one_function_that_is_called_directly_is_enough(tmp_path):
+    """As where link-time optimization has inlined it, and left the others."""
+    found = find_tensorflow()
+    assert found is not None
+    folder = linked(tmp_path)
+    symbol = "_ZNK3tsl6thread10ThreadPool17AsEigenThreadPoolEv"
+    source = folder / "library.c"
+    text = source.read_text()
+    source.write_text(text.replace(f"+ {symbol}()", ""))
+    target = folder / "tensorflow" / library.FRAMEWORK
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", target, source], check=True, timeout=60)
+    assert f"its calls of {symbol} cannot be replaced" in imported(folder)
 
 
 def test_a_tensorflow_that_does_not_tell_its_version_is_refused(tmp_path, capsys):

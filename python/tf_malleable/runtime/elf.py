@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,11 @@ _DT_RELA: Final = 7
 _DT_RELASZ: Final = 8
 _DT_JMPREL: Final = 23
 _DT_GNU_HASH: Final = 0x6FFFFEF5
+_DT_RELACOUNT: Final = 0x6FFFFFF9
 _SYMBOL_SIZE: Final = 24
+_RELOCATION_SIZE: Final = 24
+# R_X86_64_64 (in a table of virtual functions), R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT.
+_SLOT_RELOCATIONS: Final = (1, 6, 7)
 
 
 def exports(library: Path, symbol: str) -> bool:
@@ -78,6 +83,28 @@ def binding(library: Path, symbol: str) -> Binding | None:
         return None
 
 
+def calls_directly(library: Path, symbols: Iterable[str]) -> frozenset[str]:
+    """Return the symbols for which a shared library that defines them has no slot.
+
+    Its own calls of these, if there are any, always go to its own definitions: it was linked
+    with ``-Bsymbolic-functions``, or optimized at link time, or each call was compiled to a direct
+    one. Symbols that it does not define are left out; what is no library defines none.
+    """
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
+            return frozenset(_Image(image).without_slot(symbols))
+    except (OSError, ValueError, KeyError, ArithmeticError, struct.error):
+        return frozenset()
+
+
+def _has_word(words: bytes, word: bytes) -> bool:
+    """Return whether one of the 64-bit words is this one."""
+    at = words.find(word)
+    while at >= 0 and at % 8:
+        at = words.find(word, at + 1)
+    return at >= 0
+
+
 class _Image:
     def __init__(self, image: mmap.mmap) -> None:
         if image[:6] != b"\x7fELF\x02\x01":
@@ -124,16 +151,36 @@ class _Image:
         if index is None:
             return None
         (own,) = self._read("<8xQ", self._table(_DT_SYMTAB) + _SYMBOL_SIZE * index)
-        slots = []
-        for table, size in ((_DT_JMPREL, _DT_PLTRELSZ), (_DT_RELA, _DT_RELASZ)):
-            if table not in self._tables:
-                continue
-            start = self._table(table)
-            relocations = self._image[start : start + self._tables[size]]
-            for slot, of in struct.iter_unpack("<QQ8x", relocations):
-                if of >> 32 == index:
-                    slots.append(slot)
+        slots = [
+            slot
+            for relocations in self._relocations()
+            for slot, of in struct.iter_unpack("<QQ8x", relocations)
+            if of >> 32 == index
+        ]
         return Binding(own, tuple(slots))
+
+    def without_slot(self, symbols: Iterable[str]) -> Iterator[str]:
+        indices = {symbol: self._find(symbol.encode()) for symbol in symbols}
+        defined = {symbol: index for symbol, index in indices.items() if index is not None}
+        if not defined:
+            return
+        # Every third word has index and type. They are searched as bytes, as a library of
+        # TensorFlow's has half a million relocations, which take a loop a quarter of a second.
+        columns = [array("Q", table)[1::3].tobytes() for table in self._relocations()]
+        for symbol, index in defined.items():
+            words = [struct.pack("<II", kind, index) for kind in _SLOT_RELOCATIONS]
+            if not any(_has_word(column, word) for column in columns for word in words):
+                yield symbol
+
+    def _relocations(self) -> Iterator[bytes]:
+        """Yield the tables of relocations that name a symbol."""
+        for table, size in ((_DT_JMPREL, _DT_PLTRELSZ), (_DT_RELA, _DT_RELASZ)):
+            if table in self._tables:
+                start = self._table(table)
+                end = start + self._tables[size]
+                if table == _DT_RELA:  # Those without a symbol come first.
+                    start += _RELOCATION_SIZE * self._tables.get(_DT_RELACOUNT, 0)
+                yield self._image[start:end]
 
     def _find(self, symbol: bytes) -> int | None:
         """Return the index of a symbol that is defined here."""

@@ -40,6 +40,24 @@ _BYPASSED: Final = (
     " functions first (RTLD_DEEPBIND), or another library comes before tf_malleable's; load it"
     " as Python does by default"
 )
+_OTHER_TENSORFLOW: Final = (
+    "install TensorFlow's own wheel (pip install tensorflow-cpu), or build TensorFlow with the"
+    " patches of tf_malleable"
+)
+# Functions that the library which defines them does not call itself, in TensorFlow's wheels; each
+# has callers in the other library, which have to ask the dynamic loader.
+_CALLED_FROM_OUTSIDE: Final = frozenset(
+    (
+        "_ZN10tensorflow15OpKernelContextC2EPNS0_6ParamsE",
+        "_ZN10tensorflow5ShardEiPN3tsl6thread10ThreadPoolEllSt8functionIFvllEE",
+        "_ZN3tsl6thread10ThreadPool18SetStealPartitionsERKSt6vectorISt4pairIjjESaIS4_EE",
+        "_ZN3tsl6thread10ThreadPool23ParallelForWithWorkerIdElRKNS1_16SchedulingParamsERKSt8"
+        "functionIFvlliEE",
+        "_ZN3tsl6thread10ThreadPool23ParallelForWithWorkerIdEllRKSt8functionIFvlliEE",
+        "_ZN3tsl6thread10ThreadPool39NumShardsUsedByFixedBlockSizeSchedulingEll",
+        "_ZN3tsl6thread10ThreadPoolD2Ev",
+    )
+)
 # The constructor has two names; which of them a call uses is up to the compiler.
 _CONSTRUCTORS: Final = tuple(
     f"_ZN3tsl6thread10ThreadPoolC{variant}EPNS_3EnvERKNS_13ThreadOptionsERKNSt7__cxx1112basic_"
@@ -128,13 +146,22 @@ def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
 
 
 def _check_fits(overlay: Path, found: TensorFlow) -> None:
-    """Raise ImportError if TensorFlow lacks a function, or has another layout of a class."""
+    """Raise ImportError if TensorFlow is not one whose functions the overlay can replace."""
     libraries = [found.directory / name for name in _TENSORFLOW_LIBRARIES]
-    for name in sorted(elf.exported(overlay)):
-        if not name.startswith("tfm_") and not any(elf.exports(path, name) for path in libraries):
+    replaced = sorted(name for name in elf.exported(overlay) if not name.startswith("tfm_"))
+    for name in replaced:
+        if not any(elf.exports(path, name) for path in libraries):
             raise ImportError(
-                f"TensorFlow {found.version} is installed, but has no function {name}, which"
-                f" {overlay.name} replaces; {REBUILD}"
+                f"TensorFlow {found.version} is installed, but exports no function {name}, which"
+                f" {overlay.name} replaces; {_OTHER_TENSORFLOW}; or, if it is newer, {REBUILD}"
+            )
+    for path in libraries:
+        direct = elf.calls_directly(path, (n for n in replaced if n not in _CALLED_FROM_OUTSIDE))
+        if direct:
+            raise ImportError(
+                f"TensorFlow {found.version} is installed, but limits would do nothing: {path} was"
+                " linked with -Bsymbolic-functions, or optimized at link time, so that its calls"
+                f" of {min(direct)} cannot be replaced; {_OTHER_TENSORFLOW}"
             )
     for line in _digests(overlay):
         digest, name = line.split(maxsplit=1)
