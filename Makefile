@@ -190,7 +190,7 @@ conformance: $(if $(filter .venv/bin/python,$(TF_PYTHON)),.venv/installed-test)
 
 # TensorFlow itself with the patches: hours, and the network. See docs/how-to/tensorflow-from-source.md.
 tensorflow-wheel:
-	tools/build_tensorflow.sh build/tensorflow
+	tools/build_tensorflow.sh 2.21.0
 
 # What is published: an sdist, and a wheel for this Python with every overlay.
 dist: build/dist-made
