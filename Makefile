@@ -230,7 +230,8 @@ INSTALL = tools/install.sh .venv/bin/python
 	@tools/step.sh test "Installing what the tests need" $(INSTALL) --group test
 	@touch $@
 
-build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py
+build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py \
+  tools/releases.py
 	@tools/step.sh dist-group "Installing what builds a wheel" \
 	  $(INSTALL) --group dist
 	@tools/step.sh dist "Building the sdist and the wheel" \

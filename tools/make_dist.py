@@ -19,9 +19,9 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+from releases import RELEASES
+
 ROOT: Final = Path(__file__).resolve().parent.parent
-# The newest patch release of each supported minor version.
-TENSORFLOWS: Final = ("2.19.1", "2.20.0", "2.21.0")
 # A Python for which all of them have a wheel; the headers do not depend on it.
 HEADERS_PYTHON: Final = "3.11"
 
@@ -62,8 +62,9 @@ def make(out: Path, scratch: Path) -> list[Path]:
         out: The folder to put them into; earlier ones in it are removed.
         scratch: A folder for files that later builds can use again.
     """
-    tensorflows = [headers(version, scratch / "tensorflow") for version in TENSORFLOWS]
-    print(f"Building for TensorFlow {', '.join(TENSORFLOWS)} …", flush=True)
+    versions = [release.version for release in RELEASES]
+    tensorflows = [headers(version, scratch / "tensorflow") for version in versions]
+    print(f"Building for TensorFlow {', '.join(versions)} …", flush=True)
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         setting = f"cmake.define.TF_MALLEABLE_TENSORFLOWS={';'.join(map(str, tensorflows))}"
         build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", name]

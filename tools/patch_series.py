@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from releases import PATCHES, RELEASES
+
 ROOT = Path(__file__).resolve().parent.parent
-PATCHES = ROOT / "patches"
 BUILD_FILE = PATCHES / "tf_malleable.BUILD"
 
 # Paths in TensorFlow's tree. XLA is a Bazel repository of its own; it has the thread pools.
@@ -105,21 +106,19 @@ def find_series(version: str) -> Series:
 
 
 def eigen_patch(version: str) -> Path:
-    """Return the patch for the Eigen of a TensorFlow: the newest that is not newer than it.
+    """Return the patch for the Eigen of a TensorFlow.
 
     Args:
-        version: The version of a TensorFlow that is supported, for example ``"2.21.0"``.
+        version: Any release of a minor version that is supported, for example ``"2.21.0"``.
+
+    Raises:
+        SourcesError: This TensorFlow is not supported.
     """
-    fitting = {
-        minor: path
-        for path in (PATCHES / "eigen").glob("tensorflow-*.patch")
-        if (minor := _minor(path.stem.partition("-")[2])) <= _minor(version)
-    }
-    return fitting[max(fitting)]
-
-
-def _minor(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])
+    for release in RELEASES:
+        if version.startswith(f"{release.minor}."):
+            return release.eigen_patch
+    supported = ", ".join(release.minor for release in RELEASES)
+    raise SourcesError(f"tf_malleable supports TensorFlow {supported}, not {version}")
 
 
 def read_version(tree: Path) -> str:

@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from make_dist import TENSORFLOWS
+from releases import RELEASES
 
 ROOT = Path(__file__).parents[2]
 SMOKE = Path(__file__).parent / "smoke.py"
-MINORS = [version.rpartition(".")[0] for version in TENSORFLOWS]
+TENSORFLOWS = [release.version for release in RELEASES]
+MINORS = [release.minor for release in RELEASES]
 IMPORT = """
 try:
     import tf_malleable as tfm

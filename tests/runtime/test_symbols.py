@@ -25,17 +25,15 @@ def nm(path: Path, *options: str) -> list[str]:
 
 def listed(minor: str) -> set[str]:
     """Return the quoted functions of the script that a TensorFlow has."""
-    functions, version = set(), None
+    functions, has = set(), True
     for line in SCRIPT.read_text().splitlines():
-        only = re.search(r"TensorFlow (2\.\d+) only", line)
-        quoted = re.search(r'"(.+)";', line)
-        if only:
-            version = only.group(1)
-        elif quoted and version and not quoted.group(1).startswith("tensorflow::"):
-            if minor == version:
-                functions.add(quoted.group(1))
-        elif quoted:
-            functions.add(quoted.group(1))
+        if some := re.search(r"TensorFlow 2\.(\d+) (only|and later)\.", line):
+            than = int(minor.partition(".")[2]) - int(some[1])
+            has = than == 0 or (than > 0 and some[2] == "and later")
+        elif "All TensorFlows." in line:
+            has = True
+        elif has and (quoted := re.search(r'"(.+)";', line)):
+            functions.add(quoted[1])
     return functions
 
 

@@ -4,7 +4,8 @@ def _tensorflow_source_impl(ctx):
     # The same tool as by hand. It reads the patches and our C++, so a change of these
     # has to fetch anew: `bazel sync --only=tensorflow_source`.
     tool = ctx.path(Label("//tools:apply_patches.py"))
-    ctx.path(Label("//tools:patch_series.py"))  # The tool imports it.
+    for imported in ["patch_series.py", "releases.py"]:
+        ctx.path(Label("//tools:" + imported))
     ctx.download_and_extract(
         url = ctx.attr.urls,
         sha256 = ctx.attr.sha256,

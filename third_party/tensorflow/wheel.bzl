@@ -1,11 +1,13 @@
 """The installed TensorFlow as a repository: its headers, and its Eigen, patched."""
 
-# The TensorFlows that are supported, and which patch in patches/eigen fits the Eigen of each.
-_EIGEN_PATCHES = {
-    "2.19": "2.19",
-    "2.20": "2.20",
-    "2.21": "2.20",
-}
+def _minor(version):
+    return ".".join(version.split(".")[:2])
+
+def _eigen_patches(ctx):
+    """The patch that fits the Eigen of each TensorFlow that is supported, by minor version."""
+    lines = ctx.read(Label("//patches:tensorflow_releases.txt")).splitlines()
+    rows = [line.split(" ") for line in lines if not line.startswith("#")]
+    return {_minor(version): ctx.path(Label("//patches:eigen/" + patch)) for version, patch in rows}
 
 def _run(ctx, arguments):
     done = ctx.execute([str(argument) for argument in arguments])
@@ -27,18 +29,15 @@ def _tensorflow_wheel_impl(ctx):
         ctx.path(Label("//cc/limits/eigen:%s.h" % name))
         for name in ["admission", "stall_watch", "worker_hooks", "worker_records", "worker_starter"]
     ]
-    patches = {
-        release: ctx.path(Label("//patches:eigen/tensorflow-%s.patch" % patch))
-        for release, patch in _EIGEN_PATCHES.items()
-    }
+    patches = _eigen_patches(ctx)
     build = ctx.path(Label("//third_party/tensorflow:wheel.BUILD"))
 
     python = _find_python(ctx)
     version, directory = _run(ctx, [python, find]).split(";")
-    release = ".".join(version.split(".")[:2])
-    if release not in _EIGEN_PATCHES:
+    minor = _minor(version)
+    if minor not in patches:
         fail("tf_malleable supports TensorFlow %s, not %s (in %s)" %
-             (", ".join(_EIGEN_PATCHES.keys()), version, directory))
+             (", ".join(patches.keys()), version, directory))
 
     # The trees are copied whole because their files include each other by relative paths.
     include = directory + "/include/"
@@ -48,7 +47,7 @@ def _tensorflow_wheel_impl(ctx):
 
     # A TensorFlow built with the patches has them in its headers, too.
     if "worker_hooks.h" not in ctx.read(pool + "/NonBlockingThreadPool.h"):
-        _run(ctx, ["patch", "-p1", "--fuzz=0", "--quiet", "-d", "eigen", "-i", patches[release]])
+        _run(ctx, ["patch", "-p1", "--fuzz=0", "--quiet", "-d", "eigen", "-i", patches[minor]])
     _run(ctx, ["cp"] + headers + [pool])
     for entry in ctx.path(include).readdir():
         if entry.basename not in ["Eigen", "unsupported"]:
@@ -61,7 +60,7 @@ def _tensorflow_wheel_impl(ctx):
 
     ctx.file("python.sh", "#!/bin/sh\nexec '%s' \"$@\"\n" % python)
     ctx.file("version.bzl", "TENSORFLOW_VERSION = \"%s\"\nTENSORFLOW_MINOR = %s\n" %
-                            (version, release.split(".")[1]))
+                            (version, minor.split(".")[1]))
     ctx.symlink(build, "BUILD.bazel")
 
 tensorflow_wheel = repository_rule(
