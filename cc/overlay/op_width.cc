@@ -3,8 +3,9 @@
 // Where an op begins, and where the key of a oneDNN plan begins. These members
 // of TensorFlow's classes are defined by symbol name, and call TensorFlow's
 // own: a constructor cannot be defined again without all that it initializes,
-// and the other class is in a header that needs oneDNN's, which are not in the
-// wheel.
+// and the other member is inline, in a header that needs oneDNN's, which are
+// not in the wheels before 2.21. tests/packaging/test_declarations.py holds all
+// of them to the headers of later wheels.
 
 #include "cc/limits/op_width.h"
 
@@ -50,7 +51,8 @@ extern "C" void BeginOpWithToo(void* self, void* params, int outputs) {
 
 extern "C" void AppendToKey(void* self, std::string_view text) {
   const auto append = KernelFunctions::Get().append_to_key;
-  // The key is the first member.
+  // The key is the first member. The header says so, and is one of those that
+  // must not differ from the ones that the overlay was built with.
   if (static_cast<const std::string*>(self)->empty()) {
     const int width = PlanKey();
     append(self, std::string_view(reinterpret_cast<const char*>(&width),
