@@ -90,7 +90,8 @@ def main() -> None:
     tfm.set_threads(1)
     assert tfm.wait_settled(10)
     assert all(pool.limit == 1 and pool.active <= 1 for pool in tfm.pools())
-    print(f"smoke ok with {tf.__version__}")
+    # As pip spells it: of a release candidate, TensorFlow says 2.22.0-rc0.
+    print(f"smoke ok with {tf.__version__.replace('-', '')}")
 
 
 if __name__ == "__main__":
