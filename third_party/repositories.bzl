@@ -6,8 +6,14 @@ load("//third_party/tensorflow:wheel.bzl", "tensorflow_wheel")
 def tf_malleable_repositories():
     """Defines the repositories."""
 
-    # Debian's Bazel wants these, and would download them.
-    for name in ["remote_coverage_tools", "rules_cc", "rules_java"]:
+    # Bazel wants these for itself, and would download them.
+    for name in [
+        "bazel_skylib",
+        "remote_coverage_tools",
+        "rules_cc",
+        "rules_java",
+        "rules_python",
+    ]:
         native.local_repository(
             name = name,
             path = "third_party/" + name,

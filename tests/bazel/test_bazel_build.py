@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import tf_malleable
+from tests.support.bazel import RUN_BAZEL, bazel
 from tests.support.trees import PACKAGE, THREAD_POOL, make_tree
 from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
@@ -53,18 +54,6 @@ def test_the_overlay_says_the_same_tensorflow():
         version.restype = ctypes.c_char_p
         said.append(version())
     assert said == [found.version.encode()] * 2
-
-
-def bazel(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bazel", "--batch", f"--output_user_root={folder}/cache", *arguments],
-        cwd=folder / "workspace",
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
 
 
 def workspace(folder: Path, version: str) -> Path:
@@ -128,12 +117,29 @@ def test_a_wrong_bazel_is_refused(tmp_path, version):
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "flags"), [("4.2.3", []), ("7.4.1", ["--noenable_bzlmod"])], ids=["4", "7"]
+)
+def test_each_bazel_gets_the_flags_that_it_needs(tmp_path, version, flags):
+    """Right after its command, before which there may be options of Bazel itself."""
+    path = fake_bazel(tmp_path / "bin", f'bazel {version} "$@"')
+    done = subprocess.run(
+        [RUN_BAZEL, "--batch", "--a=b c", "build", "//cc/limits", "test"],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    said = f"bazel {version} --batch --a=b c build {' '.join([*flags, '//cc/limits'])} test\n"
+    assert done.stdout == said
+
+
 def test_without_tensorflow_the_build_says_what_to_install(tmp_path):
     """As a Python that has none."""
-    program = "bazel-4" if shutil.which("bazel-4") else "bazel"
     options = [f"--output_user_root={tmp_path}", "build", "--symlink_prefix=/"]
     done = subprocess.run(
-        [program, "--batch", *options, "//cc/limits"],
+        [RUN_BAZEL, "--batch", *options, "//cc/limits"],
         cwd=ROOT,
         env={**os.environ, "PYTHON_BIN_PATH": "/usr/bin/python3"},
         capture_output=True,
@@ -143,6 +149,7 @@ def test_without_tensorflow_the_build_says_what_to_install(tmp_path):
     )
     assert done.returncode != 0
     assert "/usr/bin/python3 has none: pip install tensorflow" in done.stderr
+    assert not (ROOT / "MODULE.bazel").exists()
 
 
 @pytest.mark.parametrize("says", ["bazel 6.5.0", "bazel no_version"])
@@ -166,10 +173,11 @@ def test_without_bazel_an_ordinary_user_is_told_what_to_install():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        for program in ("sh", "realpath", "id"):
+        for program in ("sh", "dirname", "realpath", "id"):
             (folder / program).symlink_to(str(shutil.which(program)))
         tool = folder / "bazel.sh"
-        shutil.copy2(ROOT / "tools/bazel.sh", tool)
+        for copied in (tool, folder / "run_bazel.sh"):
+            shutil.copy2(ROOT / "tools" / copied.name, copied)
         done = subprocess.run(
             [str(tool), "test", "/usr/bin/python3"],
             env={"PATH": str(folder)},
