@@ -158,7 +158,11 @@ def added_files(series: Series) -> dict[Path, str]:
 def _new_file(name: str, text: str) -> str:
     lines = text.splitlines()
     body = "".join(f"+{line}\n" for line in lines)
-    return f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,{len(lines)} @@\n{body}"
+    # Only Git's header ends the file before this one, for Bazel, which applies the patch.
+    return (
+        f"diff --git a/{name} b/{name}\nnew file mode 100644\n"
+        f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,{len(lines)} @@\n{body}"
+    )
 
 
 def digest(series: Series) -> str:
