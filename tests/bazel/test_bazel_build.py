@@ -152,22 +152,6 @@ def test_without_tensorflow_the_build_says_what_to_install(tmp_path):
     assert not (ROOT / "MODULE.bazel").exists()
 
 
-@pytest.mark.parametrize("says", ["bazel 6.5.0", "bazel no_version"])
-def test_a_bazel_that_is_too_old_for_tensorflow_is_refused(tmp_path, says):
-    tree = tmp_path / "tensorflow"
-    done = subprocess.run(
-        [str(ROOT / "tools/build_tensorflow.sh"), str(tree)],
-        env={**os.environ, "PATH": fake_bazel(tmp_path / "bin", says)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (f"TensorFlow needs Bazel 7, not {says}: install bazelisk, as `bazel`\n")
-    assert not tree.exists()
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes an ordinary user")
 def test_without_bazel_an_ordinary_user_is_told_what_to_install():
     with tempfile.TemporaryDirectory() as name:

@@ -50,7 +50,7 @@ def test_every_patch_is_in_its_series_and_says_what_it_does():
         own = sorted(series.folder.glob("*.patch"))
         assert own == sorted(patch for patch in series.patches if patch.parent == series.folder)
     for patch in PATCHES.glob("tensorflow-*/*.patch"):
-        head, _, _ = patch.read_text().partition("--- a/")
+        head, _, _ = patch.read_text().partition("diff --git ")
         title, blank, *why = head.splitlines()
         assert title.endswith(".")
         assert blank == ""

@@ -4,7 +4,7 @@ def _tensorflow_source_impl(ctx):
     # The same tool as by hand. It reads the patches and our C++, so a change of these
     # has to fetch anew: `bazel sync --only=tensorflow_source`.
     tool = ctx.path(Label("//tools:apply_patches.py"))
-    for imported in ["patch_series.py", "releases.py"]:
+    for imported in ["patch_series.py", "releases.py", "source_facts.py"]:
         ctx.path(Label("//tools:" + imported))
     ctx.download_and_extract(
         url = ctx.attr.urls,
