@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,18 @@ def test_what_is_installed_is_the_newest_that_is_released(name):
     found = re.findall(r"tensorflow-cpu==([\w.]+)", (ROOT / name).read_text())
     released = [release.version for release in RELEASES if not release.is_candidate]
     assert found == released[-1:]
+
+
+@pytest.mark.slow
+def test_a_build_for_another_tensorflow_names_those_of_the_table(tmp_path):
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").touch()
+    (tmp_path / "tensorflow-2.99.0rc1.dist-info").mkdir()
+    defined = (f"TF_MALLEABLE_TENSORFLOWS={tmp_path}", f"Python_EXECUTABLE={sys.executable}")
+    cmake = [Path(sys.executable).with_name("cmake"), "-S", ROOT, "-B", tmp_path / "build"]
+    cmake += [f"-D{each}" for each in defined]
+    done = subprocess.run(cmake, capture_output=True, text=True, check=False)
+    supported = ", ".join(release.minor for release in RELEASES)
+    said = " ".join(done.stderr.split())
+    assert f"tf_malleable supports TensorFlow {supported}, not 2.99.0rc1 (in {tmp_path}" in said
+    assert done.returncode == 1
