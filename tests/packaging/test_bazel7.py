@@ -14,6 +14,7 @@ TOOL = Path(__file__).parents[2] / "tools" / "bazel7.sh"
 PROGRAMS = {
     "id": "echo ${FAKE_ID:-0}",
     "apt-get": "exit ${APT_FAILS:-0}",
+    "dpkg-query": "echo ${BAZEL:-7.7.1+ds-8}",
     "mmdebstrap": 'mkdir -p build/bazel7/root; touch "build/bazel7/root/$FILE"; exit ${FAILS:-0}',
     "unshare": """
 [ -z "${UNSHARE_FAILS:-}" ] || exit 1
@@ -73,8 +74,16 @@ def test_without_what_installs_it_it_is_skipped(run, tmp_path):
 
 def test_what_was_not_completed_is_made_anew_and_what_was_is_kept(run, tmp_path):
     root = tmp_path / "build/bazel7/root"
-    code, _ = run(FILE="half", FAILS="9")
-    assert (code, [path.name for path in root.iterdir()]) == (9, ["half"])
+    code, output = run(FILE="half", FAILS="9")
+    assert (code, [path.name for path in root.iterdir()]) == (0, ["half"])
+    assert output.endswith(
+        "Nothing is tried with Bazel 7, as Debian sid cannot be installed today.\n"
+    )
+    code, output = run(FILE="eight", BAZEL="8.4.2+ds-1")
+    assert (code, [path.name for path in root.iterdir()]) == (0, ["eight"])
+    assert output.endswith(
+        "Nothing is tried with Bazel 7, as Debian sid has Bazel 8.4.2+ds-1 today.\n"
+    )
     assert run(FILE="whole") == (
         0,
         "Installing Debian sid with its Bazel 7 in build/bazel7 …\nran in build/bazel7/root\n",
