@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import zygote
+from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 CASES = Path(__file__).parents[1] / "tensorflow"
 CAPACITY = 16
@@ -49,6 +50,13 @@ class Finished:
         assert self.returncode == 0, f"exit code {self.returncode}\n{self.stderr[-8000:]}"
         assert self.rows, f"the child printed no result\n{self.stderr[-8000:]}"
         return self.rows[-1]
+
+
+def tensorflow_minor() -> int:
+    """Return the minor version of the installed TensorFlow: 21 of 2.21.0."""
+    found = find_tensorflow()
+    assert found is not None
+    return int(found.minor.split(".")[1])
 
 
 def environment(*, stock: bool = False, **changes: Any) -> dict[str, str]:

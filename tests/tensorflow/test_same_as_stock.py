@@ -76,7 +76,8 @@ def test_threads_and_profiler_events_are_those_of_stock() -> None:
     stock = harness.call("cases_stock", "threads_and_trace", stock=True)
     ours = harness.call("cases_stock", "threads_and_trace", TF_MALLEABLE_MAX_THREADS=None)
     assert ours["names"] == stock["names"]
-    assert ours["names"]["tf_Compute"] >= 1
+    if harness.tensorflow_minor() >= 21:  # Earlier ones give threads no names.
+        assert ours["names"]["tf_Compute"] >= 1
     assert ours["cpus"] == stock["cpus"]
     assert set(ours["pool_events"]) == set(stock["pool_events"])
     assert sum(stock["pool_events"].values()) >= 100
