@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.common.command_line import BenchmarkError
-from tf_malleable.cluster import names, whereis
-from tf_malleable.cluster.names import ResourceKind
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.kube.kubeconfig import find
+from tf_malleable.cluster.resource_names import ResourceKind
 
 Object = dict[str, Any]
 NAMESPACE: Final = "default"
@@ -24,7 +25,7 @@ class Api:
 
     def __init__(self, kubeconfig: Path) -> None:
         """Prepare."""
-        self._server = whereis.find(kubeconfig)
+        self._server = find(kubeconfig)
 
     def create(self, kind: ResourceKind, item: Object) -> Object:
         """Create an object."""
@@ -49,8 +50,8 @@ class Api:
 
     def pods(self, job: str, role: str) -> list[Object]:
         """Return the pods of a job that have this role."""
-        wanted = {names.JOB: job, names.ROLE: role}
-        found = self.list(names.PODS)
+        wanted = {resource_names.JOB: job, resource_names.ROLE: role}
+        found = self.list(resource_names.PODS)
         return [p for p in found if wanted.items() <= p["metadata"].get("labels", {}).items()]
 
     def _call(

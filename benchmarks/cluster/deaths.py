@@ -15,7 +15,7 @@ from benchmarks.cluster.api import Object
 from benchmarks.cluster.site import Site, site
 from benchmarks.cluster.trained import NODE_CPUS, train
 from benchmarks.common.command_line import BenchmarkError
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 
 KINDS: Final = ("killed", "silent", "coordinator")
 _NAME: Final = "t"
@@ -55,7 +55,7 @@ def measure(times: int, *, keras: bool) -> list[dict[str, Any]]:
 
 def _is_whole(here: Site) -> bool:
     """Return whether two workers train, and all nodes are ready."""
-    ready = all(_is_ready(node) for node in here.api.list(names.NODES))
+    ready = all(_is_ready(node) for node in here.api.list(resource_names.NODES))
     return ready and here.settled(_NAME, 2) is not None
 
 
@@ -66,13 +66,13 @@ def _is_ready(node: Object) -> bool:
 
 
 def _die(here: Site, kind: str, chance: random.Random) -> dict[str, Any]:
-    workers = here.api.pods(_NAME, names.WORKER)
+    workers = here.api.pods(_NAME, resource_names.WORKER)
     before = {pod["metadata"]["uid"] for pod in workers}
     living = [pod for pod in workers if pod["status"]["phase"] == "Running"]
     lost = {pod["spec"]["nodeName"] for pod in living}
     (leading,) = {
         pod["spec"]["nodeName"]
-        for pod in here.api.pods(_NAME, names.COORDINATOR)
+        for pod in here.api.pods(_NAME, resource_names.COORDINATOR)
         if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
     }
     if kind == "coordinator" and leading not in lost:
@@ -86,9 +86,11 @@ def _die(here: Site, kind: str, chance: random.Random) -> dict[str, Any]:
         if time.monotonic() > end:
             raise BenchmarkError(f"{kind}: the training does not go on; so far: {seen}")
         now = time.time()
-        if not _is_ready(here.api.get(names.NODES, victim, "")):
+        if not _is_ready(here.api.get(resource_names.NODES, victim, "")):
             seen.setdefault("not_ready", now)
-        fresh = {pod["metadata"]["uid"] for pod in here.api.pods(_NAME, names.WORKER)} - before
+        fresh = {
+            pod["metadata"]["uid"] for pod in here.api.pods(_NAME, resource_names.WORKER)
+        } - before
         if fresh:
             seen.setdefault("replaced", now)
         said = here.coordinator(_NAME)

@@ -26,7 +26,7 @@ import tf_malleable
 from benchmarks.cluster.api import Api, Object
 from benchmarks.common.children import REPOSITORY, clean_environment
 from benchmarks.common.command_line import BenchmarkError
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 from tf_malleable.elastic import wire
 from tf_malleable.elastic.errors import MeshError
 from tf_malleable.elastic.plan import Address
@@ -139,10 +139,10 @@ class Site:
             "template": {"spec": {"containers": [container]}},
         }
         self.api.create(
-            names.JOBS,
+            resource_names.JOBS,
             {
-                "apiVersion": names.API_VERSION,
-                "kind": names.JOB_KIND,
+                "apiVersion": resource_names.API_VERSION,
+                "kind": resource_names.JOB_KIND,
                 "metadata": {"name": name},
                 "spec": spec,
             },
@@ -152,15 +152,17 @@ class Site:
     def coordinator(self, name: str) -> dict[str, Any] | None:
         """Return what a job's coordinator says; None if none answers."""
         try:
-            job = self.api.get(names.JOBS, name)
-            secret = self.api.get(names.SECRETS, names.secret_name(name, job["metadata"]["uid"]))
-            service = self.api.get(names.SERVICES, names.service_name(name))
+            job = self.api.get(resource_names.JOBS, name)
+            secret = self.api.get(
+                resource_names.SECRETS, resource_names.secret_name(name, job["metadata"]["uid"])
+            )
+            service = self.api.get(resource_names.SERVICES, resource_names.service_name(name))
         except BenchmarkError:
             return None  # They are not there yet.
-        token = bytes.fromhex(base64.b64decode(secret["data"][names.TOKEN_KEY]).decode())
+        token = bytes.fromhex(base64.b64decode(secret["data"][resource_names.TOKEN_KEY]).decode())
         deadline = time.monotonic() + _ANSWER_SECONDS
         try:
-            where = Address(service["spec"]["clusterIP"], names.PORT)
+            where = Address(service["spec"]["clusterIP"], resource_names.PORT)
             with wire.connect(where, token, deadline) as connection:
                 wire.send(connection, {"kind": "status"}, deadline)
                 return wire.receive(connection, deadline)
@@ -182,7 +184,7 @@ class Site:
 
     def status(self, name: str) -> Object:
         """Return a job's status."""
-        found: Object = self.api.get(names.JOBS, name).get("status", {})
+        found: Object = self.api.get(resource_names.JOBS, name).get("status", {})
         return found
 
     def wait(
@@ -206,7 +208,10 @@ class Site:
             if self._operator.poll() is not None:
                 raise BenchmarkError(f"the operator has ended{self._last_words()}")
             if time.monotonic() > end:
-                jobs = {j["metadata"]["name"]: j.get("status") for j in self.api.list(names.JOBS)}
+                jobs = {
+                    j["metadata"]["name"]: j.get("status")
+                    for j in self.api.list(resource_names.JOBS)
+                }
                 raise BenchmarkError(f"nothing happens any more: {json.dumps(jobs)[:2000]}")
             time.sleep(look)
         return found

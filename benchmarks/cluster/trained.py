@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.cluster.site import Site
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 
 NODE_CPUS: Final = 1.5
 """Room for a worker with a CPU, and for a coordinator."""
@@ -63,5 +63,7 @@ def told(notes: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
 
 def used(here: Site) -> float:
     """Return the CPU time of all pods, once they have ended."""
-    here.wait(lambda: all(p["status"]["phase"] != "Running" for p in here.api.list(names.PODS)))
+    here.wait(
+        lambda: all(p["status"]["phase"] != "Running" for p in here.api.list(resource_names.PODS))
+    )
     return float(here.tell("cpu_seconds"))

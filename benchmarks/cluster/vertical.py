@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.cluster.site import Site, site
 from benchmarks.cluster.trained import train
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 
 _NAME: Final = "digits"
 # Not always at the same moment of what looks again and again.
@@ -36,7 +36,7 @@ def measure(changes: int) -> list[float]:
             asked = time.time()
             # Both, for what the policy would make of more is another question.
             wanted = {"min": cpus, "max": cpus}
-            here.api.patch(names.JOBS, _NAME, {"spec": {"workers": {"cpu": wanted}}})
+            here.api.patch(resource_names.JOBS, _NAME, {"spec": {"workers": {"cpu": wanted}}})
             at = here.wait(lambda cpus=cpus, asked=asked: _settled(here, cpus, asked))
             found.append(at - asked)
         return found

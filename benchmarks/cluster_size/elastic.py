@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from benchmarks.cluster_size.works import PAUSE_SECONDS, START_SECONDS, Outcome, Work
 from tf_malleable.cluster.planning.cluster_job import ClusterJob, ClusterRate
 from tf_malleable.cluster.planning.cluster_plan import JobPlan
+from tf_malleable.cluster.planning.node_capacity import NodeCapacity
 from tf_malleable.cluster.planning.planner import plan
-from tf_malleable.cluster.planning.room import Room
 from tf_malleable.policies.policy import Policy
 from tf_malleable.simulate.clock import LAST, Timer, VirtualClock
 
@@ -64,7 +64,7 @@ class Simulation:
         interval: float,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._rooms = [Room(f"{number:04}", cpus, 4e9 * cpus) for number in range(nodes)]
+        self._rooms = [NodeCapacity(f"{number:04}", cpus, 4e9 * cpus) for number in range(nodes)]
         self._policy, self._interval, self._say = policy, interval, say
         self._clock = VirtualClock()
         self._live: dict[str, Live] = {}

@@ -9,7 +9,7 @@ from benchmarks.cluster import picture
 from benchmarks.cluster.rows import rows
 from benchmarks.cluster.site import site
 from benchmarks.cluster.trained import told
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 
 
 def training(seconds: float, **more: object) -> dict[str, object]:
@@ -126,10 +126,12 @@ def test_the_cluster_is_a_program_that_trains_and_whose_nodes_die():
         here.wait(lambda: here.settled("t", 1))
         here.tell("uncordon", name="b")
         here.tell("freeze_node", name="a")
-        (before,) = here.api.pods("t", names.WORKER)[:1]
+        (before,) = here.api.pods("t", resource_names.WORKER)[:1]
 
         def moved() -> bool:
-            return any(p["spec"].get("nodeName") == "b" for p in here.api.pods("t", names.WORKER))
+            return any(
+                p["spec"].get("nodeName") == "b" for p in here.api.pods("t", resource_names.WORKER)
+            )
 
         here.wait(moved)
         assert before["spec"]["nodeName"] == "a"

@@ -7,16 +7,29 @@ import copy
 import random
 
 import pytest
+from tests.cluster.test_node_capacity import node, pod
+from tests.cluster.test_job_spec import item
 
-from tests.cluster.test_rooms import node, pod
-from tests.cluster.test_spec import item
-from tf_malleable.cluster import names
-from tf_malleable.cluster.actions import CreatePod, DeletePod, HoldJob, MarkPod, Prepare, ResizePod
-from tf_malleable.cluster.deciding import ClusterScene, Decider
-from tf_malleable.cluster.fitting import Amount, allocatable, has_ended, is_ready, requests
-from tf_malleable.cluster.progress import MemberSeen, TrainingProgress
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.observe.node_affinity import (
+    Amount,
+    allocatable,
+    has_ended,
+    is_ready,
+    requests,
+)
+from tf_malleable.cluster.observe.training_progress import MemberSeen, TrainingProgress
 from tf_malleable.cluster.quantities import cores
-from tf_malleable.cluster.reporting import time_of
+from tf_malleable.cluster.reconcile.actions import (
+    CreatePod,
+    DeletePod,
+    EnsureDependents,
+    MarkPod,
+    ResizePod,
+    SetFinalizers,
+)
+from tf_malleable.cluster.reconcile.job_status import time_of
+from tf_malleable.cluster.reconcile.reconciler import ClusterSnapshot, Reconciler
 from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies import registry
 
@@ -30,7 +43,7 @@ class Paper:
         self.chance, self.folder = chance, folder
         self.nodes, self.pods, self.jobs = {}, {}, {}
         self.now, self.version, self.uids = BEGIN, 1, 0
-        self.decider = Decider(registry.create(registry.DEFAULT), Timings())
+        self.decider = Reconciler(registry.create(registry.DEFAULT), Timings())
         self.moved = 0
 
     def touch(self, one):
@@ -95,7 +108,9 @@ class Paper:
             self.nodes[name + "x"] = node(name + "x", "4")
             self.touch(self.nodes[name + "x"])
         elif kind == "crash":
-            found = [p for p in self.pods.values() if names.ROLE in p["metadata"]["labels"]]
+            found = [
+                p for p in self.pods.values() if resource_names.ROLE in p["metadata"]["labels"]
+            ]
             found = [p for p in found if p["status"]["phase"] == "Running"]
             if found:
                 self.end(self.chance.choice(found))
@@ -121,7 +136,7 @@ class Paper:
             workers = [
                 one
                 for one in self.pods.values()
-                if one["metadata"]["labels"].get(names.ROLE) == names.WORKER
+                if one["metadata"]["labels"].get(resource_names.ROLE) == resource_names.WORKER
                 and one["metadata"]["ownerReferences"][0]["uid"] == uid
                 and one["status"]["phase"] == "Running"
             ]
@@ -135,7 +150,7 @@ class Paper:
 
     def step(self):
         """Decide once, carry it out, and let the cluster follow; return how many pods changed."""
-        scene = ClusterScene(
+        scene = ClusterSnapshot(
             tuple(copy.deepcopy(list(self.jobs.values()))),
             tuple(copy.deepcopy(list(self.pods.values()))),
             tuple(copy.deepcopy(list(self.nodes.values()))),
@@ -159,9 +174,9 @@ class Paper:
 
     def carry_out(self, uid, action):
         job = self.jobs[uid]
-        if isinstance(action, Prepare):
+        if isinstance(action, EnsureDependents):
             self.decider.memories[uid].address = "10.0.0.1"
-        elif isinstance(action, HoldJob):
+        elif isinstance(action, SetFinalizers):
             job["metadata"]["finalizers"] = list(action.finalizers)
         elif isinstance(action, CreatePod):
             made = copy.deepcopy(action.pod)
@@ -199,7 +214,7 @@ class Paper:
             spec, status = one["spec"], one["status"]
             if has_ended(one):
                 continue
-            wanted = one["metadata"].get("annotations", {}).get(names.NODE)
+            wanted = one["metadata"].get("annotations", {}).get(resource_names.NODE)
             if not spec.get("nodeName"):
                 found = [n for n in self.nodes if wanted in (None, n)]
                 found = [n for n in found if is_ready(self.nodes[n])]
@@ -250,5 +265,7 @@ def test_all_comes_to_rest_with_no_node_too_full(tmp_path, seed):
     history = [paper.step() for _ in range(60)]
     assert history[-15:] == [0] * 15, history
     for one in paper.pods.values():
-        if one["metadata"]["labels"].get(names.ROLE) == names.WORKER and not has_ended(one):
+        if one["metadata"]["labels"].get(
+            resource_names.ROLE
+        ) == resource_names.WORKER and not has_ended(one):
             assert one["status"]["phase"] == "Running"

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.support.operators import IMAGE, JOBS
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 
 pytestmark = pytest.mark.slow
 
@@ -66,11 +66,11 @@ def test_a_coordinator_that_dies_is_replaced(site):
     site.start()
     site.submit()
     site.wait_for_workers(2)
-    (before,) = site.pods(role=names.COORDINATOR)
+    (before,) = site.pods(role=resource_names.COORDINATOR)
     site.kill(before)
 
     def is_replaced():
-        found = site.pods(role=names.COORDINATOR)
+        found = site.pods(role=resource_names.COORDINATOR)
         return found and found[0]["metadata"]["name"] != before["metadata"]["name"]
 
     site.wait(is_replaced)
@@ -85,7 +85,7 @@ def test_a_service_that_is_deleted_is_back_at_its_address(site):
     site.start()
     site.submit(workers={"max": 1, "cpu": {"min": 1, "max": 1}})
     site.wait_for_workers(1)
-    name = names.service_name("t")
+    name = resource_names.service_name("t")
     before = site.client.get("services", name)
     site.client.delete("services", name)
 
@@ -98,11 +98,13 @@ def test_a_service_that_is_deleted_is_back_at_its_address(site):
     # A worker that comes later finds the coordinator there, and the one that was there its next.
     site.client.patch(JOBS, "t", {"spec": {"workers": {"max": 2}}})
     site.wait_for_workers(2)
-    (coordinator,) = site.pods(role=names.COORDINATOR)
+    (coordinator,) = site.pods(role=resource_names.COORDINATOR)
     site.kill(coordinator)
     gone = coordinator["metadata"]["uid"]
     site.wait(
-        lambda: {one["metadata"]["uid"] for one in site.pods(role=names.COORDINATOR)} - {gone}
+        lambda: (
+            {one["metadata"]["uid"] for one in site.pods(role=resource_names.COORDINATOR)} - {gone}
+        )
     )
     site.wait_for_workers(2)
     site.finish()
@@ -225,7 +227,7 @@ def test_a_script_that_crashes(site):
     assert "exit code 3: first | no such file: x" in site.condition("Failed")["message"]
     site.wait(lambda: not site.running())
     # Those that have failed are kept for their logs.
-    found = site.client.list("pods", labelSelector=f"{names.ROLE}={names.WORKER}")
+    found = site.client.list("pods", labelSelector=f"{resource_names.ROLE}={resource_names.WORKER}")
     assert len(found) == 2
 
 
@@ -260,7 +262,7 @@ def test_pods_that_nobody_schedules(site):
     site.wait(lambda: site.condition("Healthy").get("reason") == "Unschedulable")
     site.wait(lambda: "Unschedulable" in events(site))
     site.client.delete(JOBS, "t")
-    site.wait(lambda: not site.client.list("pods", labelSelector=names.JOB))
+    site.wait(lambda: not site.client.list("pods", labelSelector=resource_names.JOB))
 
 
 def test_a_pod_that_stays_terminating(site):

@@ -7,12 +7,12 @@ import copy
 import time
 
 import pytest
+from tests.cluster.test_node_capacity import node
+from tests.cluster.test_job_spec import item
 
-from tests.cluster.test_rooms import node
-from tests.cluster.test_spec import item
-from tf_malleable.cluster import names
-from tf_malleable.cluster.actions import CreatePod, WriteStatus
-from tf_malleable.cluster.deciding import ClusterScene, Decider
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.reconcile.actions import CreatePod, WriteStatus
+from tf_malleable.cluster.reconcile.reconciler import ClusterSnapshot, Reconciler
 from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies.registry import DEFAULT, create
 
@@ -29,7 +29,7 @@ def running(draft):
     metadata, spec = made["metadata"], made["spec"]
     metadata |= {"uid": metadata["name"], "resourceVersion": "1"}
     metadata["creationTimestamp"] = "2026-01-02T03:04:05Z"
-    spec["nodeName"] = metadata["annotations"][names.NODE]
+    spec["nodeName"] = metadata["annotations"][resource_names.NODE]
     statuses = [
         {
             "name": each["name"],
@@ -55,13 +55,13 @@ def longest(tmp_path, count):
         made = item(tmp_path, shards=64, workers=bounds)
         uid = f"u{number}"
         made["metadata"] |= {"name": f"j{number}", "uid": uid, "resourceVersion": "1"}
-        made["metadata"]["finalizers"] = [names.FINALIZER]
+        made["metadata"]["finalizers"] = [resource_names.FINALIZER]
         jobs[uid] = made
-    decider = Decider(create(DEFAULT), Timings())
+    decider = Reconciler(create(DEFAULT), Timings())
     pods, seconds = [], []
     # Objects that a job needs, coordinators, workers, and nothing any more.
     for turn in range(4):
-        scene = ClusterScene(
+        scene = ClusterSnapshot(
             tuple(jobs.values()), tuple(pods), tuple(nodes), (), {}, BEGIN + 20 * turn
         )
         begin = time.thread_time()

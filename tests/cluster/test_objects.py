@@ -7,13 +7,13 @@ import copy
 from dataclasses import replace
 
 import pytest
+from tests.cluster.test_job_spec import item
 
-from tests.cluster.test_spec import item
 from tests.support.kubernetes import pods as rules
-from tf_malleable.cluster import names
-from tf_malleable.cluster.objects import others, pods
-from tf_malleable.cluster.objects.pods import NodePlace
-from tf_malleable.cluster.spec import parse
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.job_spec import parse
+from tf_malleable.cluster.kube.objects import dependents, pods
+from tf_malleable.cluster.kube.objects.pods import NodePlace
 
 PLACE = NodePlace("n", "n.example.com")
 
@@ -29,7 +29,10 @@ def variables(pod):
 
 def test_a_worker_is_the_template_and_what_makes_it_one(job):
     template = copy.deepcopy(dict(job.template))
-    template["metadata"] = {"labels": {"team": "a", names.ROLE: "king"}, "annotations": {"x": "y"}}
+    template["metadata"] = {
+        "labels": {"team": "a", resource_names.ROLE: "king"},
+        "annotations": {"x": "y"},
+    }
     container = template["spec"]["containers"][0]
     container["env"] = [{"name": "OWN", "value": "1"}, {"name": "TF_MALLEABLE_ELASTIC_HOST"}]
     required = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -44,8 +47,13 @@ def test_a_worker_is_the_template_and_what_makes_it_one(job):
     assert not list(rules.validate(rules.fill(made)))
     assert made["metadata"]["name"] == "t-worker-3"
     labels = made["metadata"]["labels"]
-    assert labels == {"team": "a", names.JOB: "t", names.ROLE: "worker", names.MEMBER: "3"}
-    assert made["metadata"]["annotations"] == {"x": "y", names.NODE: "n"}
+    assert labels == {
+        "team": "a",
+        resource_names.JOB: "t",
+        resource_names.ROLE: "worker",
+        resource_names.MEMBER: "3",
+    }
+    assert made["metadata"]["annotations"] == {"x": "y", resource_names.NODE: "n"}
     owner = made["metadata"]["ownerReferences"][0]
     assert (owner["uid"], owner["controller"]) == ("u", True)
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n.example.com"]}
@@ -61,7 +69,7 @@ def test_a_worker_is_the_template_and_what_makes_it_one(job):
     assert said["OWN"]["value"] == "1"
     assert said["TF_MALLEABLE_ELASTIC_COORDINATOR"]["value"] == "10.0.0.1:7070"
     key = said["TF_MALLEABLE_ELASTIC_SECRET"]["valueFrom"]["secretKeyRef"]
-    assert key == {"name": names.secret_name("t", "u"), "key": "token"}
+    assert key == {"name": resource_names.secret_name("t", "u"), "key": "token"}
     assert "valueFrom" in said["TF_MALLEABLE_ELASTIC_HOST"]
     assert "nodeName" not in made["spec"]
 
@@ -94,8 +102,8 @@ def test_a_coordinator_knows_whether_there_is_anybody_to_wait_for(job):
 
 
 def test_a_token_follows_from_the_key_and_the_uid_alone(job):
-    mine = others.token(b"k" * 32, job)
-    assert mine == others.token(b"k" * 32, replace(job, name="x"))
-    assert mine != others.token(b"k" * 32, replace(job, uid="v"))
-    assert mine != others.token(b"l" * 32, job)
+    mine = dependents.token(b"k" * 32, job)
+    assert mine == dependents.token(b"k" * 32, replace(job, name="x"))
+    assert mine != dependents.token(b"k" * 32, replace(job, uid="v"))
+    assert mine != dependents.token(b"l" * 32, job)
     assert len(bytes.fromhex(mine)) == 32

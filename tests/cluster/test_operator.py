@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.kubernetes.examples import pod
 from tests.support.operators import JOBS
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 
 LOST = ["lost", "servers"]
 pytestmark = pytest.mark.slow
@@ -36,7 +36,10 @@ def test_a_training_runs_to_its_end_and_leaves_nothing(site):
         assert spec["restartPolicy"] == "Never"
         assert spec["automountServiceAccountToken"] is False
         assert spec["affinity"]["nodeAffinity"]
-    assert [one["metadata"]["labels"].get(names.HOLDER) for one in found] == ["true", "true"]
+    assert [one["metadata"]["labels"].get(resource_names.HOLDER) for one in found] == [
+        "true",
+        "true",
+    ]
 
     def allowed():
         budget = site.client.get("poddisruptionbudgets", "t-state")
@@ -52,14 +55,14 @@ def test_a_training_runs_to_its_end_and_leaves_nothing(site):
     told = {"WorkerComes", "CoordinatorCreated", "Running", "Succeeded"}
     site.wait(lambda: told <= reasons(site))
     # What has ended is kept for its logs until the job is deleted.
-    ended = site.client.list("pods", labelSelector=f"{names.ROLE}={names.WORKER}")
+    ended = site.client.list("pods", labelSelector=f"{resource_names.ROLE}={resource_names.WORKER}")
     assert [one["status"]["phase"] for one in ended] == ["Succeeded"] * 2
-    selector = f"{names.ROLE}={names.COORDINATOR}"
+    selector = f"{resource_names.ROLE}={resource_names.COORDINATOR}"
     site.wait(lambda: not site.client.list("pods", labelSelector=selector))
     site.client.delete(JOBS, "t")
     for plural in (JOBS, "pods", "services", "poddisruptionbudgets", "secrets"):
         query = {"namespace": "default"}
-        query |= {} if plural == JOBS else {"labelSelector": names.JOB}
+        query |= {} if plural == JOBS else {"labelSelector": resource_names.JOB}
         site.wait(lambda plural=plural, query=query: not site.client.list(plural, **query))
 
 
@@ -120,7 +123,7 @@ def test_a_worker_comes_elsewhere_where_one_cannot_grow(site, reason):
     site.wait(lambda: site.client.get("pods", "other")["status"]["phase"] == "Running")
     # One worker with two CPUs, or two with one.
     made = site.make("t", workers={"max": 2, "cpu": {"min": 1, "max": 2}})
-    made["metadata"]["annotations"] = {names.ADMITTED: "2"}
+    made["metadata"]["annotations"] = {resource_names.ADMITTED: "2"}
     site.client.create(made)
     site.wait(lambda: site.status().get("actual") == {"workers": 1, "cpus": 1})
     node.refuses = reason
@@ -160,7 +163,7 @@ def test_kueue_admits_more_of_an_elastic_job_before_it_grows(site):
     site.submit(suspend=True, workers={"max": 1, "cpu": {"min": 1, "max": 3}})
 
     def annotate(**values):
-        keys = {"elastic": names.ELASTIC, "admitted": names.ADMITTED}
+        keys = {"elastic": resource_names.ELASTIC, "admitted": resource_names.ADMITTED}
         said = {keys[name]: value for name, value in values.items()}
         site.client.patch(JOBS, "t", {"metadata": {"annotations": said}})
 
@@ -189,7 +192,7 @@ def test_a_server_that_is_lost_is_replaced(site):
     site.submit(workers={"max": 1}, parameterServers={"min": 1, "max": 1, "cpu": "500m"})
     site.wait_for_workers(1)
     site.wait(lambda: site.status()["parameterServers"])
-    (server,) = site.wait(lambda: site.pods(role=names.SERVER))
+    (server,) = site.wait(lambda: site.pods(role=resource_names.SERVER))
     site.wait(lambda: site.status()["parameterServers"][0].get("actual") == 0.5)
     # It takes part: else its end would be no loss.
     site.kill(server)

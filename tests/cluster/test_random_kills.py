@@ -14,7 +14,7 @@ from collections import Counter
 import pytest
 
 from tests.support.operators import JOBS
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 
 COUNT = int(os.environ.get("TFM_TEST_OPERATOR_KILLS", "6"))
 SEED = int(os.environ.get("TFM_TEST_SEED", "1"))
@@ -63,7 +63,7 @@ def test_kills_at_random(site):
     assert sum(done.values()) == COUNT
     site.wait_for_workers(2)
     site.finish()
-    assert len(site.client.list("pods", labelSelector=f"{names.JOB}=t")) >= 1
+    assert len(site.client.list("pods", labelSelector=f"{resource_names.JOB}=t")) >= 1
     site.client.delete(JOBS, "t")
     site.wait(lambda: not site.client.list("pods"))
 
@@ -71,6 +71,7 @@ def test_kills_at_random(site):
 def holders(site):
     """Return how many workers that run have the state."""
     return sum(
-        pod["metadata"]["labels"].get(names.HOLDER) == "true" and bool(site.cluster.pids(pod))
+        pod["metadata"]["labels"].get(resource_names.HOLDER) == "true"
+        and bool(site.cluster.pids(pod))
         for pod in site.pods()
     )

@@ -13,7 +13,7 @@ from tests.support.kubernetes.examples import pod
 from tests.support.operators import IMAGE, JOBS
 from tests.support.real_cluster import IS_REAL, RealClient
 from tests.support.real_site import LABEL, RealSite
-from tf_malleable.cluster import names
+from tf_malleable.cluster import resource_names
 
 pytestmark = pytest.mark.skipif(IS_REAL, reason="needs a cluster of its own")
 
@@ -67,7 +67,7 @@ def test_nodes_are_as_small_as_wanted_and_left_as_they_were(cluster, site):
 
 def test_a_drain_evicts_those_of_the_tests_jobs(cluster, site):
     node = site.node("a", 4)
-    for name, labels in (("mine", {names.JOB: "t"}), ("others", {})):
+    for name, labels in (("mine", {resource_names.JOB: "t"}), ("others", {})):
         made = pod(name, cpus="1", labels=labels, nodeSelector={LABEL: site.client.namespace})
         site.client.create(made)
     wait_for(lambda: [one["metadata"]["name"] for one in site.nodes.pods(node)] == ["mine"])

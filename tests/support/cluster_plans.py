@@ -15,8 +15,8 @@ from tf_malleable.cluster.planning.cluster_job import (
     WorkerBounds,
 )
 from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
+from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.cluster.planning.planner import plan
-from tf_malleable.cluster.planning.room import NamespaceQuota, Room
 from tf_malleable.policies.policy import Policy
 
 GIB = 2.0**30
@@ -57,7 +57,7 @@ class Cluster:
         now: The time.
     """
 
-    rooms: dict[str, Room] = field(default_factory=dict)
+    rooms: dict[str, NodeCapacity] = field(default_factory=dict)
     jobs: dict[str, ClusterJob] = field(default_factory=dict)
     quotas: dict[str, NamespaceQuota] = field(default_factory=dict)
     now: float = 1000.0
@@ -159,7 +159,7 @@ def drawn(random: Random, *, nodes: int = 4, jobs: int = 5) -> Cluster:
 
 def add_room(cluster: Cluster, random: Random, name: str) -> None:
     """Add or replace a node."""
-    cluster.rooms[name] = Room(
+    cluster.rooms[name] = NodeCapacity(
         name,
         random.choice([-0.5, 0.9, 1.0, 2.0, 3.7, 4.0, 8.0, 8.0, 15.9]),
         random.choice([None, 4 * GIB, 16 * GIB, 64 * GIB]),

@@ -23,7 +23,7 @@ from tests.support.elastic_training import STEPS, undisturbed
 from tests.support.kubernetes.authorization import account
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.examples import pod as idle
-from tf_malleable.cluster import main, names
+from tf_malleable.cluster import main, resource_names
 from tf_malleable.cluster.settings import OperatorSettings, Timings
 from tf_malleable.elastic import wire
 from tf_malleable.elastic.errors import MeshError
@@ -229,9 +229,9 @@ class Site:
         found = self.status(name).get("conditions", ())
         return next((one for one in found if one["type"] == kind), {})
 
-    def pods(self, name: str = "t", role: str = names.WORKER) -> list[Object]:
+    def pods(self, name: str = "t", role: str = resource_names.WORKER) -> list[Object]:
         """Return pods of a job that have not ended and are not leaving."""
-        selector = f"{names.JOB}={name},{names.ROLE}={role}"
+        selector = f"{resource_names.JOB}={name},{resource_names.ROLE}={role}"
         return [
             pod
             for pod in self.client.list("pods", labelSelector=selector)
@@ -304,13 +304,13 @@ class Site:
     def _steps_now(self, name: str) -> Iterator[int]:
         """Tell how far a training is; an operator that was killed says so late."""
         token = self.client.get(
-            "secrets", names.secret_name(name, self.job(name)["metadata"]["uid"])
+            "secrets", resource_names.secret_name(name, self.job(name)["metadata"]["uid"])
         )
-        secret = bytes.fromhex(b64decode(token["data"][names.TOKEN_KEY]).decode())
-        for pod in self.pods(name, names.COORDINATOR):
+        secret = bytes.fromhex(b64decode(token["data"][resource_names.TOKEN_KEY]).decode())
+        for pod in self.pods(name, resource_names.COORDINATOR):
             with suppress(OSError, EOFError, MeshError, KeyError):
                 deadline = time.monotonic() + 2.0
-                address = Address(pod["status"]["podIP"], names.PORT)
+                address = Address(pod["status"]["podIP"], resource_names.PORT)
                 with wire.connect(address, secret, deadline) as connection:
                     wire.send(connection, {"kind": "status"}, deadline)
                     while (said := wire.receive(connection, deadline))["kind"] != "status":
@@ -346,7 +346,7 @@ class Site:
         """Return the pods of a job that have not ended."""
         return [
             pod
-            for pod in self.client.list("pods", labelSelector=f"{names.JOB}={name}")
+            for pod in self.client.list("pods", labelSelector=f"{resource_names.JOB}={name}")
             if pod["status"]["phase"] in ("Pending", "Running")
         ]
 
@@ -380,8 +380,8 @@ def job(name: str, folder: Path, seconds: float = 0.004, **spec: Any) -> Object:
     container |= {"workingDir": str(ROOT), "resources": {"limits": {"memory": "64Mi"}}}
     pod = {"containers": [container], "terminationGracePeriodSeconds": 20}
     return {
-        "apiVersion": names.API_VERSION,
-        "kind": names.JOB_KIND,
+        "apiVersion": resource_names.API_VERSION,
+        "kind": resource_names.JOB_KIND,
         "metadata": {"name": name},
         "spec": {
             "shards": 4,

@@ -18,7 +18,7 @@ from typing import Any
 from tests.support.kubernetes.client import Client
 from tests.support.kubernetes.refusals import RefusedError
 from tests.support.kubernetes.resources import BUILT_IN, Resource
-from tf_malleable.cluster import whereis
+from tf_malleable.cluster.kube import kubeconfig
 
 Object = dict[str, Any]
 IS_REAL = bool(os.environ.get("TFM_TEST_CLUSTER"))
@@ -62,7 +62,7 @@ class RealClient(Client):
 
     def __init__(self) -> None:
         super().__init__(_Server())  # type: ignore[arg-type]
-        self._where = whereis.find(None)
+        self._where = kubeconfig.find(None)
         self.namespace = f"tfm-test-{secrets.token_hex(4)}"
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
 

@@ -21,8 +21,8 @@ from tests.support.kubernetes.refusals import RefusedError
 from tests.support.operators import JOBS, Object, Site
 from tests.support.real_cluster import RealClient
 from tf_malleable.cli.cluster.install import manifests
-from tf_malleable.cluster import names
-from tf_malleable.cluster.fitting import (
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.observe.node_affinity import (
     Amount,
     allocatable,
     has_ended,
@@ -88,7 +88,7 @@ class RealNodes:
     def pods(self, name: str) -> list[Object]:
         """Return the pods of jobs of the test on a node."""
         where = f"spec.nodeName={name}"
-        return self._client.list("pods", labelSelector=names.JOB, fieldSelector=where)
+        return self._client.list("pods", labelSelector=resource_names.JOB, fieldSelector=where)
 
     def log(self, pod: str) -> str:
         """Return what a pod's first container has printed."""
@@ -208,7 +208,7 @@ class RealSite(Site):
 
     def said(self, name: str) -> list[Object]:
         """Return what the workers have said at their end."""
-        selector = f"{names.JOB}={name},{names.ROLE}={names.WORKER}"
+        selector = f"{resource_names.JOB}={name},{resource_names.ROLE}={resource_names.WORKER}"
         lines = [
             line
             for pod in self.client.list("pods", labelSelector=selector)

@@ -14,13 +14,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from tf_malleable.cluster import names, whereis
-from tf_malleable.cluster.client import ApiClient, CallError
-from tf_malleable.cluster.leading import Leadership
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.kube import kubeconfig
+from tf_malleable.cluster.kube.client import ApiClient, CallError
+from tf_malleable.cluster.kube.leader_election import LeaderElection
 from tf_malleable.cluster.metrics import OperatorMetrics
 from tf_malleable.cluster.operator import Operator
-from tf_malleable.cluster.serving import StatusServer
 from tf_malleable.cluster.settings import OperatorSettings
+from tf_malleable.cluster.status_server import StatusServer
 from tf_malleable.model import OperationError
 from tf_malleable.policies import registry
 
@@ -62,9 +63,9 @@ async def operate(
         listens: Is told at which port it serves /metrics.
     """
     policy = registry.create(settings.policy)
-    server = whereis.find(settings.kubeconfig, settings.context)
+    server = kubeconfig.find(settings.kubeconfig, settings.context)
     client = ApiClient(server, call_seconds=settings.timings.call)
-    namespace = settings.namespace or whereis.own_namespace()
+    namespace = settings.namespace or kubeconfig.own_namespace()
     identity = settings.identity or f"{socket.gethostname()}-{secrets.token_hex(4)}"
     metrics = OperatorMetrics()
     operator: Operator | None = None
@@ -84,7 +85,7 @@ async def operate(
         if key is None:
             return 0
         operator = Operator(client, policy, key, settings.timings, metrics)
-        leadership = Leadership(
+        leadership = LeaderElection(
             client, namespace, settings.name, identity, settings.lease_seconds, operator.wake
         )
         acting = operator.run(lambda: leadership.is_leader)
@@ -135,7 +136,7 @@ async def _own_key(client: ApiClient, namespace: str, name: str) -> bytes:
     while True:
         try:
             with suppress(KeyError, ValueError):
-                found = await client.get(names.SECRETS, namespace, name)
+                found = await client.get(resource_names.SECRETS, namespace, name)
                 return base64.b64decode(found["data"][_KEY], validate=True)
             raise OperationError(f"the Secret {name} in {namespace} has no {_KEY}: delete it")
         except CallError as error:
@@ -158,7 +159,7 @@ async def _make_key(client: ApiClient, namespace: str, name: str) -> None:
         "data": {_KEY: base64.b64encode(secrets.token_bytes(32)).decode()},
     }
     try:
-        await client.create(names.SECRETS, namespace, secret)
+        await client.create(resource_names.SECRETS, namespace, secret)
     except CallError as error:
         if error.code in (401, 403):
             raise OperationError(f"the cluster refuses this operator: {error}") from None

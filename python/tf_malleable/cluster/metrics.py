@@ -9,7 +9,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tf_malleable.cluster.deciding import JobDecision
+from tf_malleable.cluster.reconcile.reconciler import JobDecision
 
 _PHASES: Final = ("Pending", "Running", "Suspended", "Succeeded", "Failed", "Invalid")
 _BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)

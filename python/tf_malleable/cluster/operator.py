@@ -14,14 +14,19 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from tf_malleable.cluster import names
-from tf_malleable.cluster.carrying import Carrier
-from tf_malleable.cluster.client import ApiClient
-from tf_malleable.cluster.deciding import ClusterDecision, ClusterScene, Decider, JobDecision
-from tf_malleable.cluster.following import CoordinatorAt, Follower
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.kube.client import ApiClient
+from tf_malleable.cluster.kube.informer import Informer
+from tf_malleable.cluster.kube.objects import dependents
 from tf_malleable.cluster.metrics import OperatorMetrics
-from tf_malleable.cluster.mirror import Mirror
-from tf_malleable.cluster.objects import others
+from tf_malleable.cluster.observe.coordinator_poller import CoordinatorAt, CoordinatorPoller
+from tf_malleable.cluster.reconcile.action_executor import ActionExecutor
+from tf_malleable.cluster.reconcile.reconciler import (
+    ClusterDecision,
+    ClusterSnapshot,
+    JobDecision,
+    Reconciler,
+)
 from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies.policy import Policy
 
@@ -59,14 +64,19 @@ class Operator:
         self.decided_at = time.monotonic()
         self._changed = asyncio.Event()
         self._key, self._metrics = key, metrics
-        kinds = (names.JOBS, names.PODS, names.NODES, names.QUOTAS)
-        self._mirrors = {kind.plural: Mirror(client, kind, self.wake) for kind in kinds}
-        services = Mirror(client, names.SERVICES, self.wake, label=names.JOB)
-        self._mirrors[names.SERVICES.plural] = services
-        self._decider = Decider(policy, timings)
-        self._follower = Follower(timings.poll, self.wake)
+        kinds = (
+            resource_names.JOBS,
+            resource_names.PODS,
+            resource_names.NODES,
+            resource_names.QUOTAS,
+        )
+        self._mirrors = {kind.plural: Informer(client, kind, self.wake) for kind in kinds}
+        services = Informer(client, resource_names.SERVICES, self.wake, label=resource_names.JOB)
+        self._mirrors[resource_names.SERVICES.plural] = services
+        self._decider = Reconciler(policy, timings)
+        self._follower = CoordinatorPoller(timings.poll, self.wake)
         jobs, pods = self._mirrors["malleablejobs"], self._mirrors["pods"]
-        self._carrier = Carrier(client, jobs, pods, key, timings.refused, self._count)
+        self._carrier = ActionExecutor(client, jobs, pods, key, timings.refused, self._count)
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
@@ -138,9 +148,9 @@ class Operator:
             await asyncio.sleep(_GATHER_SECONDS)
         self._changed.clear()
 
-    def _look(self) -> ClusterScene:
+    def _look(self) -> ClusterSnapshot:
         found = {name: tuple(mirror.items.values()) for name, mirror in self._mirrors.items()}
-        return ClusterScene(
+        return ClusterSnapshot(
             found["malleablejobs"],
             found["pods"],
             found["nodes"],
@@ -155,7 +165,7 @@ class Operator:
             {
                 uid: CoordinatorAt(
                     each.coordinator,
-                    others.token(self._key, each.job),
+                    dependents.token(self._key, each.job),
                     each.job.shards,
                     each.workers,
                     each.servers,

@@ -24,7 +24,7 @@ from tf_malleable.elastic.summing import ExchangeStep, Summed
 from tf_malleable.elastic.tree import Node
 
 if TYPE_CHECKING:
-    from tf_malleable.elastic.summing import Room, Vector
+    from tf_malleable.elastic.summing import NodeCapacity, Vector
 
 
 class Exchange:
@@ -50,7 +50,7 @@ class Exchange:
         self._inboxes: dict[tuple[str, int, int, str], Vector] = {}
 
     def sum(
-        self, step: int | None, parts: Mapping[Node, Vector], proposed: int, room: Room
+        self, step: int | None, parts: Mapping[Node, Vector], proposed: int, room: NodeCapacity
     ) -> Summed:
         """Take part in a step.
 

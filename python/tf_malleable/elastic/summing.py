@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     Vector = np.ndarray[Any, Any]
-    Room = Callable[[int, str], Vector]
+    NodeCapacity = Callable[[int, str], Vector]
 
 _TYPES: Final = ("", "float32", "float64")
 # Some chunks of so many bytes fit beside their sum into the cache of a core.
@@ -67,7 +67,7 @@ class ExchangeStep:
         step: int | None,
         parts: Mapping[Node, Vector],
         proposed: int,
-        room: Room,
+        room: NodeCapacity,
     ) -> None:
         """Begin; arguments as Exchange.sum()."""
         self._exchange, self._generation = exchange, exchange.generation

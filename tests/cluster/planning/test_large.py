@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cluster_plans import Cluster, check
 from tf_malleable.cluster.planning.cluster_job import ClusterJob, WorkerBounds
-from tf_malleable.cluster.planning.room import Room
+from tf_malleable.cluster.planning.node_capacity import NodeCapacity
 from tf_malleable.policies.registry import DEFAULT, create
 
 # Of trainings and nodes. A decision about four times as many would take 16 times as long if it
@@ -22,7 +22,7 @@ MOST_TIMES = 12.0
 def seconds(spec: str, count: int) -> float:
     """Return the CPU time of the longest decision but the first, with so many of both."""
     random, policy = Random(1), create(spec)
-    some = Cluster({name: Room(name, 64.0, 2.0**38) for name in map(str, range(count))})
+    some = Cluster({name: NodeCapacity(name, 64.0, 2.0**38) for name in map(str, range(count))})
     for number in range(count):
         bounds = WorkerBounds(1, random.choice((2, 8)), 1, random.choice((16, 64)), 2.0**32)
         job = ClusterJob(str(number), 0.0, bounds, shards=random.choice((64, 256)))

@@ -18,7 +18,7 @@ from tf_malleable.cluster.planning.cluster_job import (
     WorkerBounds,
 )
 from tf_malleable.cluster.planning.cluster_plan import ClusterPlan
-from tf_malleable.cluster.planning.room import NamespaceQuota, Room
+from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.policies.registry import create
 
 EQUAL = create("equal")
@@ -27,7 +27,9 @@ EQUAL = create("equal")
 def cluster(*sizes: float, **options: Any) -> Cluster:
     """Return a cluster with nodes a, b, c … of these free CPUs."""
     names = "abcdefgh"[: len(sizes)]
-    rooms = {name: Room(name, cpus, **options) for name, cpus in zip(names, sizes, strict=True)}
+    rooms = {
+        name: NodeCapacity(name, cpus, **options) for name, cpus in zip(names, sizes, strict=True)
+    }
     return Cluster(rooms)
 
 
@@ -88,7 +90,7 @@ def test_more_workers_come_once_they_have_been_wanted_for_a_while():
     add(some, "one", (1, 4), (1, 8))
     some.step(EQUAL)
     some.now += 100
-    some.rooms["b"] = Room("b", 4)
+    some.rooms["b"] = NodeCapacity("b", 4)
     first = some.step(EQUAL)
     assert (where(first, "one"), first.jobs["one"].reason) == ([("a", 4)], "Settling")
     assert first.review_at == some.now + 3
@@ -104,7 +106,7 @@ def test_room_that_flaps_changes_nothing():
     some.step(EQUAL)
     for _ in range(20):
         some.now += 2
-        some.rooms["b"] = Room("b", 4)
+        some.rooms["b"] = NodeCapacity("b", 4)
         assert where(some.step(EQUAL), "one") == [("a", 4)]
         some.now += 2
         del some.rooms["b"]
@@ -116,10 +118,10 @@ def test_room_that_grows_meanwhile_is_not_waited_for_anew():
     add(some, "one", (1, 4), (1, 4))
     some.step(EQUAL)
     some.now += 100
-    some.rooms["b"] = Room("b", 4)
+    some.rooms["b"] = NodeCapacity("b", 4)
     some.step(EQUAL)
     some.now += 2
-    some.rooms["c"] = Room("c", 4)
+    some.rooms["c"] = NodeCapacity("c", 4)
     some.step(EQUAL)
     some.now += 1
     assert where(some.step(EQUAL), "one") == [("a", 4), ("b", 4), ("c", 4)]
@@ -167,7 +169,7 @@ def test_members_leave_a_cordoned_node_and_are_replaced():
     some = cluster(4, 4)
     add(some, "one", (1, 2), (2, 2))
     placed(some, "one", WorkerAt("a", 2, "x"), WorkerAt("a", 2, "y"))
-    some.rooms["a"] = Room("a", 4, leaving=True)
+    some.rooms["a"] = NodeCapacity("a", 4, leaving=True)
     planned = some.step(EQUAL)
     assert where(planned, "one") == [("b", 2), ("b", 2)]
     assert all(each.pod is None for each in planned.jobs["one"].workers)
@@ -177,7 +179,7 @@ def test_a_member_leaves_a_cordoned_node_even_if_there_is_no_other_room():
     some = cluster(2, 2)
     add(some, "one", (1, 2), (2, 2))
     placed(some, "one", WorkerAt("a", 2, "x"), WorkerAt("b", 2, "y"))
-    some.rooms["a"] = Room("a", 2, leaving=True)
+    some.rooms["a"] = NodeCapacity("a", 2, leaving=True)
     assert [each.pod for each in some.step(EQUAL).jobs["one"].workers] == ["y"]
 
 
@@ -185,11 +187,11 @@ def test_the_last_member_stays_on_a_cordoned_node_until_there_is_room():
     some = cluster(2)
     add(some, "one", (1, 2), (2, 2))
     placed(some, "one", WorkerAt("a", 2, "x"))
-    some.rooms["a"] = Room("a", 2, leaving=True)
+    some.rooms["a"] = NodeCapacity("a", 2, leaving=True)
     planned = some.step(EQUAL)
     assert [each.pod for each in planned.jobs["one"].workers] == ["x"]
     assert planned.jobs["one"].reason == "Draining"
-    some.rooms["b"] = Room("b", 2)
+    some.rooms["b"] = NodeCapacity("b", 2)
     assert where(some.step(EQUAL), "one") == [("b", 2)]
 
 
@@ -245,7 +247,7 @@ def test_a_server_on_a_cordoned_node_is_replaced():
     some = cluster(4, 4)
     add(some, "one", (1, 1), (2, 2), servers=ServerBounds(1, 1, 0.5))
     placed(some, "one", WorkerAt("a", 2, "x"), placed_servers=(ServerAt("b", "s"),))
-    some.rooms["b"] = Room("b", 4, leaving=True)
+    some.rooms["b"] = NodeCapacity("b", 4, leaving=True)
     assert some.step(EQUAL).jobs["one"].servers == (ServerAt("a"),)
 
 

@@ -13,7 +13,7 @@ from tf_malleable.cluster.planning.cluster_job import (
     WorkerAt,
     WorkerBounds,
 )
-from tf_malleable.cluster.planning.room import NamespaceQuota, Room
+from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.policies.registry import create
 
 
@@ -24,7 +24,9 @@ def running(name: str, *placed: WorkerAt, workers: WorkerBounds, **options: obje
 
 
 def test_equal_workers_on_one_node_do_not_change_places():
-    some = Cluster({"a": Room("a", 4.0), "b": Room("b", 15.9), "c": Room("c", 3.7)})
+    some = Cluster(
+        {"a": NodeCapacity("a", 4.0), "b": NodeCapacity("b", 15.9), "c": NodeCapacity("c", 3.7)}
+    )
     placed = (WorkerAt("a", 4, "x"), WorkerAt("b", 8, "y"), WorkerAt("b", 7, "z"))
     some.jobs["one"] = running("one", *placed, workers=WorkerBounds(3, 3, 4, 8))
     for _ in range(3):
@@ -32,7 +34,7 @@ def test_equal_workers_on_one_node_do_not_change_places():
 
 
 def test_a_worker_that_must_stay_asks_for_no_more_than_its_node_can_give():
-    some = Cluster({"a": Room("a", 15.9, leaving=True)})
+    some = Cluster({"a": NodeCapacity("a", 15.9, leaving=True)})
     placed = (WorkerAt("a", 4, "x", cpus_limit=3), WorkerAt("a", 4, "y"))
     some.jobs["one"] = running("one", *placed, workers=WorkerBounds(2, 4, 1, 9))
     planned = some.step(create("equal")).jobs["one"]
@@ -41,7 +43,7 @@ def test_a_worker_that_must_stay_asks_for_no_more_than_its_node_can_give():
 
 
 def test_one_that_keeps_its_last_worker_is_not_filled_up_beyond_its_quota():
-    some = Cluster({"a": Room("a", 8.0), "b": Room("b", 2.0)})
+    some = Cluster({"a": NodeCapacity("a", 8.0), "b": NodeCapacity("b", 2.0)})
     some.quotas["default"] = NamespaceQuota(4.0)
     some.jobs["one"] = running(
         "one",

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import click
 
-from tf_malleable.cluster import names, whereis
-from tf_malleable.cluster.client import ApiClient, CallError
-from tf_malleable.cluster.names import ResourceKind
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.kube import kubeconfig
+from tf_malleable.cluster.kube.client import ApiClient, CallError
+from tf_malleable.cluster.resource_names import ResourceKind
 from tf_malleable.model import OperationError
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -44,12 +45,12 @@ class Cluster:
 
     def own_namespace(self) -> str:
         """Return the namespace to look into."""
-        return self.namespace or whereis.namespace(self.kubeconfig, self.context)
+        return self.namespace or kubeconfig.namespace(self.kubeconfig, self.context)
 
     def jobs(self, *, everywhere: bool = False) -> list[Object]:
         """Return the MalleableJobs of the namespace, or of all."""
         namespace = "" if everywhere else self.own_namespace()
-        return self._list(names.JOBS, namespace)
+        return self._list(resource_names.JOBS, namespace)
 
     def job(self, name: str) -> Object:
         """Return a MalleableJob.
@@ -58,7 +59,7 @@ class Cluster:
             OperationError: There is none of this name.
         """
         namespace = self.own_namespace()
-        for item in self._list(names.JOBS, namespace):
+        for item in self._list(resource_names.JOBS, namespace):
             if item["metadata"]["name"] == name:
                 return item
         raise OperationError(f"there is no MalleableJob {name!r} in namespace {namespace}")
@@ -66,7 +67,7 @@ class Cluster:
     def nodes(self) -> list[Object]:
         """Return the nodes; none if whoever asks may not see them."""
         try:
-            return self._list(names.NODES, "")
+            return self._list(resource_names.NODES, "")
         except UnreachableError:
             raise
         except OperationError:
@@ -98,14 +99,14 @@ class Cluster:
         try:
             return self._ask(ask)
         except _RefusedError as refusal:
-            if refusal.error.is_gone and kind is names.JOBS:
+            if refusal.error.is_gone and kind is resource_names.JOBS:
                 raise OperationError(
                     "this cluster does not know MalleableJobs: tfm cluster install"
                 ) from None
             raise
 
     def _ask(self, question: Callable[[ApiClient], Awaitable[_Result]]) -> _Result:
-        server = whereis.find(self.kubeconfig, self.context)
+        server = kubeconfig.find(self.kubeconfig, self.context)
 
         async def ask() -> _Result:
             client = ApiClient(server, call_seconds=_WAIT_SECONDS)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from tf_malleable.cli.cluster.connection import Cluster, cluster_options
-from tf_malleable.cluster.names import ResourceKind
+from tf_malleable.cluster.resource_names import ResourceKind
 from tf_malleable.model import OperationError
 
 _NAMESPACE: Final = "tf-malleable"

@@ -12,15 +12,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from tf_malleable.cluster.planning.asking import Answer, Question, ask
+from tf_malleable.cluster.planning.capacity import CapacityLedger
 from tf_malleable.cluster.planning.cluster_job import ClusterJob, ServerAt, WorkerAt
 from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
-from tf_malleable.cluster.planning.crew import Crew
-from tf_malleable.cluster.planning.ledger import RoomLedger
-from tf_malleable.cluster.planning.packing import pack
+from tf_malleable.cluster.planning.job_assignment import JobAssignment
+from tf_malleable.cluster.planning.job_sizes import Sizes
+from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
+from tf_malleable.cluster.planning.placement import pack
+from tf_malleable.cluster.planning.policy_adapter import Answer, Question, ask
 from tf_malleable.cluster.planning.reasons import Misfits, Why, why_it_has, why_it_waits
-from tf_malleable.cluster.planning.room import NamespaceQuota, Room
-from tf_malleable.cluster.planning.sizes import Sizes
 from tf_malleable.elastic.sizing import Patience, Sizing
 from tf_malleable.policies.policy import Policy
 
@@ -31,7 +31,7 @@ _NO_QUOTAS: Final[Mapping[str, NamespaceQuota]] = MappingProxyType({})
 
 def plan(
     jobs: Sequence[ClusterJob],
-    rooms: Sequence[Room],
+    rooms: Sequence[NodeCapacity],
     now: float,
     policy: Policy,
     *,
@@ -94,28 +94,28 @@ def _is_out(job: ClusterJob, unfit: Mapping[str, Why]) -> bool:
 
 
 class _Packed(NamedTuple):
-    crews: dict[str, Crew]
-    ledger: RoomLedger
+    crews: dict[str, JobAssignment]
+    ledger: CapacityLedger
 
 
 class _Situation(NamedTuple):
-    rooms: Sequence[Room]
+    rooms: Sequence[NodeCapacity]
     quotas: Mapping[str, NamespaceQuota]
     now: float
     patience: Patience
 
     def packed(self, able: Mapping[str, Sizes], answer: Answer) -> _Packed:
         """Return all members, and what is left, if the policy says this."""
-        ledger = RoomLedger(self.rooms, self.quotas)
+        ledger = CapacityLedger(self.rooms, self.quotas)
         crews = {}
         for name, sizes in able.items():
             sizing = sizes.job.sizing or Sizing(len(sizes.job.placed))
-            crews[name] = Crew(sizes, answer.cpus.get(name, 0), sizing)
+            crews[name] = JobAssignment(sizes, answer.cpus.get(name, 0), sizing)
         pack(list(crews.values()), ledger, self.now, self.patience)
         return _Packed(crews, ledger)
 
 
-def _corrected(question: Question, crews: Mapping[str, Crew]) -> Question:
+def _corrected(question: Question, crews: Mapping[str, JobAssignment]) -> Question:
     """Return what to ask the policy once it is known what there is room for."""
     barred = {name for name, crew in crews.items() if crew.granted and not crew.seats}
     if not barred <= question.barred:
@@ -130,7 +130,7 @@ def _corrected(question: Question, crews: Mapping[str, Crew]) -> Question:
     return replace(question, most=most, by_hand=by_hand)
 
 
-def _job_plan(crew: Crew, ledger: RoomLedger, policy_gave: int) -> JobPlan:
+def _job_plan(crew: JobAssignment, ledger: CapacityLedger, policy_gave: int) -> JobPlan:
     if not crew.seats:
         return JobPlan((), (), *why_it_waits(crew, ledger, policy_gave))
     seats = sorted(
@@ -144,7 +144,7 @@ def _job_plan(crew: Crew, ledger: RoomLedger, policy_gave: int) -> JobPlan:
 
 
 def _review_at(
-    answer: Answer, crews: Iterable[Crew], now: float, patience: Patience
+    answer: Answer, crews: Iterable[JobAssignment], now: float, patience: Patience
 ) -> float | None:
     """Return when to plan again if nothing happens before."""
     times = [] if answer.review_at is None else [answer.review_at]

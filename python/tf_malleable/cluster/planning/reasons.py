@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from tf_malleable.cluster.planning.capacity import CapacityLedger
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.cluster_plan import Reason
-from tf_malleable.cluster.planning.crew import Crew
-from tf_malleable.cluster.planning.ledger import RoomLedger
-from tf_malleable.cluster.planning.room import NamespaceQuota, Room
-from tf_malleable.cluster.planning.sizes import Sizes, whole
+from tf_malleable.cluster.planning.job_assignment import JobAssignment
+from tf_malleable.cluster.planning.job_sizes import Sizes, whole
+from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 
 Why = tuple[Reason, str]
 # Bytes that are enough for anybody.
@@ -26,7 +26,7 @@ class Misfits:
         quotas: By namespace.
     """
 
-    def __init__(self, rooms: Sequence[Room], quotas: Mapping[str, NamespaceQuota]) -> None:
+    def __init__(self, rooms: Sequence[NodeCapacity], quotas: Mapping[str, NamespaceQuota]) -> None:
         self._open = {room.node: room for room in rooms if room.is_open}
         self._quotas = quotas
         self._found: dict[object, bool] = {}
@@ -82,14 +82,14 @@ def _exceeds(sizes: Sizes, quota: NamespaceQuota) -> bool:
     )
 
 
-def _slots(room: Room, cpus: int, memory: float) -> int:
+def _slots(room: NodeCapacity, cpus: int, memory: float) -> int:
     count = min(whole(room.cpus) // cpus, room.pods)
     if memory and room.memory is not None:
         count = min(count, int(room.memory // memory))
     return max(0, count)
 
 
-def why_it_waits(crew: Crew, ledger: RoomLedger, policy_gave: int) -> Why:
+def why_it_waits(crew: JobAssignment, ledger: CapacityLedger, policy_gave: int) -> Why:
     """Return why a training has no members.
 
     Args:
@@ -127,7 +127,7 @@ def why_it_waits(crew: Crew, ledger: RoomLedger, policy_gave: int) -> Why:
     return "WaitingForPods", f"waits for {needs}: nodes with room have too many pods"
 
 
-def why_it_has(crew: Crew) -> Why:
+def why_it_has(crew: JobAssignment) -> Why:
     """Return why a training has the members that it has."""
     if crew.is_stuck:
         if any(not seat.space.takes for seat in crew.seats):

@@ -1,0 +1,148 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What objects of a job have in common: their metadata, and the container that trains. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tf_malleable.cluster import quantities, resource_names
+from tf_malleable.cluster.job_spec import JobSpec, Manifest
+from tf_malleable.elastic import variables
+from tf_malleable.elastic.settings import SECRET
+
+Draft = dict[str, Any]
+"""An object that is being made."""
+
+_POD_NAME: Final = "TF_MALLEABLE_POD_NAME"
+_POD_UID: Final = "TF_MALLEABLE_POD_UID"
+
+
+def metadata(job: JobSpec, name: str, labels: Mapping[str, str] | None = None) -> Draft:
+    """Return the metadata of an object that goes with its job."""
+    owner = {
+        "apiVersion": resource_names.API_VERSION,
+        "kind": resource_names.JOB_KIND,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+    }
+    return {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {**(labels or {}), resource_names.JOB: job.name},
+        "ownerReferences": [owner],
+    }
+
+
+def pod_metadata(
+    job: JobSpec, role: str, member: int, node: str = "", base: Manifest | None = None
+) -> Draft:
+    """Return the metadata of a job's pod.
+
+    Args:
+        job: The job.
+        role: Of the pod.
+        member: Its number.
+        node: Which it is for.
+        base: With labels and annotations that it has, too.
+    """
+    given = base or {}
+    labels = {
+        **(given.get("labels") or {}),
+        resource_names.ROLE: role,
+        resource_names.MEMBER: str(member),
+    }
+    made = metadata(job, resource_names.pod_name(job.name, role, member), labels)
+    annotations = dict(given.get("annotations") or {})
+    if node:
+        annotations[resource_names.NODE] = node
+    if annotations:
+        made["annotations"] = annotations
+    return made
+
+
+def secret_variables(job: JobSpec) -> list[Draft]:
+    """Return the variables of any process of a training: its secret, and where it is."""
+    key = {"name": resource_names.secret_name(job.name, job.uid), "key": resource_names.TOKEN_KEY}
+    return [
+        {"name": SECRET, "valueFrom": {"secretKeyRef": key}},
+        _field(variables.HOST, "status.podIP"),
+    ]
+
+
+def own_address() -> str:
+    """Return what a kubelet replaces by the address of the container's pod."""
+    return f"$({variables.HOST})"
+
+
+def worker_variables(job: JobSpec, coordinator: str) -> list[Draft]:
+    """Return the variables that make a script an elastic worker, if tfm run starts it.
+
+    Args:
+        job: The job.
+        coordinator: Address of its Service.
+    """
+    made = [
+        *secret_variables(job),
+        _field(_POD_NAME, "metadata.name"),
+        _field(_POD_UID, "metadata.uid"),
+        # Unlike a name, a uid is never that of a pod before.
+        {"name": variables.PLACE, "value": f"$({_POD_NAME})/$({_POD_UID})"},
+        {"name": variables.COORDINATOR, "value": f"{coordinator}:{resource_names.PORT}"},
+    ]
+    if job.checkpoint is not None:
+        every = f"{job.checkpoint.every_seconds:g}"
+        made.append({"name": variables.CHECKPOINT, "value": job.checkpoint.path})
+        made.append({"name": variables.CHECKPOINT_EVERY, "value": every})
+    return made
+
+
+def _field(name: str, path: str) -> Draft:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def with_variables(container: Manifest, more: list[Draft]) -> Draft:
+    """Return a container with these variables, whatever it says of them."""
+    own = {each["name"] for each in more}
+    kept = [each for each in container.get("env") or () if each["name"] not in own]
+    return {**container, "env": [*kept, *more]}
+
+
+def with_cpus(container: Manifest, cpus: float) -> Draft:
+    """Return a container that has so many CPUs, which can change while it runs."""
+    resources = dict(container.get("resources") or {})
+    for kind in ("requests", "limits"):
+        resources[kind] = {**(resources.get(kind) or {}), "cpu": quantities.cores(cpus)}
+    others = [each for each in container.get("resizePolicy") or () if each["resourceName"] != "cpu"]
+    policy = [*others, {"resourceName": "cpu", "restartPolicy": "NotRequired"}]
+    return {**container, "resources": resources, "resizePolicy": policy}
+
+
+def hardened(container: Manifest) -> Draft:
+    """Return a container that gains no rights and whose last words are kept, if it says nothing.
+
+    So the API tells why it has crashed, also once its log is gone with its pod.
+    """
+    context = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        **(container.get("securityContext") or {}),
+    }
+    words = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    return {**words, **container, "securityContext": context}
+
+
+def on_node(affinity: Manifest | None, hostname: str) -> Draft:
+    """Return an affinity that allows one node only, and what else it says."""
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [hostname]}
+    found = copy.deepcopy(dict(affinity or {}))
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    node = found.setdefault("nodeAffinity", {})
+    # One of the terms must hold, so each of them gets it.
+    terms = (node.get(required) or {}).get("nodeSelectorTerms") or [{}]
+    for term in terms:
+        term["matchExpressions"] = [*(term.get("matchExpressions") or ()), here]
+    node[required] = {"nodeSelectorTerms": terms}
+    return found

@@ -1,0 +1,142 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Conversations with the coordinators of jobs: what they say, and that we start workers.
+
+The wire of elastic training blocks, so that each question is one call in a thread of a pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.observe.training_progress import TrainingProgress, read
+from tf_malleable.elastic import wire
+from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.plan import Address
+
+_ANSWER_SECONDS: Final = 2.0
+_THREADS: Final = 16
+# What was said is not to be relied on for longer.
+_STALE_SECONDS: Final = 4.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CoordinatorAt:
+    """Where a job's coordinator is, and what it is told.
+
+    Attributes:
+        host: Address of its pod.
+        token: Of the job.
+        shards: Of the job.
+        workers: How many are granted.
+        servers: How many servers are.
+    """
+
+    host: str
+    token: str
+    shards: int
+    workers: int
+    servers: int
+
+
+class CoordinatorPoller:
+    """Asks coordinators again and again."""
+
+    def __init__(self, poll: float, changed: Callable[[], None]) -> None:
+        """Prepare.
+
+        Args:
+            poll: Seconds between two questions.
+            changed: Is called when one has said something new.
+        """
+        self._poll, self._changed = poll, changed
+        self._pool = ThreadPoolExecutor(_THREADS, "tfm-coordinators")
+        self._wanted: dict[str, CoordinatorAt] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._said: dict[str, tuple[float, TrainingProgress]] = {}
+
+    def follow(self, wanted: Mapping[str, CoordinatorAt]) -> None:
+        """Ask these from now on, by the jobs' uids."""
+        self._wanted = dict(wanted)
+        for uid in [uid for uid in self._tasks if uid not in wanted]:
+            self._tasks.pop(uid).cancel()
+            self._said.pop(uid, None)
+        for uid in wanted.keys() - self._tasks.keys():
+            self._tasks[uid] = asyncio.create_task(self._ask_often(uid))
+
+    def progress(self) -> dict[str, TrainingProgress]:
+        """Return what was said lately, by the jobs' uids."""
+        since = time.monotonic() - max(_STALE_SECONDS, 4 * self._poll)
+        return {uid: said for uid, (at, said) in self._said.items() if at >= since}
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        tasks = list(self._tasks.values())
+        self.follow({})
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._pool.shutdown(wait=False)
+
+    async def _ask_often(self, uid: str) -> None:
+        loop = asyncio.get_running_loop()
+        talk = _Talk()
+        try:
+            while True:
+                where = self._wanted[uid]
+                try:
+                    said = await loop.run_in_executor(self._pool, talk.ask, where)
+                    progress = read(said)
+                except (OSError, EOFError, MeshError, KeyError, TypeError, ValueError) as error:
+                    _log.info("coordinator at %s: %r", where.host, error)
+                    talk.close()
+                else:
+                    before = self._said.get(uid)
+                    self._said[uid] = time.monotonic(), progress
+                    if before is None or before[1] != progress:
+                        self._changed()
+                await asyncio.sleep(self._poll)
+        finally:
+            talk.close()
+
+
+class _Talk:
+    """A connection to a coordinator, opened when it is needed."""
+
+    def __init__(self) -> None:
+        self._connection: socket.socket | None = None
+        self._told: CoordinatorAt | None = None
+
+    def ask(self, where: CoordinatorAt) -> dict[str, Any]:
+        """Return what a coordinator says; raises what the wire raises."""
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        known = self._told
+        if known is not None and (known.host, known.token) != (where.host, where.token):
+            self.close()
+        if self._connection is None:
+            address = Address(where.host, resource_names.PORT)
+            self._connection = wire.connect(address, bytes.fromhex(where.token), deadline)
+        if self._told != where:
+            # The last worker that is to go then waits for one that comes.
+            numbers = {"workers": where.workers, "servers": where.servers, "least": 1}
+            numbers |= {"most": where.shards, "most_servers": where.servers, "can_decide": False}
+            wire.send(self._connection, {"kind": "supervise", **numbers}, deadline)
+            self._told = where
+        wire.send(self._connection, {"kind": "status"}, deadline)
+        while True:
+            said = wire.receive(self._connection, deadline)
+            if said.get("kind") == "status":
+                return said
+
+    def close(self) -> None:
+        connection, self._connection, self._told = self._connection, None, None
+        if connection is not None:
+            with suppress(OSError):
+                connection.close()

@@ -1,0 +1,223 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What each node, and each namespace's quota, has for the members of all trainings. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from heapq import heapify, heappop, heappush, heapreplace
+from math import inf
+from typing import Final
+
+from tf_malleable.cluster import quantities, resource_names
+from tf_malleable.cluster.job_spec import Manifest, seconds_of
+from tf_malleable.cluster.kube.objects.pods import COORDINATOR_CPUS, COORDINATOR_MEMORY
+from tf_malleable.cluster.observe.node_affinity import (
+    Amount,
+    allocatable,
+    has_ended,
+    is_cordoned,
+    is_ready,
+    may_be_on,
+    requests,
+    tolerates,
+)
+from tf_malleable.cluster.observe.pod_status import owner_uid
+from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
+
+# A pod that was deleted is as good as gone until so long after its grace.
+_LATE_SECONDS: Final = 15.0
+_MEMBERS: Final = (resource_names.WORKER, resource_names.SERVER)
+_LIMITS: Final = {"cpus": ("requests.cpu", "cpu", "limits.cpu"), "pods": ("pods", "count/pods")}
+
+
+def is_shared(pod: Manifest, uids: Collection[str], now: float) -> bool:
+    """Return whether what a pod requests can be shared out anew.
+
+    Args:
+        pod: The pod.
+        uids: The uids of the jobs that are carried out.
+        now: In seconds since the epoch.
+    """
+    metadata = pod["metadata"]
+    if (metadata.get("labels") or {}).get(resource_names.ROLE) not in _MEMBERS:
+        return False
+    if "deletionTimestamp" in metadata:
+        return now < seconds_of(metadata["deletionTimestamp"]) + _LATE_SECONDS
+    return owner_uid(pod) in uids
+
+
+def rooms(
+    nodes: Iterable[Manifest], pods: Iterable[Manifest], floors: Mapping[str, float], now: float
+) -> tuple[NodeCapacity, ...]:
+    """Return the room on each node.
+
+    Args:
+        nodes: All nodes.
+        pods: All pods of the cluster.
+        floors: With how many CPUs each job that is carried out can go on, by uids.
+        now: In seconds since the epoch.
+    """
+    found = {node["metadata"]["name"]: node for node in nodes}
+    free = {name: allocatable(node) for name, node in found.items()}
+    ours: dict[tuple[str, str], Amount] = defaultdict(Amount)
+    waiting = []
+    for pod in pods:
+        if has_ended(pod):
+            continue
+        annotations = pod["metadata"].get("annotations") or {}
+        where = pod["spec"].get("nodeName") or annotations.get(resource_names.NODE, "")
+        shared = is_shared(pod, floors, now)
+        if where in free and shared:
+            ours[where, owner_uid(pod)] += requests(pod)
+        elif where in free:
+            free[where] -= requests(pod)
+        elif not where and not shared and _lacks_resources(pod):
+            waiting.append(pod)
+    for pod in sorted(waiting, key=_rank):
+        _make_way(pod, found, free, ours, floors)
+    return tuple(
+        NodeCapacity(
+            name, left.cpus, left.memory, left.pods, is_ready(found[name]), _leaving(found[name])
+        )
+        for name, left in free.items()
+    )
+
+
+def _rank(pod: Manifest) -> tuple[int, str, str]:
+    metadata = pod["metadata"]
+    priority = -int(pod["spec"].get("priority") or 0)
+    return priority, metadata.get("creationTimestamp", ""), metadata["uid"]
+
+
+def _lacks_resources(pod: Manifest) -> bool:
+    """Return whether a pod of somebody else waits for CPUs or memory, by what its scheduler says.
+
+    Whatever else keeps it from running would not change if we made room.
+    """
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(
+        one["type"] == "PodScheduled"
+        and one["status"] == "False"
+        and ("Insufficient " in one.get("message", "") or "Too many pods" in one.get("message", ""))
+        for one in conditions
+    )
+
+
+def _make_way(
+    pod: Manifest,
+    nodes: Mapping[str, Manifest],
+    free: dict[str, Amount],
+    ours: Mapping[tuple[str, str], Amount],
+    floors: Mapping[str, float],
+) -> None:
+    """Set aside what a pod needs, where the least is taken from us; nothing if it fits anyway.
+
+    Nor is anything if a training would have to end for it.
+    """
+    needed = requests(pod)
+    usable = [
+        name
+        for name, node in nodes.items()
+        if is_ready(node) and not is_cordoned(node) and may_be_on(pod["spec"], node)
+    ]
+    taken: dict[str, float] = {}
+    for name in usable:
+        mine = sum((one for (node, _), one in ours.items() if node == name), Amount())
+        if (free[name] - mine).holds(needed):
+            return  # Its scheduler is about to find that out.
+        taken[name] = (mine + needed - free[name]).cpus
+    fitting = [
+        name
+        for name in usable
+        if free[name].holds(needed) and taken[name] <= _spare(name, ours, floors)
+    ]
+    if fitting:
+        free[min(fitting, key=lambda name: (taken[name], name))] -= needed
+
+
+def _spare(node: str, ours: Mapping[tuple[str, str], Amount], floors: Mapping[str, float]) -> float:
+    """Return how many CPUs of a node trainings could give up, each by itself, and go on."""
+    spare = 0.0
+    for (where, uid), one in ours.items():
+        if where == node:
+            elsewhere = sum(
+                other.cpus for (place, job), other in ours.items() if job == uid and place != node
+            )
+            spare += max(0.0, one.cpus - max(0.0, floors.get(uid, 0.0) - elsewhere))
+    return spare
+
+
+def seated(
+    found: Sequence[NodeCapacity], jobs: Iterable[tuple[str, Collection[str] | None]]
+) -> tuple[tuple[NodeCapacity, ...], dict[str, str]]:
+    """Return rooms less what coordinators take, and where these are to be, by the jobs' uids.
+
+    Workers get whole CPUs, so that parts of one are for coordinators first.
+
+    Args:
+        found: The rooms.
+        jobs: Uids of jobs that lack a coordinator, and the nodes on which it may be; None for any.
+    """
+    rest = {room.node: room for room in found}
+    seats: dict[str, str] = {}
+    order = [_seat_rank(room) for room in found if room.is_open]
+    heapify(order)
+    for uid, allowed in jobs:
+        passed = []
+        while order and not (allowed is None or order[0][-1] in allowed):
+            passed.append(heappop(order))
+        if order:
+            best = rest[order[0][-1]]
+            left = None if best.memory is None else best.memory - COORDINATOR_MEMORY
+            cpus = round(best.cpus - COORDINATOR_CPUS, 6)
+            rest[best.node] = replace(best, cpus=cpus, memory=left, pods=best.pods - 1)
+            seats[uid] = best.node
+            heapreplace(order, _seat_rank(rest[best.node]))
+        for each in passed:
+            heappush(order, each)
+    return tuple(rest.values()), seats
+
+
+def _seat_rank(room: NodeCapacity) -> tuple[bool, bool, float, str]:
+    """Return what is least for the node that is best for a coordinator."""
+    part = room.cpus % 1.0
+    fits = room.cpus >= COORDINATOR_CPUS and room.pods > 0
+    return not fits, part < COORDINATOR_CPUS, -room.cpus, room.node
+
+
+def _leaving(node: Manifest) -> bool:
+    taints = node["spec"].get("taints") or ()
+    drained = any(one.get("effect") == "NoExecute" and not tolerates({}, one) for one in taints)
+    return is_cordoned(node) or drained
+
+
+def namespace_quotas(
+    quotas: Iterable[Manifest], pods: Iterable[Manifest], floors: Collection[str], now: float
+) -> dict[str, NamespaceQuota]:
+    """Return what each namespace with a quota has for us; arguments as those of is_shared()."""
+    found = list(quotas)
+    limited = {quota["metadata"]["namespace"] for quota in found}
+    others: dict[str, Amount] = defaultdict(Amount)
+    for pod in pods:
+        namespace = pod["metadata"].get("namespace", "")
+        if namespace in limited and not has_ended(pod) and not is_shared(pod, floors, now):
+            others[namespace] += requests(pod)
+    left: dict[str, NamespaceQuota] = {}
+    for quota in found:
+        namespace = quota["metadata"]["namespace"]
+        hard = (quota.get("spec") or {}).get("hard") or {}
+        used, known = others[namespace], left.get(namespace, NamespaceQuota())
+        left[namespace] = NamespaceQuota(
+            min(known.cpus, _limit(hard, _LIMITS["cpus"]) - used.cpus),
+            min(known.memory, _limit(hard, ("requests.memory", "memory")) - used.memory),
+            min(known.pods, _limit(hard, _LIMITS["pods"]) - used.pods),
+        )
+    return left
+
+
+def _limit(hard: Manifest, kinds: Iterable[str]) -> float:
+    return min((quantities.number(hard[kind]) for kind in kinds if kind in hard), default=inf)

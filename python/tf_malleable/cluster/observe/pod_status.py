@@ -1,0 +1,240 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a pod of a job is and does, read from the API's object. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tf_malleable.cluster import quantities, resource_names
+from tf_malleable.cluster.job_spec import Manifest, seconds_of
+from tf_malleable.elastic.errors import COME_AGAIN
+from tf_malleable.elastic.settings import LEFT
+
+Resize = Literal["", "Deferred", "Infeasible", "InProgress"]
+# Of what a container has printed: enough for an error and where it was raised.
+_MOST_LINES: Final = 4
+_MOST_CHARACTERS: Final = 500
+# Why kubelets do not start a container, and try again.
+_STUCK: Final = frozenset(
+    (
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    )
+)
+
+
+@dataclass(frozen=True)
+class PodEnd:
+    """How a pod has ended.
+
+    Attributes:
+        code: Exit code of its first container; None if it never ran.
+        reason: In one word.
+        at: When, in seconds since the epoch; 0 if that is not known.
+        kind: ``"trained"``: to the training's end. ``"left"``: earlier, as told. ``"lost"``:
+            for what has happened around it. ``"crashed"``: for what it did itself.
+        said: The last lines that it has printed, if it has crashed.
+    """
+
+    code: int | None
+    reason: str
+    at: float
+    kind: Literal["trained", "left", "lost", "crashed"]
+    said: str = ""
+
+    def __str__(self) -> str:
+        """Return it for people, such as "ended with Error and exit code 1: out of memory"."""
+        what = f"ended with {self.reason} and exit code {self.code}"
+        return f"{what}: {self.said}" if self.said else what
+
+
+@dataclass(frozen=True)
+class PodStatus:
+    """A pod of a job.
+
+    Attributes:
+        name: Its name.
+        uid: Its uid, which is also its id in the training.
+        role: ``"worker"``, ``"server"`` or ``"coordinator"``.
+        member: Its number.
+        node: Where it is, or is to be.
+        ip: Its address; empty before it has one.
+        created: When, in seconds since the epoch.
+        cpus: CPUs that all its containers request.
+        allocated: CPUs that the node has set aside; None before.
+        actual: CPUs that its containers have; None before.
+        is_running: Its first container runs.
+        is_leaving: It has been deleted.
+        leaves_by: When its grace ends, in seconds since the epoch.
+        end: How it has ended; None if it has not.
+        waiting: Why its container does not start, as reason and message.
+        unscheduled: What the scheduler says about it, if it finds no node; and since when.
+        resize: What keeps it from having what it requests.
+        resize_since: Since when.
+        is_holder: It is labelled as having the state.
+        failure: As which failure in a row it was counted, and the training's step then.
+    """
+
+    name: str
+    uid: str
+    role: str
+    member: int
+    node: str
+    ip: str = ""
+    created: float = 0.0
+    cpus: float = 0.0
+    allocated: float | None = None
+    actual: float | None = None
+    is_running: bool = False
+    is_leaving: bool = False
+    leaves_by: float = 0.0
+    end: PodEnd | None = None
+    waiting: tuple[str, str] | None = None
+    unscheduled: tuple[str, float] | None = None
+    resize: Resize = ""
+    resize_since: float = 0.0
+    is_holder: bool = False
+    failure: tuple[int, int] | None = None
+
+    @property
+    def is_present(self) -> bool:
+        """Whether it takes part, or may yet."""
+        return self.end is None and not self.is_leaving
+
+
+def job_of(pod: Manifest) -> tuple[str, str] | None:
+    """Return namespace and name of the job that a pod belongs to; None if it is another's."""
+    metadata = pod["metadata"]
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == resource_names.JOB_KIND:
+            return metadata.get("namespace", ""), str(owner["name"])
+    return None
+
+
+def owner_uid(pod: Manifest) -> str:
+    """Return the uid of what owns a pod; empty if nothing does."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(one["uid"]) for one in owners if one.get("controller")), "")
+
+
+def see(pod: Manifest) -> PodStatus:
+    """Return what a pod of a job is."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    own = _own_status(pod)
+    state = own.get("state") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    waiting = state.get("waiting") or {}
+    resize, since = _resize(conditions)
+    member = str(labels.get(resource_names.MEMBER, ""))
+    return PodStatus(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        role=str(labels.get(resource_names.ROLE, "")),
+        member=int(member) if member.isdigit() else -1,
+        node=spec.get("nodeName") or annotations.get(resource_names.NODE, ""),
+        ip=status.get("podIP", ""),
+        created=seconds_of(metadata.get("creationTimestamp")),
+        cpus=_cpus(spec.get("containers") or (), "requests"),
+        allocated=_allocated(status),
+        actual=_actual(status),
+        is_running="running" in state,
+        is_leaving="deletionTimestamp" in metadata,
+        leaves_by=seconds_of(metadata.get("deletionTimestamp")),
+        end=_end(pod, own, conditions),
+        waiting=(waiting["reason"], waiting.get("message", ""))
+        if waiting.get("reason") in _STUCK
+        else None,
+        unscheduled=_unscheduled(pod, conditions),
+        resize=resize,
+        resize_since=since,
+        is_holder=labels.get(resource_names.HOLDER) == "true",
+        failure=_failure(annotations.get(resource_names.FAILURE, "")),
+    )
+
+
+def _own_status(pod: Manifest) -> Manifest:
+    """Return the status of the first container."""
+    name = pod["spec"]["containers"][0]["name"]
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    return next((one for one in statuses if one["name"] == name), {})
+
+
+def _cpus(containers: Iterable[Manifest], kind: str) -> float:
+    found = [(one.get("resources") or {}).get(kind, {}).get("cpu", 0) for one in containers]
+    return round(sum(map(quantities.number, found)), 6)
+
+
+def _allocated(status: Manifest) -> float | None:
+    found = [one.get("allocatedResources") for one in status.get("containerStatuses") or ()]
+    if not any(found):
+        return None
+    return round(sum(quantities.number((one or {}).get("cpu", 0)) for one in found), 6)
+
+
+def _actual(status: Manifest) -> float | None:
+    statuses = status.get("containerStatuses") or ()
+    if not any((one.get("state") or {}).get("running") for one in statuses):
+        return None
+    found = [one for one in statuses if one.get("resources")]
+    return _cpus(found, "requests") if found else None
+
+
+def _resize(conditions: Mapping[str, Manifest]) -> tuple[Resize, float]:
+    pending = conditions.get("PodResizePending", {})
+    if pending.get("status") == "True":
+        since = seconds_of(pending.get("lastTransitionTime"))
+        return ("Infeasible" if pending.get("reason") == "Infeasible" else "Deferred"), since
+    going_on = conditions.get("PodResizeInProgress", {})
+    if going_on.get("status") == "True":
+        return "InProgress", seconds_of(going_on.get("lastTransitionTime"))
+    return "", 0.0
+
+
+def _unscheduled(pod: Manifest, conditions: Mapping[str, Manifest]) -> tuple[str, float] | None:
+    found = conditions.get("PodScheduled", {})
+    if pod["spec"].get("nodeName") or found.get("reason") == "SchedulingGated":
+        return None
+    message = str(found.get("message") or "no scheduler has looked at it")
+    return message, seconds_of(pod["metadata"].get("creationTimestamp"))
+
+
+def _failure(text: str) -> tuple[int, int] | None:
+    number, _, step = text.partition("@")
+    return (int(number), int(step)) if number.isdigit() and step.isdigit() else None
+
+
+def _end(pod: Manifest, own: Manifest, conditions: Mapping[str, Manifest]) -> PodEnd | None:
+    status = pod.get("status") or {}
+    if status.get("phase") not in ("Succeeded", "Failed"):
+        return None
+    ended = (own.get("state") or {}).get("terminated") or {}
+    code = ended.get("exitCode")
+    at = seconds_of(ended.get("finishedAt")) or seconds_of(status.get("startTime"))
+    said = str(status.get("reason") or ended.get("reason") or "")
+    target = conditions.get("DisruptionTarget", {})
+    if status["phase"] == "Succeeded" or code == 0:
+        return PodEnd(code, said or "Completed", at, "trained")
+    if code in (LEFT, COME_AGAIN):
+        return PodEnd(code, "Left", at, "left")
+    # Without a container that ran, a node did not take it, or has vanished.
+    is_lost = target.get("status") == "True" or code is None or bool(status.get("reason"))
+    is_lost = is_lost or "deletionTimestamp" in pod["metadata"]
+    if is_lost:
+        return PodEnd(code, said or str(target.get("reason", "Lost")), at, "lost")
+    return PodEnd(code, said or "Error", at, "crashed", _last_lines(ended.get("message", "")))
+
+
+def _last_lines(text: str) -> str:
+    """Return the end of what a container has printed, in one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[-_MOST_LINES:])[-_MOST_CHARACTERS:]

@@ -1,0 +1,228 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Finds nodes for the members of all trainings, once it is known how many CPUs each gets.
+
+Members stay on their nodes where possible, each with its fewest CPUs at first: that leaves room for
+new members, and no member is moved for their sake. Workers grow last, which costs no pause.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tf_malleable.cluster.planning.capacity import CapacityLedger, Space
+from tf_malleable.cluster.planning.cluster_job import WorkerAt
+from tf_malleable.cluster.planning.job_assignment import JobAssignment, Seat, resized
+from tf_malleable.cluster.planning.job_sizes import whole
+from tf_malleable.cluster.planning.node_selection import NodeSelector
+from tf_malleable.cluster.planning.scale_out import hire
+from tf_malleable.elastic.sizing import Patience, Sizing
+
+
+def pack(
+    crews: Sequence[JobAssignment], ledger: CapacityLedger, now: float, patience: Patience
+) -> None:
+    """Give all trainings their members.
+
+    Args:
+        crews: All trainings that may have members, without any yet.
+        ledger: All nodes, empty.
+        now: The time.
+        patience: How long more or fewer workers must be wanted.
+    """
+    order = sorted(crews, key=_urgency)
+    for crew in order:
+        _keep(crew, ledger, now, patience)
+    for crew in order:
+        _keep_servers(crew, ledger)
+    for crew in order:
+        if crew.seats and crew.granted:
+            _claim(crew, ledger)
+    for crew in order:
+        # One that keeps its last workers may have less than its fewest: more would exceed a quota.
+        is_short = 0 < crew.granted < crew.sizes.fewest
+        if crew.granted and not (is_short and ledger.purse(crew.job.namespace)):
+            hire(crew, ledger, now, patience)
+        _staff(crew, ledger)
+        _settle(crew, ledger, now)
+    grow(order)
+
+
+def _urgency(crew: JobAssignment) -> tuple[object, ...]:
+    """Order by who keeps what there is too little of."""
+    job = crew.job
+    return (-job.priority, job.started is None, job.started or 0.0, job.submitted, job.id)
+
+
+def _keep(crew: JobAssignment, ledger: CapacityLedger, now: float, patience: Patience) -> None:
+    """Leave workers where they are, as many as there are to be."""
+    job, sizes = crew.job, crew.sizes
+    if not (crew.granted or crew.is_precious):
+        return
+    staying: list[WorkerAt] = []
+    for worker in job.placed:
+        space = ledger.spaces.get(worker.node)
+        if space is None:
+            continue
+        if space.takes and (job.allowed is None or worker.node in job.allowed):
+            staying.append(worker)
+        else:
+            crew.leaving.append(_seat(crew, ledger, worker, crew.sizing.workers))
+    count = job.workers.least
+    if crew.granted:
+        count = sizes.goal(crew.granted, crew.sizing.workers)
+        if count < crew.sizing.workers:
+            affordable = sizes.least(crew.sizing.workers) <= crew.granted
+            sizing = resized(crew.sizing, count, now, patience)
+            crew.sizing = sizing if affordable else Sizing(count, now)
+            count = crew.sizing.workers
+    for worker in _by_company(staying):
+        if len(crew.seats) >= max(1, count):
+            break
+        seat = _seat(crew, ledger, worker, count)
+        if seat.space.slots(seat.least, job.workers.memory, is_hard=True):
+            crew.seat(ledger, seat)
+
+
+def _keep_servers(crew: JobAssignment, ledger: CapacityLedger) -> None:
+    """Leave servers where they are."""
+    job = crew.job
+    for server in job.placed_servers[: job.servers.most] if crew.seats else ():
+        space = ledger.spaces.get(server.node)
+        if space is None or not space.takes:
+            continue
+        if space.slots(job.servers.cpus, job.servers.memory, is_hard=True):
+            crew.serve(ledger, space, server.pod)
+
+
+def _staff(crew: JobAssignment, ledger: CapacityLedger) -> None:
+    """Give a training as many servers as its workers are to have, on their nodes if possible."""
+    job = crew.job
+    due = len(crew.due)
+    count = crew.sizes.servers(due) if due else 0
+    while len(crew.servers) > count:
+        crew.dismiss(ledger)
+    near = {seat.space for seat in crew.seats}
+    for is_hard in (False, True):
+        more = count - len(crew.servers)
+        if more > 0:
+            finder = NodeSelector(ledger, job, is_hard=is_hard)
+            for space in finder.nodes(more, job.servers.cpus, job.servers.memory, near):
+                crew.serve(ledger, space, None)
+
+
+def _settle(crew: JobAssignment, ledger: CapacityLedger, now: float) -> None:
+    """Take a training's members away if they are too few, unless its state would be lost."""
+    job, sizes = crew.job, crew.sizes
+    least = job.workers.least
+    is_served = bool(job.placed) or len(crew.servers) >= job.servers.least
+    if not (crew.granted and len(crew.seats) >= least and is_served):
+        for seat in [seat for seat in crew.seats if seat.pod is None]:
+            crew.unseat(ledger, seat)
+        for seat in crew.leaving:
+            fits = seat.space.slots(seat.least, job.workers.memory, is_hard=True)
+            if fits and len(crew.seats) < least:
+                had = seat.had if seat.cpus_limit is None else min(seat.had, seat.cpus_limit)
+                seat.wanted = seat.most = max(seat.least, min(had, whole(seat.space.cpus)))
+                crew.seat(ledger, seat)
+        runs_on = crew.is_precious or (crew.granted and len(crew.seats) >= least)
+        if crew.seats and runs_on:
+            crew.is_stuck = True
+            if ledger.purse(job.namespace) is None:
+                # What nobody else can have it keeps.
+                had = sum(seat.had for seat in crew.seats)
+                had += crew.server_cpus
+                crew.granted = max(crew.granted, int(min(had, sizes.admitted)))
+        else:
+            crew.clear(ledger)
+    due = len(crew.due)
+    if due != crew.sizing.workers:
+        is_new = not job.placed
+        crew.sizing = Sizing(due, now if is_new else crew.sizing.changed)
+
+
+def _claim(crew: JobAssignment, ledger: CapacityLedger) -> None:
+    """Claim for the workers that stay what they are to get: their part if there will be more."""
+    kept = len(crew.seats)
+    goal = max(kept, crew.sizes.goal(crew.granted, crew.sizing.workers))
+    crew.want(ledger, (crew.granted - crew.sizes.server_cpus(goal)) * kept // goal)
+
+
+def _by_company(workers: Iterable[WorkerAt]) -> list[WorkerAt]:
+    """Return workers, those with most CPUs of the training on their node first."""
+    workers = list(workers)
+    held: Counter[str] = Counter()
+    for worker in workers:
+        held[worker.node] += worker.cpus
+    return sorted(
+        workers, key=lambda each: (-held[each.node], each.node, -each.cpus, each.pod or "")
+    )
+
+
+def _seat(crew: JobAssignment, ledger: CapacityLedger, worker: WorkerAt, workers: int) -> Seat:
+    least, most = crew.job.workers.cpus_least, crew.sizes.limit(workers)
+    if worker.cpus_limit is not None:
+        most = max(least, min(most, worker.cpus_limit))
+    space = ledger.spaces[worker.node]
+    return Seat(space, least, most, worker.cpus, worker.pod, worker.cpus_limit)
+
+
+def grow(crews: Sequence[JobAssignment]) -> None:
+    """Set the CPUs of all workers.
+
+    Where all that is wanted on a node is too much, those there get in proportion to what they want;
+    what a training misses there, its workers on other nodes get, the most urgent training first.
+    """
+    free: dict[Space, int] = {}
+    wishes: dict[Space, list[Seat]] = {}
+    for crew in crews:
+        for seat in crew.seats:
+            seat.cpus = seat.least
+            if seat.space not in free:
+                free[seat.space] = whole(seat.space.cpus)
+            if not seat.is_due:
+                free[seat.space] += seat.least
+                continue
+            if seat.wanted > seat.least:
+                wishes.setdefault(seat.space, []).append(seat)
+    for space, seats in wishes.items():
+        free[space] -= _share_out(seats, free[space])
+    for crew in sorted(crews, key=lambda crew: crew.is_stuck):
+        due = sorted(crew.due, key=lambda seat: seat.cpus)
+        # What they have they keep first, or equal workers would change places in every plan.
+        _fill(crew, due, [min(seat.most, seat.had) for seat in due], free)
+        _fill(crew, due, [seat.most for seat in due], free)
+
+
+def _fill(
+    crew: JobAssignment, seats: Sequence[Seat], most: Sequence[int], free: dict[Space, int]
+) -> None:
+    """Give workers what their training misses, one after the other, each up to a number of CPUs."""
+    missing = crew.granted - crew.server_cpus - sum(seat.cpus for seat in seats)
+    for seat, limit in zip(seats, most, strict=True):
+        more = max(0, min(missing, limit - seat.cpus, free[seat.space]))
+        seat.cpus += more
+        free[seat.space] -= more
+        missing -= more
+
+
+def _share_out(seats: Sequence[Seat], free: int) -> int:
+    """Give workers on one node what they want, or their parts of what is free; return how much."""
+    wishes = [seat.wanted - seat.least for seat in seats]
+    total = sum(wishes)
+    if total <= free:
+        for seat in seats:
+            seat.cpus = seat.wanted
+        return total
+    given = 0
+    for seat, wish in zip(seats, wishes, strict=True):
+        more = wish * free // total
+        seat.cpus += more
+        given += more
+    for seat in seats:
+        if given == free:
+            break
+        if seat.cpus < seat.wanted:
+            seat.cpus += 1
+            given += 1
+    return given

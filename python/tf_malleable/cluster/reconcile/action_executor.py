@@ -1,0 +1,239 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Carries out what was decided about a job, call by call."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.job_spec import JobSpec, time_of
+from tf_malleable.cluster.kube.client import STRATEGIC, ApiClient, CallError, Object
+from tf_malleable.cluster.kube.informer import Informer
+from tf_malleable.cluster.kube.objects import dependents
+from tf_malleable.cluster.observe.job_cache import JobCache
+from tf_malleable.cluster.quantities import cores
+from tf_malleable.cluster.reconcile.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    EmitEvent,
+    EnsureDependents,
+    MarkPod,
+    ResizePod,
+    SetFinalizers,
+    WriteStatus,
+)
+from tf_malleable.cluster.reconcile.reconciler import JobDecision
+from tf_malleable.cluster.resource_names import ResourceKind
+
+_COMPONENT: Final = "tf-malleable-operator"
+_log = logging.getLogger(__name__)
+
+
+class ActionExecutor:
+    """Carries out decisions."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        jobs: Informer,
+        pods: Informer,
+        key: bytes,
+        refused_seconds: float,
+        count: Callable[[str, str], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: Of the API server.
+            jobs: Learns of changed jobs.
+            pods: Learns of changed pods.
+            key: From which tokens follow.
+            refused_seconds: When to try again what was refused.
+            count: Is told the kind of each action, and its result.
+        """
+        self._client, self._jobs, self._pods, self._key = client, jobs, pods, key
+        self._refused_seconds, self._count = refused_seconds, count
+
+    async def carry_out(
+        self, decision: JobDecision, memory: JobCache, may_act: Callable[[], bool]
+    ) -> bool:
+        """Do what was decided about a job; return whether all of it went well.
+
+        Args:
+            decision: What was decided.
+            memory: What is remembered of the job.
+            may_act: Returns whether this operator is still the one that acts.
+        """
+        is_good = True
+        for action in decision.actions:
+            if not may_act():
+                return False
+            kind = type(action).__name__
+            try:
+                await self._do(decision.job, action, memory)
+            except CallError as error:
+                if error.is_gone and isinstance(action, (DeletePod, ResizePod, MarkPod)):
+                    self._pods.forget((decision.job.namespace, action.pod.name), action.pod.uid)
+                    continue
+                is_good = False
+                self._count(kind, error.reason or str(error.code))
+                _log.warning("%s/%s: %s: %s", *decision.job.key, kind, error)
+                if isinstance(action, CreatePod):
+                    self._note_refusal(error, memory)
+            else:
+                self._count(kind, "done")
+                if isinstance(action, CreatePod):
+                    memory.refused = None
+        return is_good
+
+    def _note_refusal(self, error: CallError, memory: JobCache) -> None:
+        """Remember that a pod cannot be: others like it would not be, either."""
+        if error.code not in (400, 403, 422):
+            return
+        reason = "QuotaExceeded" if "exceeded quota" in str(error) else "PodRefused"
+        memory.refused = reason, str(error), time.time() + self._refused_seconds
+
+    async def _do(self, job: JobSpec, action: Action, memory: JobCache) -> None:
+        if isinstance(action, EnsureDependents):
+            memory.address = await self._prepare(job, memory.address)
+        elif isinstance(action, CreatePod):
+            await self._create(job, action)
+        elif isinstance(action, DeletePod):
+            await self._delete(job, action)
+        elif isinstance(action, ResizePod):
+            await self._resize(job, action)
+        elif isinstance(action, MarkPod):
+            change: Object = {"metadata": {**action.metadata, "uid": action.pod.uid}}
+            self._pods.learn(
+                await self._client.patch(
+                    resource_names.PODS, job.namespace, action.pod.name, change
+                )
+            )
+        elif isinstance(action, SetFinalizers):
+            change = {"metadata": {"uid": job.uid, "finalizers": list(action.finalizers) or None}}
+            self._jobs.learn(
+                await self._client.patch(resource_names.JOBS, job.namespace, job.name, change)
+            )
+        elif isinstance(action, WriteStatus):
+            change = {"metadata": {"uid": job.uid}, "status": action.change}
+            self._jobs.learn(
+                await self._client.patch(
+                    resource_names.JOBS, job.namespace, job.name, change, part="status"
+                )
+            )
+        else:
+            await self._tell(job, action)
+
+    async def _prepare(self, job: JobSpec, before: str) -> str:
+        """Create what goes before pods; return the address of the Service.
+
+        If that was deleted, it gets the address that it had, by which workers know it.
+        """
+        wanted = dependents.service(job, before)
+        try:
+            service = await self._have(resource_names.SERVICES, job, wanted)
+        except CallError as error:
+            if not before or error.code != 422:
+                raise
+            service = await self._have(resource_names.SERVICES, job, dependents.service(job))
+        await self._have(resource_names.BUDGETS, job, dependents.budget(job))
+        secret = dependents.secret(job, dependents.token(self._key, job))
+        try:
+            await self._client.create(resource_names.SECRETS, job.namespace, secret)
+        except CallError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        return str(service["spec"]["clusterIP"])
+
+    async def _have(self, kind: ResourceKind, job: JobSpec, wanted: Object) -> Object:
+        """Create an object of a job, or find that it is there.
+
+        Raises:
+            CallError: It cannot be, or it is still that of an earlier job.
+        """
+        try:
+            return await self._client.create(kind, job.namespace, wanted)
+        except CallError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        name = wanted["metadata"]["name"]
+        found = await self._client.get(kind, job.namespace, name)
+        owners = found["metadata"].get("ownerReferences") or ()
+        if all(one["uid"] != job.uid for one in owners):
+            raise CallError(409, "NotOurs", f"{kind.kind} {name} belongs to somebody else")
+        return found
+
+    async def _create(self, job: JobSpec, action: CreatePod) -> None:
+        try:
+            made = await self._client.create(resource_names.PODS, job.namespace, action.pod)
+        except CallError as error:
+            # The answer to an earlier try was lost, or the pod is yet to be seen.
+            if error.reason == "AlreadyExists":
+                return
+            raise
+        self._pods.learn(made)
+        await self._tell(job, EmitEvent(action.why, action.message))
+
+    async def _delete(self, job: JobSpec, action: DeletePod) -> None:
+        pod = action.pod
+        gone = await self._client.delete(resource_names.PODS, job.namespace, pod.name, pod.uid)
+        metadata = gone.get("metadata") or {}
+        is_pod = gone.get("kind") == "Pod" and metadata.get("uid") == pod.uid
+        if is_pod and metadata.get("deletionTimestamp"):
+            self._pods.learn(gone)
+        else:
+            self._pods.forget((job.namespace, pod.name), pod.uid)
+        if action.message:
+            await self._tell(job, EmitEvent(action.why, action.message))
+
+    async def _resize(self, job: JobSpec, action: ResizePod) -> None:
+        amount = {"cpu": cores(action.cpus)}
+        container = {"name": action.container, "resources": {"requests": amount, "limits": amount}}
+        change = {"metadata": {"uid": action.pod.uid}, "spec": {"containers": [container]}}
+        changed = await self._client.patch(
+            resource_names.PODS,
+            job.namespace,
+            action.pod.name,
+            change,
+            part="resize",
+            how=STRATEGIC,
+        )
+        self._pods.learn(changed)
+
+    async def _tell(self, job: JobSpec, said: EmitEvent) -> None:
+        """Create an event; one that is lost is not missed."""
+        about = {
+            "apiVersion": resource_names.API_VERSION,
+            "kind": resource_names.JOB_KIND,
+            "name": job.name,
+            "namespace": job.namespace,
+            "uid": job.uid,
+        }
+        now = time_of(time.time())
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{job.name}.{secrets.token_hex(8)}",
+                "namespace": job.namespace,
+            },
+            "involvedObject": about,
+            "reason": said.reason,
+            "message": said.message[:1000],
+            "type": "Warning" if said.is_warning else "Normal",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "source": {"component": _COMPONENT},
+            "reportingComponent": _COMPONENT,
+            "reportingInstance": "",
+        }
+        try:
+            await self._client.create(resource_names.EVENTS, job.namespace, event)
+        except CallError as error:
+            _log.info("an event is lost: %s", error)

@@ -1,0 +1,357 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""One decision about all jobs, from all that is known: what each is to have, and what to do."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.job_spec import JobSpec, Manifest
+from tf_malleable.cluster.observe.job_cache import JobCache
+from tf_malleable.cluster.observe.job_state import ENDED, ObservedState, judge
+from tf_malleable.cluster.observe.node_affinity import is_ready
+from tf_malleable.cluster.observe.node_capacity import namespace_quotas, rooms, seated
+from tf_malleable.cluster.observe.pod_status import PodStatus, owner_uid, see
+from tf_malleable.cluster.observe.training_progress import TrainingProgress
+from tf_malleable.cluster.planning.cluster_job import ClusterJob
+from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
+from tf_malleable.cluster.planning.node_capacity import NodeCapacity
+from tf_malleable.cluster.planning.planner import plan as make_plan
+from tf_malleable.cluster.reconcile import job_status
+from tf_malleable.cluster.reconcile.actions import (
+    Action,
+    CreatePod,
+    EmitEvent,
+    EnsureDependents,
+    WriteStatus,
+)
+from tf_malleable.cluster.reconcile.job_filter import read
+from tf_malleable.cluster.reconcile.planner_input import UsableNodes, cluster_job, size
+from tf_malleable.cluster.reconcile.required_actions import closing, steps
+from tf_malleable.cluster.reconcile.resize_gate import paced
+from tf_malleable.cluster.settings import Timings
+from tf_malleable.policies.policy import Policy
+
+_SOON_SECONDS = 1.0
+_NOTHING = JobPlan()
+
+
+@dataclass(frozen=True)
+class ClusterSnapshot:
+    """All that is known at one time.
+
+    Attributes:
+        jobs: The MalleableJobs.
+        pods: All pods of the cluster.
+        nodes: All nodes.
+        quotas: All resource quotas.
+        progress: What the coordinators say, by the jobs' uids.
+        now: The time, in seconds since the epoch.
+        services: Namespaces and names of the jobs' Services; None if that is not known.
+    """
+
+    jobs: tuple[Manifest, ...]
+    pods: tuple[Manifest, ...]
+    nodes: tuple[Manifest, ...]
+    quotas: tuple[Manifest, ...]
+    progress: Mapping[str, TrainingProgress]
+    now: float
+    services: frozenset[tuple[str, str]] | None = None
+
+
+@dataclass(frozen=True)
+class JobDecision:
+    """What is decided about a job.
+
+    Attributes:
+        job: The job.
+        actions: What to do, in this order.
+        coordinator: Address of its coordinator's pod; empty if none runs.
+        workers: How many workers are granted.
+        servers: How many servers.
+        judgement: What its pods amount to; None if its spec cannot be carried out.
+    """
+
+    job: JobSpec
+    actions: tuple[Action, ...]
+    coordinator: str = ""
+    workers: int = 0
+    servers: int = 0
+    judgement: ObservedState | None = None
+
+
+@dataclass(frozen=True)
+class ClusterDecision:
+    """What is decided about all jobs.
+
+    Attributes:
+        jobs: By their uids.
+        review_at: When to decide again if nothing happens, in seconds since the epoch.
+    """
+
+    jobs: Mapping[str, JobDecision]
+    review_at: float
+
+
+class Reconciler:
+    """Decides, and remembers what the next decision needs.
+
+    Attributes:
+        memories: Of the jobs, by their uids.
+    """
+
+    def __init__(self, policy: Policy, timings: Timings) -> None:
+        """Take the policy that shares out CPUs, and how long to wait for what."""
+        self.memories: dict[str, JobCache] = defaultdict(JobCache)
+        self._policy, self._timings = policy, timings
+        self._seen: dict[str, tuple[str, PodStatus]] = {}
+
+    def decide(self, scene: ClusterSnapshot) -> ClusterDecision:
+        """Return what to do about all jobs."""
+        with _uncollected():
+            return self._decide(scene)
+
+    def _decide(self, scene: ClusterSnapshot) -> ClusterDecision:
+        now = scene.now
+        jobs, wrong = read(scene.jobs)
+        nodes = {node["metadata"]["name"]: node for node in scene.nodes}
+        ready = {name for name, node in nodes.items() if is_ready(node)}
+        found = self._pods(scene.pods)
+        made = {uid: self._broken(job, problem, now) for uid, (job, problem) in wrong.items()}
+        judged: dict[str, ObservedState] = {}
+        asked: list[ClusterJob] = []
+        places = UsableNodes(nodes)
+        for uid, job in jobs.items():
+            pods, progress = found.get(uid, ()), scene.progress.get(uid)
+            judged[uid] = judge(job, pods, progress, ready, now, self._timings)
+            self._remember(job, pods, judged[uid], progress, now)
+            if job.deleted is None and not _is_over(judged[uid]):
+                memory = self.memories[uid]
+                asked.append(
+                    cluster_job(job, judged[uid], progress, memory, places, now, self._timings)
+                )
+        lacking = {uid for uid, each in judged.items() if not each.coordinators}
+        planned, seats = self._plan(scene, jobs, asked, lacking)
+        names_taken = _taken(scene.pods)
+        hostnames = {
+            name: (node["metadata"].get("labels") or {}).get("kubernetes.io/hostname", name)
+            for name, node in nodes.items()
+        }
+        doing: dict[str, list[Action]] = {}
+        for uid, job in jobs.items():
+            pods, plan = found.get(uid, ()), planned.jobs.get(uid, _NOTHING)
+            self.memories[uid].sizing = plan.sizing
+            actions: list[Action]
+            if job.deleted is not None:
+                actions = closing(job, pods, ready, now, self._timings)
+            else:
+                taken = names_taken[job.key]
+                memory = self.memories[uid]
+                actions = steps(
+                    job, pods, taken, judged[uid], plan, seats.get(uid, ""), memory.address,
+                    hostnames, now, self._timings,
+                )  # fmt: skip
+                actions = _without_refused(actions, memory, now)
+                if memory.address and plan.workers and _is_cut_off(job, scene.services):
+                    actions.insert(0, EnsureDependents())
+                is_over = _is_over(judged[uid])
+                actions += self._report(
+                    job, judged[uid], None if is_over else plan, scene.progress.get(uid), now
+                )
+            doing[uid] = actions
+        for uid, actions in paced(doing, jobs, nodes, scene.pods).items():
+            plan = planned.jobs.get(uid, _NOTHING)
+            made[uid] = _decision(jobs[uid], judged[uid], plan, actions)
+        for uid in self.memories.keys() - jobs.keys():
+            del self.memories[uid]
+        return ClusterDecision(made, self._review_at(planned, made, now))
+
+    def _plan(
+        self,
+        scene: ClusterSnapshot,
+        jobs: Mapping[str, JobSpec],
+        asked: Iterable[ClusterJob],
+        lacking: Collection[str],
+    ) -> tuple[ClusterPlan, dict[str, str]]:
+        """Return the plan, and where the coordinators are to be that some jobs lack."""
+        known = sorted(asked, key=lambda each: (each.submitted, each.id))
+        floors = {each.id: float(each.workers.least * each.workers.cpus_least) for each in known}
+        # Of jobs that have ended, nothing is to be subtracted either: it is about to be free.
+        floors |= {uid: 0.0 for uid in jobs if uid not in floors}
+        quotas = namespace_quotas(scene.quotas, scene.pods, floors, scene.now)
+
+        def plan(found: Sequence[NodeCapacity]) -> ClusterPlan:
+            patience = self._timings.patience
+            return make_plan(
+                known, found, scene.now, self._policy, quotas=quotas, patience=patience
+            )
+
+        found = rooms(scene.nodes, scene.pods, floors, scene.now)
+        first = plan(found)
+        begun = [
+            (each.id, each.allowed)
+            for each in known
+            if each.id in lacking and first.jobs[each.id].workers
+        ]
+        if not begun:
+            return first, {}
+        less, seats = seated(found, begun)
+        return plan(less), seats
+
+    def _pods(self, pods: Iterable[Manifest]) -> dict[str, tuple[PodStatus, ...]]:
+        """Return the pods of each job, by its uid; those that have not changed are not read."""
+        before, self._seen = self._seen, {}
+        found: dict[str, list[PodStatus]] = defaultdict(list)
+        for pod in pods:
+            metadata = pod["metadata"]
+            if resource_names.ROLE not in (metadata.get("labels") or {}):
+                continue
+            uid, version = metadata["uid"], metadata["resourceVersion"]
+            known = before.get(uid)
+            one = known[1] if known is not None and known[0] == version else see(pod)
+            self._seen[uid] = version, one
+            found[owner_uid(pod)].append(one)
+        return {uid: tuple(each) for uid, each in found.items()}
+
+    def _remember(
+        self,
+        job: JobSpec,
+        pods: Iterable[PodStatus],
+        judgement: ObservedState,
+        progress: TrainingProgress | None,
+        now: float,
+    ) -> None:
+        memory = self.memories[job.uid]
+        memory.tidy((pod.uid for pod in pods), now)
+        if progress is not None and progress.phase == "steady":
+            mine = size(judgement.workers, progress.holders)
+            memory.speed.note(now, progress.step, mine, progress.generation)
+
+    def _broken(self, job: JobSpec, problem: str, now: float) -> JobDecision:
+        after = job_status.broken(job.status, job.generation, problem, now)
+        change = job_status.change(job.status, after)
+        actions: list[Action] = []
+        if change:
+            actions = [WriteStatus(change), EmitEvent("InvalidSpec", problem, is_warning=True)]
+        return JobDecision(job, tuple(actions))
+
+    def _report(
+        self,
+        job: JobSpec,
+        judgement: ObservedState,
+        plan: JobPlan | None,
+        progress: TrainingProgress | None,
+        now: float,
+    ) -> list[Action]:
+        memory = self.memories[job.uid]
+        after = job_status.status(job, judgement, plan, progress, memory, now)
+        change = job_status.change(job.status, after)
+        is_due = now >= memory.reported_at + self._timings.report
+        if not change or (change.keys() <= {"progress"} and not is_due):
+            return []
+        memory.reported_at = now
+        return [WriteStatus(change), *_told(job.status, after)]
+
+    def _review_at(
+        self, planned: ClusterPlan, made: Mapping[str, JobDecision], now: float
+    ) -> float:
+        times = [now + self._timings.look]
+        if planned.review_at is not None:
+            times.append(planned.review_at)
+        for uid, each in made.items():
+            memory, judgement = self.memories.get(uid), each.judgement
+            if memory is not None and memory.refused is not None:
+                times.append(memory.refused[2])
+            if judgement is None or memory is None:
+                continue
+            times += [at for at in (judgement.start_at, judgement.helpers_at) if at > now]
+            times += memory.avoided.values()
+            times += [until for _, until in memory.limits.values()]
+            is_waiting = judgement.is_ending or each.job.deleted is not None
+            pods = (*judgement.workers, *judgement.servers)
+            if is_waiting or any(p.unscheduled or p.waiting or p.resize for p in pods):
+                times.append(now + _SOON_SECONDS)
+        return max(now + 0.01, min(times))
+
+
+def _is_cut_off(job: JobSpec, services: frozenset[tuple[str, str]] | None) -> bool:
+    """Return whether somebody has deleted the Service that workers know the coordinator by."""
+    key = job.namespace, resource_names.service_name(job.name)
+    return services is not None and key not in services
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no garbage meanwhile: in a large cluster that is a third of the time of a decision.
+
+    There are many objects, and none of those that a decision makes are in cycles.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _without_refused(actions: list[Action], memory: JobCache, now: float) -> list[Action]:
+    """Return actions without pods that would be refused again."""
+    if not any(isinstance(each, CreatePod) for each in actions):
+        memory.refused = None
+    if memory.refused is None or now >= memory.refused[2]:
+        return actions
+    return [each for each in actions if not isinstance(each, CreatePod)]
+
+
+def _is_over(judgement: ObservedState) -> bool:
+    return judgement.phase in ENDED or judgement.is_ending
+
+
+def _decision(
+    job: JobSpec, judgement: ObservedState, plan: JobPlan, actions: Iterable[Action]
+) -> JobDecision:
+    running = [pod for pod in judgement.coordinators if pod.is_running and pod.ip]
+    return JobDecision(
+        job,
+        tuple(actions),
+        running[-1].ip if running and judgement.phase not in ENDED else "",
+        len(plan.workers),
+        len(plan.servers),
+        judgement,
+    )
+
+
+def _taken(pods: Iterable[Manifest]) -> dict[tuple[str, str], set[tuple[str, int]]]:
+    """Return which roles and numbers pods have, by namespace and name of their jobs."""
+    found: dict[tuple[str, str], set[tuple[str, int]]] = defaultdict(set)
+    for pod in pods:
+        metadata = pod["metadata"]
+        labels = metadata.get("labels") or {}
+        member = labels.get(resource_names.MEMBER, "")
+        if resource_names.JOB in labels and member.isdigit():
+            key = metadata["namespace"], labels[resource_names.JOB]
+            found[key].add((labels.get(resource_names.ROLE, ""), int(member)))
+    return found
+
+
+def _told(before: Manifest, after: Mapping[str, Any]) -> list[Action]:
+    """Return what a change of a status is worth saying."""
+    made: list[Action] = []
+    conditions = {one["type"]: one for one in after["conditions"]}
+    known = {one["type"]: one for one in before.get("conditions") or ()}
+    phase = after["phase"]
+    if phase != before.get("phase"):
+        message = conditions["Complete"]["message"] if phase in ENDED else f"the job is {phase}"
+        made.append(EmitEvent(phase, message, is_warning=phase == "Failed"))
+    for kind in ("Healthy", "Resizing"):
+        new, old = conditions[kind], known.get(kind, {})
+        is_bad = (new["status"] == "True") == (kind == "Resizing")
+        if is_bad and new["reason"] not in (old.get("reason"), "InProgress"):
+            made.append(EmitEvent(new["reason"], new["message"], is_warning=True))
+    return made

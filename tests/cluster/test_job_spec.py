@@ -1,0 +1,73 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+from __future__ import annotations
+
+import pytest
+
+from tests.support.operators import job
+from tf_malleable.cluster import quantities, resource_names
+from tf_malleable.cluster.job_spec import SpecError, parse, seconds_of
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("500m", 0.5), (2, 2.0), ("1.5", 1.5), ("2Gi", 2.0**31), ("1e3", 1000.0), ("100u", 0.0001)],
+)
+def test_quantities(text, number):
+    assert quantities.number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "lots", "1 Gi", None, True])
+def test_what_is_no_quantity(text):
+    with pytest.raises(ValueError, match="a quantity is a number"):
+        quantities.number(text)
+
+
+@pytest.mark.parametrize(("number", "text"), [(2.0, "2"), (0.5, "500m"), (1.2345, "1234m")])
+def test_cores_as_servers_write_them(number, text):
+    assert quantities.cores(number) == text
+
+
+def item(tmp_path, **spec):
+    made = job("t", tmp_path, **spec)
+    made["metadata"] |= {
+        "uid": "u",
+        "namespace": "default",
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "generation": 3,
+    }
+    return made
+
+
+def test_a_job_is_read(tmp_path):
+    found = parse(item(tmp_path, checkpoint={"path": "/c"}, priority=3, workers={"max": 3}))
+    assert (found.key, found.uid, found.generation) == (("default", "t"), "u", 3)
+    assert found.created == seconds_of("2026-01-02T03:04:05.000Z") == 1767323045.0
+    # As many CPUs as there are shards, as more would have nothing to do.
+    assert (found.workers.least, found.workers.most, found.workers.most_cpus) == (1, 3, 4)
+    assert (found.priority, found.memory, found.deleted) == (3, 64 * 2**20, None)
+    assert found.checkpoint.every_seconds == 300
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"workers": {"min": 3, "max": 2}}, "spec.workers.min must be from 1 to"),
+        ({"workers": {"max": 5}}, "spec.shards, 4, must not be below spec.workers.max, 5"),
+        ({"workers": {"cpu": {"min": 2, "max": 1}}}, "spec.workers.cpu.min must be"),
+        ({"workers": {"cpu": {"min": "500m", "max": "750m"}}}, "a whole number of CPUs"),
+        ({"workers": {"cpu": {"min": "many"}}}, "cannot be understood"),
+        ({"shards": 1000}, "spec.shards must be from 1 to 256"),
+        ({"parameterServers": {"min": 2, "max": 1}}, "spec.parameterServers.min"),
+        ({"template": {}}, "spec.template.spec.containers"),
+        ({"workers": 3}, "cannot be understood"),
+    ],
+)
+def test_a_job_that_cannot_be(tmp_path, spec, why):
+    with pytest.raises(SpecError, match=why):
+        parse(item(tmp_path, **spec))
+
+
+def test_a_job_of_another_manager(tmp_path):
+    assert parse(item(tmp_path)).is_ours
+    assert parse(item(tmp_path, managedBy=resource_names.MANAGER)).is_ours
+    assert not parse(item(tmp_path, managedBy="kueue.x-k8s.io/multikueue")).is_ours
