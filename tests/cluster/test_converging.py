@@ -7,9 +7,9 @@ import copy
 import random
 
 import pytest
-from tests.cluster.test_node_capacity import node, pod
-from tests.cluster.test_job_spec import item
 
+from tests.cluster.test_job_spec import item
+from tests.cluster.test_node_capacity import node, pod
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.observe.node_affinity import (
     Amount,

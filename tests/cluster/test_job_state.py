@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.cluster.test_job_spec import item
 
+from tests.cluster.test_job_spec import item
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import parse
 from tf_malleable.cluster.observe.job_state import judge

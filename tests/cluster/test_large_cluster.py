@@ -7,9 +7,9 @@ import copy
 import time
 
 import pytest
-from tests.cluster.test_node_capacity import node
-from tests.cluster.test_job_spec import item
 
+from tests.cluster.test_job_spec import item
+from tests.cluster.test_node_capacity import node
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.reconcile.actions import CreatePod, WriteStatus
 from tf_malleable.cluster.reconcile.reconciler import ClusterSnapshot, Reconciler

@@ -7,8 +7,8 @@ import copy
 from dataclasses import replace
 
 import pytest
-from tests.cluster.test_job_spec import item
 
+from tests.cluster.test_job_spec import item
 from tests.support.kubernetes import pods as rules
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import parse

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.cluster.test_job_spec import item
 from tests.cluster.test_job_state import NOW, TIMINGS, judged, progress, worker
 from tests.cluster.test_node_capacity import node
-from tests.cluster.test_job_spec import item
-
 from tf_malleable.cluster.job_spec import ServersSpec, WorkersSpec, parse
 from tf_malleable.cluster.observe.job_cache import JobCache, StepSpeed
 from tf_malleable.cluster.planning.cluster_job import ClusterRate, WorkerAt

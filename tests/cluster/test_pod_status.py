@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.cluster.test_node_capacity import pod
 
+from tests.cluster.test_node_capacity import pod
 from tf_malleable.cluster.observe.pod_status import see
 
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.cluster.test_node_capacity import node, pod
 
+from tests.cluster.test_node_capacity import node, pod
 from tf_malleable.cluster.job_spec import JobSpec
 from tf_malleable.cluster.observe.pod_status import PodStatus
 from tf_malleable.cluster.reconcile.actions import DeletePod, EmitEvent, ResizePod

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import tf_malleable.runtime
 from tf_malleable.linux.peer import peer_of
-from tf_malleable.tier.reader_queue import ReaderQueue
+from tf_malleable.tier.readers.reader_queue import ReaderQueue
 
 SHIM = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_tier.so")
 GROWING, FULL, CLOSED, UNSEEN, CHANGED, COUNTS, WHOLE, ASK = range(1, 9)

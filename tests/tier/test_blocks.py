@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from tf_malleable.tier import blocks
+from tf_malleable.tier.store import blocks
 
 
 @pytest.mark.parametrize(

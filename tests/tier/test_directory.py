@@ -9,12 +9,12 @@ from contextlib import suppress
 
 import pytest
 
-from tf_malleable.tier import directory
-from tf_malleable.tier.directory import Directory
-from tf_malleable.tier.homes import home_of
-from tf_malleable.tier.membership import Membership
-from tf_malleable.tier.node_client import PeerGoneError
 from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage
+from tf_malleable.tier.peers import directory
+from tf_malleable.tier.peers.directory import Directory
+from tf_malleable.tier.peers.membership import Membership
+from tf_malleable.tier.peers.node_client import PeerGoneError
+from tf_malleable.tier.peers.rendezvous_hash import home_of
 from tf_malleable.tier.settings import NodeAddress
 
 ME, OTHER = "127.0.0.1:1", "127.0.0.1:2"

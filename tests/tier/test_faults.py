@@ -16,9 +16,9 @@ import pytest
 from tests.support.controllers import wait_for
 from tests.support.tier_reader import GrowingFile, TierReader
 from tests.support.tiers import SECRET, TierNode, make_source, nodes, one_node
-from tf_malleable.tier.node_client import NoCopyError, NodeClient, PeerGoneError, RottenError
 from tf_malleable.tier.node_messages import RecordsMessage, key_of
-from tf_malleable.tier.signing import Signer
+from tf_malleable.tier.peers.node_client import NoCopyError, NodeClient, PeerGoneError, RottenError
+from tf_malleable.tier.request_signature import Signer
 
 pytestmark = pytest.mark.slow
 BIG = os.urandom((3 << 20) + 12345)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tf_malleable.tier.node_messages import area_and_path, decode_key, encode_key, key_of
-from tf_malleable.tier.source_version import SETTLED_SECONDS, SourceVersion
+from tf_malleable.tier.store.source_version import SETTLED_SECONDS, SourceVersion
 
 
 @pytest.mark.parametrize(

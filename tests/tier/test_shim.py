@@ -21,7 +21,7 @@ from tests.support.tier_stand_in import (
     WHOLE,
     StandIn,
 )
-from tf_malleable.tier import blocks, layout
+from tf_malleable.tier.store import blocks, layout
 
 SMALL, LARGE = 100_001, 5_000_003
 READERS = {

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from tf_malleable.tier import tenancy
+from tf_malleable.tier.store import tenancy
 
 
 @pytest.fixture

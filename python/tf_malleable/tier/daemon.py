@@ -20,14 +20,14 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tf_malleable.api.tier_address import control_socket, counts_folder, reader_file
 from tf_malleable.linux.systemd import notify, watchdog_seconds
-from tf_malleable.tier.control import ControlServer
-from tf_malleable.tier.counting import Counters, TierCollector, registry_of
+from tf_malleable.tier.admin.admin_socket import AdminSocket
+from tf_malleable.tier.metrics import Counters, TierCollector, registry_of
+from tf_malleable.tier.node import TierNode
+from tf_malleable.tier.peers.tls import contexts
 from tf_malleable.tier.protocol import variable_for
-from tf_malleable.tier.running import RunningTier
+from tf_malleable.tier.readers.state_file import LifeSign, state_path
 from tf_malleable.tier.settings import TierSettings
-from tf_malleable.tier.state_file import LifeSign, state_path
-from tf_malleable.tier.store import CopyStore
-from tf_malleable.tier.tls import contexts
+from tf_malleable.tier.store.copy_store import CopyStore
 
 _PRIVATE_MODE = 0o600
 _SHARED_MODE = 0o666
@@ -89,7 +89,7 @@ async def _serve(settings: TierSettings) -> None:
             f"cannot keep copies in {settings.store}: {error.strerror or error}"
         ) from None
     async with AsyncExitStack() as stack:
-        tier = RunningTier(settings, store, counters)
+        tier = TierNode(settings, store, counters)
         try:
             await tier.start()
         except OSError as error:
@@ -109,7 +109,7 @@ async def _serve(settings: TierSettings) -> None:
         notify("STOPPING=1")
 
 
-async def _listen(settings: TierSettings, tier: RunningTier, stack: AsyncExitStack) -> str:
+async def _listen(settings: TierSettings, tier: TierNode, stack: AsyncExitStack) -> str:
     """Listen to readers, people and Prometheus; returns what to say of that."""
     socket = settings.socket
     if len(os.fsencode(control_socket(socket))) > _LONGEST:
@@ -129,7 +129,7 @@ async def _listen(settings: TierSettings, tier: RunningTier, stack: AsyncExitSta
         stack.callback(tier.readers.stop)
         living = asyncio.create_task(tier.live(state))
         stack.callback(living.cancel)
-        people = ControlServer(tier.people)
+        people = AdminSocket(tier.people)
         await people.start(control_socket(socket), mode)
         stack.push_async_callback(people.stop)
     except OSError as error:
@@ -183,7 +183,7 @@ def forget_counts(folder: Path) -> None:
                 file.unlink()
 
 
-async def _metrics(port: int, tier: RunningTier, stack: AsyncExitStack) -> int:
+async def _metrics(port: int, tier: TierNode, stack: AsyncExitStack) -> int:
     registry = registry_of(TierCollector(tier.counters, tier.gauges))
 
     async def show(_: web.Request) -> web.Response:

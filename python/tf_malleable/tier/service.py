@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tf_malleable.tier.counting import Counters
-from tf_malleable.tier.directory import Directory
-from tf_malleable.tier.following import Fetch, Following
-from tf_malleable.tier.growing import GrowingCopy
-from tf_malleable.tier.publishing import NotPublishedError, is_of_disk, publish
-from tf_malleable.tier.records import Whereto
-from tf_malleable.tier.source_version import SourceVersion
-from tf_malleable.tier.store import CopyStore, Kept
+from tf_malleable.tier.metrics import Counters
+from tf_malleable.tier.peers.directory import Directory
+from tf_malleable.tier.peers.location_records import Location
+from tf_malleable.tier.peers.peer_fetch import Fetch, PeerFetch
+from tf_malleable.tier.store.copy_store import CopyStore, Kept
+from tf_malleable.tier.store.partial_copy import PartialCopy
+from tf_malleable.tier.store.publication import NotPublishedError, is_of_disk, publish
+from tf_malleable.tier.store.source_version import SourceVersion
 
 _DISK_PAUSE_SECONDS: Final = 30.0
 _FULL_SECONDS: Final = 5.0
@@ -64,10 +64,10 @@ class TierService:
         """
         self.store, self.counters, self._clock = store, counters, clock
         self._sources = tuple(str(source) for source in sources)
-        self.growing: dict[str, GrowingCopy] = {}
+        self.growing: dict[str, PartialCopy] = {}
         self.claimed: set[str] = set()
         self.directory: Directory | None = None
-        self.following: Following | None = None
+        self.following: PeerFetch | None = None
         self._disk_off_until = self._full_until = 0.0
         self._passing = 0
         self._disk_problem = ""
@@ -118,7 +118,7 @@ class TierService:
             return "it was modified less than 10 s ago"
         return self.problem
 
-    async def begin(self, growing: GrowingCopy) -> Whereto | None:
+    async def begin(self, growing: PartialCopy) -> Location | None:
         """Take a copy that is to grow among the others.
 
         Returns:
@@ -129,7 +129,7 @@ class TierService:
             # Its reader may have been told to make it.
             self._release(key)
             return None
-        where = Whereto(True)
+        where = Location(True)
         if self.directory is not None:
             where = await self.directory.ask(key, growing.version.encode())
         if growing.is_closed:
@@ -140,7 +140,7 @@ class TierService:
             self.claimed.add(key)
         return where
 
-    async def add(self, growing: GrowingCopy, may_pass: bool = False) -> bool:
+    async def add(self, growing: PartialCopy, may_pass: bool = False) -> bool:
         """Take a copy that is to grow among the others; returns whether there is room.
 
         Args:
@@ -164,7 +164,7 @@ class TierService:
             return False
         return True
 
-    async def follow(self, fetch: Fetch, where: Whereto) -> str:
+    async def follow(self, fetch: Fetch, where: Location) -> str:
         """Fetch a copy from other nodes, and publish it.
 
         Returns:
@@ -181,7 +181,7 @@ class TierService:
                 copy.set_fetching(False)
         return problem
 
-    async def finish(self, *copies: GrowingCopy) -> None:
+    async def finish(self, *copies: PartialCopy) -> None:
         """Publish copies all of which is there, or give them up."""
         some = [copy for copy in copies if not copy.is_closed and copy.key not in self._finishing]
         if not some:
@@ -197,13 +197,13 @@ class TierService:
             else:
                 self._published(copy)
 
-    def _publish(self, growing: GrowingCopy) -> Kept | Exception:
+    def _publish(self, growing: PartialCopy) -> Kept | Exception:
         try:
             return publish(self.store, growing, self._clock())
         except (NotPublishedError, OSError) as error:
             return error
 
-    def _published(self, growing: GrowingCopy) -> None:
+    def _published(self, growing: PartialCopy) -> None:
         key = growing.key
         self.growing.pop(key, None)
         self.claimed.discard(key)
@@ -215,7 +215,7 @@ class TierService:
             self.directory.hold({key: growing.version.encode()})
         _log.info("copied %s, %d bytes", key, growing.size)
 
-    def give_up(self, growing: GrowingCopy, problem: str) -> None:
+    def give_up(self, growing: PartialCopy, problem: str) -> None:
         """End a copy that does not become whole; its readers read the source."""
         if growing.is_closed or growing.key in self._finishing:
             return
@@ -290,7 +290,7 @@ class TierService:
 
         return await self.in_thread(lambda: self.store.reserve(key, size, sole, dropped))
 
-    def _unreserve(self, growing: GrowingCopy) -> None:
+    def _unreserve(self, growing: PartialCopy) -> None:
         if growing.is_passing:
             self._passing -= growing.size
         else:

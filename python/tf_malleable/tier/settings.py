@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.tier.signing import LEAST_SECRET
+from tf_malleable.tier.request_signature import LEAST_SECRET
 
 SECRET: Final = "TF_MALLEABLE_TIER_SECRET"
 """The variable with the secret of the nodes, instead of a file."""

@@ -1,0 +1,151 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What a tier does for people: state, warming, dropping, checking, and reasons."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.tier import NodeState, TierDone, TierStatus, Why
+from tf_malleable.tier.admin.warmup import Warmup
+from tf_malleable.tier.node_messages import area_and_path, key_of
+from tf_malleable.tier.peers.membership import Membership
+from tf_malleable.tier.peers.node_client import NodeClient
+from tf_malleable.tier.service import TierService
+from tf_malleable.tier.store.copy_store import Kept
+from tf_malleable.tier.store.source_version import SourceVersion
+from tf_malleable.tier.store.tenancy import area_of, private_area
+
+
+class TierAdmin:
+    """Carries out what people ask of a tier."""
+
+    def __init__(
+        self,
+        service: TierService,
+        warming: Warmup,
+        membership: Membership,
+        client: NodeClient | None,
+        sources: Iterable[Path],
+        shared: bool,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            service: The tier.
+            warming: Reads files in advance.
+            membership: The nodes.
+            client: Asks them; None without.
+            sources: The folders whose files are copied.
+            shared: Readers are of several users.
+        """
+        self._shared = shared
+        self._service, self._warming = service, warming
+        self._membership, self._client = membership, client
+        self._sources = tuple(str(source) for source in sources)
+
+    async def status(self) -> TierStatus:
+        """Return the state."""
+        service, store, client = self._service, self._service.store, self._client
+        nodes: list[NodeState] = []
+        if client is not None:
+            for node in self._membership.others:
+                breaker = client.breakers.get(node)
+                nodes.append(NodeState(node, client.allows(node), breaker.opened if breaker else 0))
+        directory = service.directory
+        return TierStatus(
+            self._membership.node,
+            self._sources,
+            str(store.folder),
+            store.capacity,
+            store.used,
+            len(store),
+            len(service.growing),
+            store.unverified,
+            0 if directory is None else len(directory.records),
+            service.problem,
+            tuple(nodes),
+            service.counters.as_dict(),
+            self._warming.progress,
+            self._warming.seconds_left(time.monotonic()),
+        )
+
+    async def warm(self, paths: tuple[str, ...]) -> TierDone:
+        """Begin to read files in advance; returns how many there are."""
+        for path in paths:
+            if path not in self._sources and not self._service.is_source(path):
+                raise Refusal(400, f"{path} is not below the source, {', '.join(self._sources)}")
+            if not os.path.exists(path):
+                raise Refusal(400, f"there is no {path}")
+        files, size = await self._warming.add(paths)
+        return TierDone(files, size)
+
+    async def drop(self, paths: tuple[str, ...]) -> TierDone:
+        """Remove copies."""
+
+        def forget(kept: Kept) -> bool:
+            self._service.forget(kept.key)
+            return True
+
+        return await self._each(paths, forget)
+
+    async def check(self, paths: tuple[str, ...]) -> TierDone:
+        """Compare copies with their checksums, and remove those that are bad."""
+        bad = []
+        checked = []
+        for kept in self._chosen(paths):
+            if await self._service.in_thread(lambda key=kept.key: self._service.store.check(key)):  # type: ignore[misc]
+                checked.append(kept)
+                continue
+            checked.append(kept)
+            bad.append(area_and_path(kept.key)[1])
+            self._service.counters.rotten += 1
+            self._service.forget(kept.key)
+        return TierDone(len(checked), sum(each.size for each in checked), tuple(bad))
+
+    async def why(self, path: str, uid: int) -> Why:
+        """Say where a file is read from, and why."""
+        return await self._service.in_thread(lambda: self._why(path, uid))
+
+    def _why(self, path: str, uid: int) -> Why:
+        service = self._service
+        if not service.is_source(path):
+            said = f"the source: {path} is not below {', '.join(self._sources)}"
+            return Why(False, said)
+        try:
+            about = os.stat(path)
+        except OSError as error:
+            return Why(False, f"nowhere: the tier cannot look at {path}: {error.strerror}")
+        area = area_of(Path(path), about, uid) if self._shared else private_area(uid)
+        key = key_of(area, path)
+        version = SourceVersion.of(about)
+        kept = service.store.get(key)
+        if kept is not None and kept.identity.is_same(about):
+            return Why(True, f"the copy {service.store.path(key)}, which is complete")
+        if key in service.growing:
+            return Why(False, "the source or another node: its copy grows")
+        if kept is not None:
+            return Why(False, "the source: the file has changed since it was copied")
+        if not version.is_settled(time.time()):
+            return Why(False, "the source: it was modified less than 10 s ago")
+        if service.problem:
+            return Why(False, f"the source: {service.problem}")
+        return Why(False, "the source or another node: nobody has read it whole here yet")
+
+    def _chosen(self, paths: tuple[str, ...]) -> list[Kept]:
+        store = self._service.store
+        if not paths:
+            return store.kept()
+        found = {kept.key: kept for path in paths for kept in store.below(path)}
+        return list(found.values())
+
+    async def _each(self, paths: tuple[str, ...], act: Callable[[Kept], bool]) -> TierDone:
+        files = size = 0
+        for kept in self._chosen(paths):
+            files, size = files + act(kept), size + kept.size
+            await asyncio.sleep(0)
+        return TierDone(files, size)

@@ -1,0 +1,140 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Answers people: a Unix socket beside that of the readers.
+
+Everybody who may read may ask for the state. Only the tier's own user and root may warm, drop
+or check: the rest are told so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from tf_malleable.api.messages import Problem
+from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.tier import (
+    CHECK,
+    DROP,
+    STATUS,
+    WARM,
+    WHY,
+    PathsMessage,
+    TierDone,
+    TierStatus,
+    Why,
+)
+from tf_malleable.linux.peer import peer_of
+
+_JSON = "application/json"
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class AdminOperations(Protocol):
+    """What a tier does for people."""
+
+    async def status(self) -> TierStatus:
+        """Return the state."""
+
+    async def warm(self, paths: tuple[str, ...]) -> TierDone:
+        """Begin to read files in advance; returns how many there are."""
+
+    async def drop(self, paths: tuple[str, ...]) -> TierDone:
+        """Remove copies."""
+
+    async def check(self, paths: tuple[str, ...]) -> TierDone:
+        """Compare copies with their checksums, and remove those that are bad."""
+
+    async def why(self, path: str, uid: int) -> Why:
+        """Say where a file is read from, and why."""
+
+
+class AdminSocket:
+    """Listens for people's requests."""
+
+    def __init__(self, tier: AdminOperations) -> None:
+        """Answer for this tier."""
+        self._tier = tier
+        application = web.Application(middlewares=[_problems])
+        application.router.add_get(STATUS, self._status)
+        application.router.add_post(WARM, self._act)
+        application.router.add_post(DROP, self._act)
+        application.router.add_post(CHECK, self._act)
+        application.router.add_post(WHY, self._why)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
+        self._path: Path | None = None
+
+    async def start(self, path: Path, mode: int) -> None:
+        """Listen at a path, of which one has the lock.
+
+        Raises:
+            OSError: One cannot listen there.
+        """
+        with suppress(FileNotFoundError):
+            path.unlink()
+        await self._runner.setup()
+        await web.UnixSite(self._runner, str(path)).start()
+        os.chmod(path, mode)
+        self._path = path
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        await self._runner.cleanup()
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink()
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return _answer(await self._tier.status())
+
+    async def _act(self, request: web.Request) -> web.Response:
+        if _uid(request) not in (0, os.geteuid()):
+            raise Refusal(403, "only the tier's own user and root may do that")
+        paths = (await _message(request)).paths
+        act = {WARM: self._tier.warm, DROP: self._tier.drop, CHECK: self._tier.check}[request.path]
+        return _answer(await act(paths))
+
+    async def _why(self, request: web.Request) -> web.Response:
+        paths = (await _message(request)).paths
+        if len(paths) != 1:
+            raise Refusal(400, "one file must be named")
+        return _answer(await self._tier.why(paths[0], _uid(request)))
+
+
+async def _message(request: web.Request) -> PathsMessage:
+    try:
+        message = msgspec.json.decode(await request.read(), type=PathsMessage)
+    except msgspec.DecodeError as error:
+        raise Refusal(400, str(error)) from None
+    for path in message.paths:
+        if not path.startswith("/"):
+            raise Refusal(400, f"a path must be absolute, not {path!r}")
+    return message
+
+
+def _uid(request: web.Request) -> int:
+    transport = request.transport
+    if transport is None:
+        raise Refusal(400, "the client has hung up")
+    return peer_of(transport.get_extra_info("socket")).uid
+
+
+def _answer(body: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), content_type=_JSON)
+
+
+@web.middleware
+async def _problems(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except Refusal as refusal:
+        return web.Response(
+            status=refusal.status,
+            body=msgspec.json.encode(Problem(refusal.sentence)),
+            content_type=_JSON,
+        )

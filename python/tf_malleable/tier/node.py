@@ -1,0 +1,286 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""A tier with all its parts, which run until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tf_malleable.tier.admin.admin import TierAdmin
+from tf_malleable.tier.admin.warmup import Warmup
+from tf_malleable.tier.metrics import Counters
+from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage, key_of
+from tf_malleable.tier.peers.directory import Directory
+from tf_malleable.tier.peers.membership import Membership
+from tf_malleable.tier.peers.node_client import NodeClient, PeerGoneError
+from tf_malleable.tier.peers.node_server import NodeServer, Servable
+from tf_malleable.tier.peers.peer_fetch import PeerFetch
+from tf_malleable.tier.peers.served_copy import ServedCopy
+from tf_malleable.tier.peers.tls import contexts
+from tf_malleable.tier.protocol import Identity, StateFlag
+from tf_malleable.tier.readers.fill import Turn, at_once, fill
+from tf_malleable.tier.readers.handoff import ROOM, Handoff
+from tf_malleable.tier.readers.lookup import Lookup
+from tf_malleable.tier.readers.prefetch import Prefetcher
+from tf_malleable.tier.readers.reader_events import ReaderEvents, fetch_of
+from tf_malleable.tier.readers.reader_server import ReaderServer
+from tf_malleable.tier.readers.state_file import LifeSign
+from tf_malleable.tier.request_signature import Signer
+from tf_malleable.tier.revalidation import Revalidation
+from tf_malleable.tier.service import TierService
+from tf_malleable.tier.settings import NodeAddress, TierSettings
+from tf_malleable.tier.store.copy_store import CopyStore
+from tf_malleable.tier.store.partial_copy import PartialCopy
+from tf_malleable.tier.store.publication import new_copy
+from tf_malleable.tier.store.source_version import SourceVersion
+from tf_malleable.tier.store.tenancy import area_of, private_area
+
+_BEAT_SECONDS = 0.5
+_CLAIM_SECONDS = 0.25
+_LOOK_SECONDS = 0.02
+
+
+class TierNode:
+    """A tier with all its parts.
+
+    Attributes:
+        counters: What is counted.
+        service: What decides for readers.
+        node: Its name among the nodes; empty without others.
+        asking: Answers readers that ask.
+        readers: Hears what readers say.
+        people: Carries out what people ask.
+    """
+
+    def __init__(self, settings: TierSettings, store: CopyStore, counters: Counters) -> None:
+        """Put the parts together; needs a running loop."""
+        self._settings, self._store, self.counters = settings, store, counters
+        self.service = TierService(store, settings.sources, counters)
+        self.node = ""
+        self._server: NodeServer | None = None
+        self._client: NodeClient | None = None
+        self._membership = Membership("", (), None, lambda node: True)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._rechecking = Revalidation(self.service)
+        beginning = ReaderEvents(self.service, settings.shared)
+        self._beginning = beginning
+        self.asking = Lookup(self.service, settings.shared)
+        self._prefetching = None
+        if settings.prefetches and not settings.shared:
+            self._prefetching = Prefetcher(self.service, self._prefetch)
+        # Where several users read, each of them would have to be trusted.
+        self._taking = None if settings.shared else Handoff(self.service, settings.sources)
+        self.readers = ReaderServer(
+            beginning, self.asking, counters, self._prefetching, self._taking
+        )
+        self.people = self._people()
+
+    async def start(self) -> None:
+        """Start what runs in the background, and listen for other nodes.
+
+        Raises:
+            OSError: One cannot listen at the address.
+        """
+        settings = self._settings
+        if settings.listen is not None:
+            serving, asking = contexts(settings.certificate, settings.authority)
+            signer = Signer(settings.secret)
+            self._client = NodeClient(signer, asking)
+            self._server = NodeServer(signer, self._answer, self._find, self._served)
+            host = settings.listen.host
+            port = await self._server.start(host, settings.listen.port, serving)
+            self.node = str(NodeAddress(host, port))
+            self._membership = Membership(
+                self.node, settings.peers, settings.dns, self._client.allows
+            )
+            directory = Directory(
+                self._membership, self._client, self._store.keys, lambda: self.service.claimed
+            )
+            self.service.directory = directory
+            self.service.following = PeerFetch(self._client, self._fetched, self._rotten)
+            self.people = self._people()
+            self._in_background(self._membership.follow())
+            self._in_background(directory.beat())
+        self._beginning.admit(os.geteuid())
+        self._in_background(self._verify())
+        self._in_background(self._rechecking.run())
+        self._in_background(self._beginning.sweep())
+        if self._prefetching is not None:
+            self._in_background(self._prefetching.run())
+
+    async def live(self, state: LifeSign) -> None:
+        """Tell readers each second that the tier lives, until cancelled.
+
+        Not while copies have not been compared with the source: readers then do it themselves.
+        """
+        self.asking.habits.tell = state.set_unasked
+        while True:
+            if self._rechecking.is_valid(time.monotonic()):
+                flags = StateFlag(0)
+                if not self.service.problem:
+                    flags |= StateFlag.FILLS
+                if self._membership.others:
+                    flags |= StateFlag.ASKS
+                if self._settings.shared:
+                    flags |= StateFlag.SHARED
+                taking = self._taking
+                if taking is not None and taking.is_supported and self._store.free >= ROOM:
+                    flags |= StateFlag.TAKES
+                state.publish(flags, self.service.largest)
+            # More often than once before the first time.
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    async def stop(self) -> None:
+        """Stop all of it."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop()
+        if self._client is not None:
+            await self._client.close()
+
+    @property
+    def gauges(self) -> Mapping[str, Callable[[], float]]:
+        """What Prometheus is told beside what is counted."""
+        store, service = self._store, self.service
+        return {
+            "capacity_bytes": lambda: store.capacity,
+            "used_bytes": lambda: store.used,
+            "copies": lambda: len(store),
+            "growing": lambda: len(service.growing),
+            "nodes_left_alone": lambda: sum(
+                self._client is not None and not self._client.allows(node)
+                for node in self._membership.others
+            ),
+        }
+
+    def _people(self) -> TierAdmin:
+        return TierAdmin(
+            self.service,
+            Warmup(self._warm),
+            self._membership,
+            self._client,
+            self._settings.sources,
+            self._settings.shared,
+        )
+
+    async def _warm(self, path: str) -> None:
+        service = self.service
+        source = await service.in_thread(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        try:
+            about = os.fstat(source)
+            uid = os.geteuid()
+            area = area_of(Path(path), about, uid) if self._settings.shared else private_area(uid)
+            key = key_of(area, path)
+            if not service.refusal(key, path, SourceVersion.of(about)):
+                growing = await service.in_thread(
+                    lambda: new_copy(service.store, key, Identity.of(about), source)
+                )
+                await self._copy(growing, at_once)
+            elif (known := service.growing.get(key)) is not None:
+                while not known.is_closed:
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except OSError as error:
+            service.disk_failed(error)
+        finally:
+            os.close(source)
+
+    async def _prefetch(self, path: str, turn: Turn) -> int:
+        """Copy a file if nobody does and nothing must go for it; returns its bytes, if it did."""
+        service = self.service
+        key = key_of(private_area(os.geteuid()), path)
+        if not service.is_source(path) or service.store.get(key) is not None:
+            return 0
+        await turn(0)
+        source = -1
+        try:
+            source = await service.in_thread(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            about = os.fstat(source)
+            is_refused = service.refusal(key, path, SourceVersion.of(about))
+            if is_refused or about.st_size > min(service.largest, service.store.free):
+                return 0
+            growing = await service.in_thread(
+                lambda: new_copy(service.store, key, Identity.of(about), source)
+            )
+            # Whoever opens it meanwhile waits for a block instead of reading it, too.
+            growing.set_fetching(True)
+            await self._copy(growing, turn)
+        except OSError as error:
+            service.disk_failed(error)
+            return 0
+        finally:
+            if source >= 0:
+                os.close(source)
+        return 0 if growing.problem else growing.size
+
+    async def _copy(self, growing: PartialCopy, turn: Turn) -> None:
+        """Have a copy made, by another node's or from the source."""
+        where = await self.service.begin(growing)
+        if where is None:
+            return
+        if not where.is_yours:
+            problem = await self.service.follow(fetch_of(growing), where)
+            if not problem or growing.is_closed:
+                return
+            self.service.claimed.add(growing.key)
+        await fill(self.service, growing, turn)
+
+    async def _verify(self) -> None:
+        """Use the copies from before the last start of the machine again, one by one."""
+        good = self._store.verify()
+        while (key := await self.service.in_thread(lambda: next(good, None))) is not None:
+            kept = self._store.get(key)
+            if self.service.directory is not None and kept is not None:
+                self.service.directory.hold({key: kept.version.encode()})
+
+    def _answer(self, message: RecordsMessage) -> RecordsAnswer:
+        assert self.service.directory is not None
+        for key in message.rotten:
+            self.service.in_background(self._check(key))
+        return self.service.directory.answer(message)
+
+    async def _check(self, key: str) -> None:
+        """Drop a copy of this node that is not what its checksums say."""
+        if not await self.service.in_thread(lambda: self._store.check(key)):
+            self.counters.rotten += 1
+            self.service.forget(key)
+
+    async def _find(self, key: str, version: str) -> Servable | None:
+        end = time.monotonic() + _CLAIM_SECONDS
+        while True:
+            kept = self._store.get(key)
+            if kept is not None and version in ("", kept.version.encode()):
+                return ServedCopy(self._store.path(key), kept.identity)
+            growing = self.service.growing.get(key)
+            # Only what this node reads from the source: nodes that follow each other go round.
+            if growing is not None and key in self.service.claimed:
+                return growing if version in ("", growing.version.encode()) else None
+            # A reader has been told to read the source, and has not begun.
+            if not self.asking.has_claimed(key) or time.monotonic() > end:
+                return None
+            await asyncio.sleep(_LOOK_SECONDS / 4)
+
+    def _served(self, count: int) -> None:
+        self.counters.served_bytes += count
+
+    def _fetched(self, count: int) -> None:
+        self.counters.peer_bytes += count
+
+    def _rotten(self, node: str, key: str) -> None:
+        self.counters.rotten += 1
+        self.service.in_background(self._complain(node, key))
+
+    async def _complain(self, node: str, key: str) -> None:
+        """Have a node look whether its copy or the wire was at fault."""
+        assert self._client is not None
+        with suppress(PeerGoneError):
+            await self._client.tell(node, RecordsMessage(self.node, rotten=(key,)))
+
+    def _in_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(coroutine))

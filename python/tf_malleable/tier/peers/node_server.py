@@ -1,0 +1,183 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Answers other nodes: records of this home, and blocks of this node's copies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from tf_malleable.tier.node_messages import (
+    ANSWER,
+    BLOCKS,
+    BLOCKS_PATH,
+    MOST_BLOCKS,
+    RECORDS_PATH,
+    SIGNATURE,
+    WAIT_SECONDS,
+    BlocksHeader,
+    RecordsAnswer,
+    RecordsMessage,
+    decode_key,
+)
+from tf_malleable.tier.protocol import Identity
+from tf_malleable.tier.request_signature import Signer
+from tf_malleable.tier.store import blocks
+
+_LARGEST_MESSAGE = 16 << 20
+_BACKLOG = 128
+
+
+class Servable(Protocol):
+    """A copy of this node, complete or growing, of which blocks are served."""
+
+    size: int
+    identity: Identity
+
+    async def wait_for_blocks(self, first: int, most: int, seconds: float) -> tuple[int, ...]:
+        """Return the checksums of the blocks from one on that are there; none in time: none.
+
+        Raises:
+            OSError: The copy does not grow any more.
+        """
+
+    def open(self) -> int:
+        """Return a new descriptor of the copy.
+
+        Raises:
+            OSError: It is gone.
+        """
+
+
+class NodeServer:
+    """Listens for other nodes."""
+
+    def __init__(
+        self,
+        signer: Signer,
+        tell: Callable[[RecordsMessage], RecordsAnswer],
+        find: Callable[[str, str], Awaitable[Servable | None]],
+        served: Callable[[int], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            signer: With the nodes' secret.
+            tell: Answers a message to this home.
+            find: Returns the copy of a file, given its key and its version, or an empty one for
+                any; None if there is none.
+            served: Is told the bytes of each answer.
+        """
+        self._signer, self._tell, self._find, self._served = signer, tell, find, served
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            OSError: One cannot listen there.
+        """
+        application = web.Application(client_max_size=_LARGEST_MESSAGE)
+        application.router.add_post(RECORDS_PATH, self._records)
+        application.router.add_get(BLOCKS_PATH, self._blocks)
+        # Other nodes keep their connections.
+        self._runner = web.AppRunner(
+            application, access_log=None, keepalive_timeout=3600.0, shutdown_timeout=0.5
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=context, backlog=_BACKLOG)
+        await site.start()
+        bound: tuple[str, int] = self._runner.addresses[0]
+        return bound[1]
+
+    async def stop(self) -> None:
+        """Stop listening, and hang up."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _checked(self, request: web.Request, body: bytes) -> str:
+        """Return the number of a signed request."""
+        said = request.headers.get(SIGNATURE, "")
+        try:
+            return self._signer.check(request.method, request.raw_path, body, said, time.time())
+        except ValueError as error:
+            raise web.HTTPUnauthorized(text=str(error)) from None
+
+    async def _records(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        nonce = self._checked(request, body)
+        try:
+            message = msgspec.json.decode(body, type=RecordsMessage)
+        except msgspec.DecodeError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+        answer = msgspec.json.encode(self._tell(message))
+        code = self._signer.sign_answer(nonce, answer.decode())
+        return web.Response(body=answer, headers={ANSWER: code})
+
+    async def _blocks(self, request: web.Request) -> web.StreamResponse:
+        nonce = self._checked(request, b"")
+        query = request.query
+        try:
+            key = decode_key(query["key"])
+            version, first, most = query["version"], int(query["first"]), int(query["most"])
+        except (KeyError, ValueError):
+            raise web.HTTPBadRequest(text="not a request for blocks of a copy") from None
+        for _ in range(2):
+            copy = await self._find(key, version)
+            if copy is None or not 0 <= first < max(1, blocks.block_count(copy.size)):
+                break
+            # It may be given its name, or be replaced, meanwhile: then look again.
+            with suppress(OSError):
+                codes = await copy.wait_for_blocks(first, min(most, MOST_BLOCKS), WAIT_SECONDS)
+                if not codes and copy.size:
+                    return web.Response(status=204)
+                return await self._send(request, nonce, first, codes, copy)
+        raise web.HTTPNotFound(text="no such copy")
+
+    async def _send(
+        self,
+        request: web.Request,
+        nonce: str,
+        first: int,
+        codes: tuple[int, ...],
+        copy: Servable,
+    ) -> web.StreamResponse:
+        """Send blocks.
+
+        Raises:
+            OSError: The copy is gone; nothing has been sent.
+        """
+        header = BlocksHeader(first, copy.size, codes, copy.identity.encode())
+        with os.fdopen(copy.open(), "rb") as file:
+            return await self._send_file(request, nonce, header, file)
+
+    async def _send_file(
+        self, request: web.Request, nonce: str, header: BlocksHeader, file: object
+    ) -> web.StreamResponse:
+        said = msgspec.json.encode(header).decode()
+        begin = blocks.span_of(header.first, header.size)[0]
+        end = blocks.span_of(header.first + len(header.codes) - 1, header.size)[1]
+        length = end - begin if header.codes else 0
+        response = web.StreamResponse(
+            headers={BLOCKS: said, ANSWER: self._signer.sign_answer(nonce, said)}
+        )
+        response.content_length = length
+        await response.prepare(request)
+        transport = request.transport
+        if length and transport is not None:
+            loop = asyncio.get_running_loop()
+            # The peer is gone, or the file shorter than it was: the peer notices both.
+            with suppress(OSError):
+                sent = await loop.sendfile(transport, file, begin, length)  # type: ignore[arg-type]
+                self._served(sent)
+                if sent < length:
+                    transport.abort()
+        await response.write_eof()
+        return response

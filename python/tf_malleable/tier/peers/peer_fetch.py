@@ -1,0 +1,170 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Makes a copy from a peer's: whole or growing, from one holder after the other.
+
+Nothing of a peer is believed but what its checksum says. If no peer goes on for two seconds, or
+none has it, the copy does not grow any more, and its readers read the source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from tf_malleable.tier.node_messages import BlocksHeader
+from tf_malleable.tier.peers.node_client import NoCopyError, NodeClient, PeerGoneError, RottenError
+from tf_malleable.tier.protocol import Identity, ProtocolError
+from tf_malleable.tier.store import blocks
+from tf_malleable.tier.store.partial_copy import PartialCopy
+
+IDLE_SECONDS: Final = 2.0
+"""If a peer's copy does not grow for so long, the source is read."""
+
+Make = Callable[[Identity], Awaitable[PartialCopy]]
+"""Makes the copy that is to grow, once a peer has said what file it is.
+
+Raises:
+    OSError: It cannot be made.
+"""
+
+
+class Fetch:
+    """One file that comes from peers.
+
+    Attributes:
+        key: Of the file.
+        copy: What grows; None while no peer has said what file it is.
+    """
+
+    def __init__(self, key: str, make: Make, copy: PartialCopy | None = None) -> None:
+        """Prepare.
+
+        Args:
+            key: Of the file.
+            make: Makes the copy.
+            copy: If it is made already.
+        """
+        self.key, self.copy = key, copy
+        self._make = make
+        self._descriptor = -1
+
+    async def begin(self, header: BlocksHeader) -> None:
+        """Take what a peer says of the file.
+
+        Raises:
+            RottenError: It is no file, or another one than before.
+            OSError: The copy cannot be made, or has been given up.
+        """
+        try:
+            identity = Identity.decode(header.identity)
+        except ProtocolError:
+            raise RottenError from None
+        if identity.size != header.size:
+            raise RottenError
+        if self.copy is None:
+            self.copy = await self._make(identity)
+        elif (identity.size, identity.inode) != (self.copy.size, self.copy.identity.inode):
+            raise RottenError
+        if self.copy.is_closed:
+            raise OSError(self.copy.problem)
+        if self._descriptor < 0:
+            self._descriptor = os.dup(self.copy.part)
+
+    async def take(self, number: int, data: bytearray, code: int) -> None:
+        """Take a block that was checked.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        assert self.copy is not None
+        begin = blocks.span_of(number, self.copy.size)[0]
+        descriptor = self._descriptor
+        # A slow disk must not keep the others waiting.
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, _write, descriptor, data, begin)
+        if not self.copy.is_closed:
+            self.copy.take(number, code)
+
+    def close(self) -> None:
+        """Close what it has open."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class PeerFetch:
+    """Copies from peers into growing copies."""
+
+    def __init__(
+        self,
+        client: NodeClient,
+        fetched: Callable[[int], None],
+        rotten: Callable[[str, str], None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: Asks peers.
+            fetched: Is told the bytes of each block.
+            rotten: Is told the node and the key of a copy that was not what it should be.
+        """
+        self._client, self._fetched, self._rotten = client, fetched, rotten
+
+    async def follow(self, fetch: Fetch, holders: Sequence[str]) -> str:
+        """Fetch what is missing, until the copy is whole.
+
+        Returns:
+            Empty, or why it is not whole.
+        """
+        problem = "no node has a copy"
+        try:
+            for node in holders:
+                if not self._client.allows(node):
+                    problem = f"node {node} did not answer and is left alone for a while"
+                    continue
+                problem = await self._follow(fetch, node)
+                if not problem:
+                    return ""
+        except OSError as error:
+            return f"cannot write the copy: {error.strerror or error}"
+        finally:
+            fetch.close()
+        return problem
+
+    async def _follow(self, fetch: Fetch, node: str) -> str:
+        async def take(number: int, data: bytearray, code: int) -> None:
+            await fetch.take(number, data, code)
+            self._fetched(len(data))
+
+        grew_at = time.monotonic()
+        while (copy := fetch.copy) is None or not copy.is_whole:
+            if copy is not None and copy.is_closed:
+                return copy.problem
+            version = "" if copy is None else copy.version.encode()
+            first = 0 if copy is None else copy.first_missing()
+            try:
+                got = await self._client.fetch(node, fetch.key, version, first, fetch.begin, take)
+            except NoCopyError:
+                return f"node {node} has no copy any more"
+            except RottenError:
+                self._rotten(node, fetch.key)
+                return f"the copy of node {node} was not what its checksum says"
+            except PeerGoneError as error:
+                if not self._client.allows(node) or time.monotonic() > grew_at + IDLE_SECONDS:
+                    return f"node {node} did not answer: {error}"
+                await asyncio.sleep(0.02)
+                continue
+            if got:
+                grew_at = time.monotonic()
+            elif time.monotonic() > grew_at + IDLE_SECONDS:
+                return f"the copy of node {node} did not grow for {IDLE_SECONDS:.0f} s"
+        return ""
+
+
+def _write(descriptor: int, data: bytearray, begin: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, begin)
+        view, begin = view[written:], begin + written

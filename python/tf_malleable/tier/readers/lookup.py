@@ -1,0 +1,206 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Answers readers that ask, before they open the source, whether another node has a file.
+
+What comes fast is waited for whole, so that the source is not even opened. What is large, or grows
+at another node, is followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from typing import Final
+
+from tf_malleable.tier.node_messages import key_of
+from tf_malleable.tier.peers.location_records import Location
+from tf_malleable.tier.peers.peer_fetch import Fetch
+from tf_malleable.tier.protocol import Identity, Reply
+from tf_malleable.tier.readers.lookup_policy import LookupPolicy
+from tf_malleable.tier.service import TierService
+from tf_malleable.tier.store.partial_copy import PartialCopy
+from tf_malleable.tier.store.publication import new_copy
+from tf_malleable.tier.store.tenancy import PUBLIC, private_area
+
+WHOLE_SECONDS: Final = 0.2
+"""For so long a reader waits for a whole copy, before it follows what there is."""
+_BEAT_SECONDS: Final = 0.1
+_LOOK_SECONDS: Final = 0.002
+_CLAIM_SECONDS: Final = 5.0
+# Of so many files that are read without a question, the home is asked of one afterwards.
+_ONE_OF: Final = 8
+
+
+class Lookup:
+    """Answers readers that ask.
+
+    Attributes:
+        habits: What was seen of the files of each folder.
+    """
+
+    def __init__(self, service: TierService, shared: bool) -> None:
+        """Prepare.
+
+        Args:
+            service: Makes copies.
+            shared: Readers are of several users.
+        """
+        self._service, self._shared = service, shared
+        # Until when, and of which user's reader.
+        self._claims: dict[str, tuple[float, int]] = {}
+        self._unasked = 0
+        self._fetches: dict[str, asyncio.Task[str]] = {}
+        self.habits = LookupPolicy()
+
+    def has_claimed(self, key: str) -> bool:
+        """Return whether a reader was told a moment ago to read a file from the source."""
+        return time.monotonic() < self._claims.get(key, (0.0, 0))[0]
+
+    def ask(self, path: str, uid: int, pipe: int) -> None:
+        """Answer a reader.
+
+        Args:
+            path: Of the file that it wants.
+            uid: Its user.
+            pipe: Into which the answers are written; closed with the last one.
+        """
+        os.set_blocking(pipe, False)
+        if self._is_answered_at_once(path, uid):
+            _say(pipe, Reply.SOURCE)
+            os.close(pipe)
+        else:
+            self._service.in_background(self._answer(path, uid, pipe))
+
+    def _is_answered_at_once(self, path: str, uid: int) -> bool:
+        """Return whether a reader reads the source now, and the home is asked meanwhile."""
+        service = self._service
+        directory = service.directory
+        if directory is None or not self.habits.is_likely_nobodys(path):
+            return False
+        keys = self._keys(path, uid)
+        if any(
+            key in service.growing or key in self._fetches or service.store.get(key) is not None
+            for key in keys
+        ):
+            return False
+        for key in keys:
+            self._claim(key, uid)
+            directory.ask_later(key, lambda where: self.habits.answered(path, where.is_yours))
+        return True
+
+    def _keys(self, path: str, uid: int) -> list[str]:
+        keys = [key_of(private_area(uid), path)]
+        if self._shared:
+            keys.insert(0, key_of(PUBLIC, path))
+        return keys
+
+    def published(self, path: str, uid: int, size: int) -> None:
+        """Note that a reader has made a copy, perhaps without having asked."""
+        self.habits.read(path, size)
+        self._unasked += 1
+        directory = self._service.directory
+        if directory is not None and self._unasked % _ONE_OF == 0:
+            key = key_of(private_area(uid), path)
+            directory.ask_later(key, lambda where: self.habits.answered(path, where.is_yours))
+
+    def declined(self, path: str, uid: int) -> None:
+        """Note that a reader that was told to read the source makes no copy; others may."""
+        service = self._service
+        for key in self._keys(path, uid):
+            is_wanted = key in service.growing or key in self._fetches
+            if self._claims.get(key, (0.0, -1))[1] != uid:
+                continue
+            del self._claims[key]
+            if not is_wanted and service.store.get(key) is None and service.directory is not None:
+                service.directory.release(key)
+
+    async def _answer(self, path: str, uid: int, pipe: int) -> None:
+        try:
+            reply = Reply.SOURCE
+            if self._service.is_source(path) and self._service.directory is not None:
+                reply = await self._find(path, uid, pipe)
+            _say(pipe, reply)
+        finally:
+            os.close(pipe)
+
+    async def _find(self, path: str, uid: int, pipe: int) -> Reply:
+        service = self._service
+        keys = self._keys(path, uid)
+        for key in keys:
+            if service.store.get(key) is not None:
+                return Reply.COPY
+            if key in self._fetches:
+                return await self._wait(key, pipe)
+            if key in service.growing:
+                return Reply.FOLLOW
+        if service.problem:
+            return Reply.SOURCE
+        for key in keys:
+            where = await self._learn(path, key)
+            if not where.is_yours:
+                task = asyncio.get_running_loop().create_task(self._fetch(key, path, uid, where))
+                self._fetches[key] = task
+                task.add_done_callback(lambda _, key=key: self._fetches.pop(key, None))  # type: ignore[misc]
+                reply = await self._wait(key, pipe)
+                if reply is not Reply.SOURCE:
+                    return reply
+            else:
+                self._claim(key, uid)
+        return Reply.SOURCE
+
+    async def _learn(self, path: str, key: str) -> Location:
+        """Ask a file's home, and note its answer for others of its folder."""
+        assert self._service.directory is not None
+        where = await self._service.directory.ask(key, "")
+        self.habits.answered(path, where.is_yours)
+        return where
+
+    async def _wait(self, key: str, pipe: int) -> Reply:
+        """Return what to say of a file that is being fetched."""
+        service = self._service
+        began = said = time.monotonic()
+        while key in self._fetches:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = time.monotonic()
+            if now > began + WHOLE_SECONDS and key in service.growing:
+                return Reply.FOLLOW
+            if now > said + _BEAT_SECONDS:
+                said = now
+                _say(pipe, Reply.WAIT)
+        return Reply.COPY if service.store.get(key) is not None else Reply.SOURCE
+
+    async def _fetch(self, key: str, path: str, uid: int, where: Location) -> str:
+        service = self._service
+        device = service.device_of(path)
+
+        async def make(identity: Identity) -> PartialCopy:
+            own = identity.on(device)
+            copy = await service.in_thread(lambda: new_copy(service.store, key, own))
+            copy.set_fetching(True)
+            if not await service.add(copy, may_pass=True):
+                raise OSError("there is no room for a copy")
+            return copy
+
+        fetch = Fetch(key, make)
+        problem = await service.follow(fetch, where)
+        if problem and fetch.copy is not None and not fetch.copy.is_closed:
+            service.give_up(fetch.copy, problem)
+        if problem:
+            # Whoever asks next gets the claim, if the home knows of nobody else.
+            self._claim(key, uid)
+        return problem
+
+    def _claim(self, key: str, uid: int) -> None:
+        now = time.monotonic()
+        self._claims.pop(key, None)
+        # In the order of their ends.
+        while self._claims and next(iter(self._claims.values()))[0] < now:
+            del self._claims[next(iter(self._claims))]
+        self._claims[key] = now + _CLAIM_SECONDS, uid
+
+
+def _say(pipe: int, reply: Reply) -> None:
+    # The reader may be gone.
+    with suppress(OSError):
+        os.write(pipe, bytes([reply]))

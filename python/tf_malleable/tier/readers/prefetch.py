@@ -1,0 +1,109 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Copies files that a program is likely to open next, while nobody needs the source.
+
+A block is read when no reader has read for a moment, so that whoever reads has all the bandwidth.
+If a block takes much longer than others did, the source is busy with other nodes, and is left
+alone for a while. Nothing goes from the store for a file that nobody has asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tf_malleable.tier.readers.access_order import AccessOrder, OpeningProgram
+from tf_malleable.tier.readers.fill import Turn
+from tf_malleable.tier.service import TierService
+
+STILL_SECONDS: Final = 0.005
+"""If readers have read nothing for so long, the source is idle."""
+_LOOK_SECONDS: Final = 0.0025
+# A file that was begun is not held up for longer, block by block: its reader may be there by now.
+_LONGEST_SECONDS: Final = 2.0
+_BUSY: Final = 2.0
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+
+
+class Prefetcher:
+    """Copies files that are likely to be opened next."""
+
+    def __init__(self, service: TierService, copy: Callable[[str, Turn], Awaitable[int]]) -> None:
+        """Prepare.
+
+        Args:
+            service: Makes copies.
+            copy: Copies a file for which there is room, each block when its turn has come; returns
+                how many bytes.
+        """
+        self._service, self._copy = service, copy
+        self._orders = AccessOrder()
+        self._wanted: dict[str, None] = {}
+        self._is_wanted = asyncio.Event()
+        self._opens = 0
+        self._best = float("inf")
+        self._waited = 0.0
+
+    def opened(self, program: OpeningProgram, path: str, is_copy: bool = False) -> None:
+        """Note that a program has opened a file.
+
+        Args:
+            program: The program.
+            path: Of the file.
+            is_copy: It got a copy.
+        """
+        self._opens += not is_copy
+        coming = self._orders.opened(program, path, is_copy)
+        if coming:
+            # The very next one is likely to be opened before it is there.
+            self._wanted = dict.fromkeys((*coming[1:], coming[0]))
+            self._is_wanted.set()
+
+    def ended(self, program: OpeningProgram) -> None:
+        """Note that a program opens nothing more."""
+        self._orders.ended(program)
+
+    async def run(self) -> None:
+        """Copy what is wanted, one file at a time, until cancelled."""
+        while True:
+            await self._is_wanted.wait()
+            while self._wanted:
+                path = next(iter(self._wanted))
+                del self._wanted[path]
+                began, self._waited = time.monotonic(), 0.0
+                size = await self._copy(path, self._turn)
+                self._service.counters.prefetched_bytes += size
+                took = time.monotonic() - began - self._waited
+                await asyncio.sleep(self._pause(size, took))
+            self._is_wanted.clear()
+
+    async def _turn(self, end: int) -> bool:
+        """Wait until readers read nothing."""
+        began = still = now = time.monotonic()
+        before = self._activity()
+        while now < min(began + _LONGEST_SECONDS, still + STILL_SECONDS):
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = time.monotonic()
+            if (activity := self._activity()) != before:
+                before, still = activity, now
+        self._waited += now - began
+        return True
+
+    def _activity(self) -> tuple[object, ...]:
+        """Return something that is another one if readers have read meanwhile."""
+        grown = [
+            (key, copy.share_there())
+            for key, copy in self._service.growing.items()
+            if copy.by_readers
+        ]
+        return self._opens, *grown
+
+    def _pause(self, size: int, seconds: float) -> float:
+        """Return for how long the source is left alone after a file, in seconds."""
+        if not size:
+            return 0.0
+        each = seconds / size
+        # What it can do may change: the best of long ago counts less and less.
+        self._best = min(each, self._best * 1.05)
+        return min(seconds, _LONGEST_PAUSE_SECONDS) if each > _BUSY * self._best else 0.0

@@ -1,0 +1,272 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What readers say, and what the daemon makes of it: a real one, and a reader that speaks as
+the shim does."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tests.support.controllers import wait_for
+from tests.support.tier_reader import GrowingFile, TierReader
+from tests.support.tiers import make_source, nodes, one_node, settle
+from tf_malleable.tier.protocol import Identity, MessageKind
+from tf_malleable.tier.store import layout
+
+pytestmark = pytest.mark.slow
+BIG = os.urandom((3 << 20) + 12345)
+SMALL = b"a small file"
+
+
+@pytest.fixture
+def source(tmp_path):
+    return make_source(tmp_path / "source", {"big": BIG, "small": SMALL, "sub/other": SMALL})
+
+
+@pytest.fixture
+def node(tmp_path, source):
+    with one_node(tmp_path, source) as found:
+        yield found
+
+
+@pytest.fixture
+def reader(node):
+    found = TierReader(node)
+    yield found
+    found.close()
+
+
+def test_a_small_file_that_was_read_whole_is_published(node, reader, source):
+    path = source / "small"
+    reader.whole(path)
+    wait_for(lambda: node.has(path))
+    copy = node.copy(path)
+    assert copy.read_bytes() == SMALL
+    identity = layout.identity_of(copy)
+    assert identity.is_same(os.stat(path))
+    assert identity.copy_inode == os.stat(copy).st_ino
+    assert layout.codes_of(copy, len(SMALL)) is not None
+
+
+def test_a_large_file_is_published_once_it_is_full(node, reader, source):
+    path = source / "big"
+    file = GrowingFile(reader, path)
+    middle = 1 << 20
+    file.read(middle, len(BIG))
+    file.full()  # A reader may err.
+    assert not node.has(path)
+    file.read(0, middle)
+    file.full()
+    wait_for(lambda: node.has(path))
+    assert node.copy(path).read_bytes() == BIG
+    growing = node.store / "growing" / "private" / str(os.geteuid())
+    wait_for(lambda: not list(growing.iterdir()))
+
+
+def test_what_is_full_is_published_even_if_nobody_says_so(node, reader, source):
+    file = GrowingFile(reader, source / "big")
+    file.read(0, len(BIG))
+    wait_for(lambda: node.has(source / "big"))
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_a_reader_that_stops_early(node, reader, source, how):
+    file = GrowingFile(reader, source / "big")
+    file.read(0, 1 << 20)
+    if how == "closed":
+        file.end()
+    else:
+        reader.close()
+    wait_for(lambda: file.is_dropped)
+    assert not node.has(source / "big")
+    assert node.status()["used"] == 0
+
+
+def test_the_daemon_reads_the_rest_of_what_was_nearly_read(node, reader, source):
+    file = GrowingFile(reader, source / "big")
+    file.read(1 << 20, 3 << 20)
+    wait_for(lambda: node.status()["growing"])
+    file.end()
+    wait_for(lambda: node.has(source / "big"))
+    assert node.copy(source / "big").read_bytes() == BIG
+
+
+def test_a_file_that_was_read_with_gaps_is_copied(node, reader, source):
+    file = GrowingFile(reader, source / "big")
+    for begin in range(0, len(BIG), 1 << 18):
+        file.read(begin, min(len(BIG), begin + (1 << 18) - file.unit))
+    wait_for(lambda: node.status()["growing"])
+    file.end()
+    wait_for(lambda: node.has(source / "big"))
+    assert node.copy(source / "big").read_bytes() == BIG
+
+
+def test_what_is_read_unseen_is_copied_by_the_daemon(node, reader, source):
+    file = GrowingFile(reader, source / "big")
+    reader.say(MessageKind.UNSEEN, source / "big")
+    wait_for(lambda: node.has(source / "big"))
+    assert node.copy(source / "big").read_bytes() == BIG
+    with (source / "small").open("rb") as opened:
+        identity = Identity.of(os.fstat(opened.fileno()))
+        reader.say(MessageKind.UNSEEN, source / "small", opened.fileno(), identity=identity)
+    wait_for(lambda: node.has(source / "small"))
+    assert not file.is_dropped
+
+
+def test_a_file_that_was_replaced_is_not_published_under_its_name(node, reader, source):
+    path = source / "big"
+    file = GrowingFile(reader, path)
+    new = source / "new"
+    new.write_bytes(BIG[::-1])
+    settle(new)
+    os.replace(new, path)
+    file.read(0, len(BIG))
+    file.full()
+    wait_for(lambda: file.is_dropped)
+    assert not node.has(path)
+
+
+def test_a_file_that_was_cut_off_while_it_was_read(node, reader, source):
+    path = source / "big"
+    file = GrowingFile(reader, path)
+    wait_for(lambda: node.status()["growing"])
+    os.truncate(path, 1000)
+    reader.say(MessageKind.UNSEEN, path)
+    wait_for(lambda: file.is_dropped)
+    assert not node.has(path)
+
+
+def test_a_file_that_was_just_modified_is_not_copied(node, reader, source):
+    path = source / "new"
+    path.write_bytes(SMALL)
+    reader.whole(path)
+    reader.whole(source / "small")
+    wait_for(lambda: node.has(source / "small"))
+    assert not node.has(path)
+    assert "less than 10 s ago" in node.tfm("why", path).stdout
+
+
+def test_a_file_outside_the_source_is_not_copied(node, reader, tmp_path, source):
+    outside = tmp_path / "outside"
+    outside.write_bytes(SMALL)
+    settle(outside)
+    reader.whole(outside)
+    reader.whole(source / "small")
+    wait_for(lambda: node.has(source / "small"))
+    assert not node.has(outside)
+    assert node.tfm("why", outside).returncode == 1
+
+
+def test_nonsense_is_no_reason_to_stop(node, reader, source):
+    path = source / "small"
+    reader.socket.send(b"x")
+    reader.socket.send(b"y" * 5000)
+    with path.open("rb") as opened:
+        number = opened.fileno()
+        reader.say(MessageKind.GROWING, path, number)
+        reader.say(MessageKind.GROWING, path, number, number)
+        reader.say(MessageKind.GROWING, path, number, number, number)
+        reader.say(MessageKind.WHOLE, path, number, number)
+        reader.say(MessageKind.ASK, path)
+        for _ in range(100):
+            reader.say(MessageKind.FULL, path, number)
+        reader.say(MessageKind.QUEUE, path, number)
+        reader.say(MessageKind.HANDED, path)
+        reader.say(MessageKind.UNSEEN, source / ".." / "x", number)
+        read, written = os.pipe()
+        reader.say(MessageKind.GROWING, path, number, read)
+        os.close(read)
+        os.close(written)
+    reader.whole(path)
+    wait_for(lambda: node.has(path))
+    assert len(os.listdir(f"/proc/{node.process.pid}/fd")) < 60
+
+
+def test_a_change_through_a_reader_drops_the_copy(node, reader, source):
+    reader.whole(source / "small")
+    reader.whole(source / "sub/other")
+    wait_for(lambda: node.has(source / "small") and node.has(source / "sub/other"))
+    reader.say(MessageKind.CHANGED, source / "sub")
+    wait_for(lambda: not node.has(source / "sub/other"))
+    assert node.has(source / "small")
+
+
+def test_what_a_reader_counts_is_added_up(node, reader, source):
+    reader.counts = type(reader.counts)(copy_opens=2, copy_bytes=10)
+    reader.say(MessageKind.COUNTS, source / "small")
+    reader.counts = type(reader.counts)(copy_opens=5, copy_bytes=30)
+    reader.say(MessageKind.COUNTS, source / "small")
+    wait_for(lambda: node.counted("copy_opens") == 5)
+    assert node.counted("copy_bytes") == 30
+
+
+def test_a_reader_that_asks_gets_what_another_node_has(tmp_path, source):
+    with nodes(tmp_path, source, 2) as (a, b):
+        one, two = TierReader(a), TierReader(b)
+        assert one.ask(source / "small") == "S"
+        one.whole(source / "small")
+        wait_for(lambda: a.has(source / "small"))
+        assert two.ask(source / "small").lstrip("W") == "C"
+        assert b.copy(source / "small").read_bytes() == SMALL
+        assert layout.identity_of(b.copy(source / "small")).is_same(os.stat(source / "small"))
+        assert two.ask(source / "small") == "C"
+
+
+def test_a_reader_that_asks_follows_what_grows_at_another_node(tmp_path, source):
+    path = source / "big"
+    with nodes(tmp_path, source, 2) as (a, b):
+        one, two = TierReader(a), TierReader(b)
+        assert one.ask(path) == "S"
+        file = GrowingFile(one, path)
+        file.read(0, 1 << 20)
+        assert two.ask(path).lstrip("W") == "F"
+        assert b.status()["growing"] == 1
+        file.read(1 << 20, len(BIG))
+        file.full()
+        wait_for(lambda: b.has(path))
+        assert b.copy(path).read_bytes() == BIG
+        assert b.counted("peer_bytes") == len(BIG)
+
+
+def test_nobody_waits_for_a_copy_that_its_reader_does_not_make(tmp_path):
+    source = make_source(tmp_path / "source", {f"{number}": BIG for number in range(4)})
+    paths = sorted(source.iterdir())
+    with nodes(tmp_path, source, 2) as (a, b):
+        one, two = TierReader(a), TierReader(b)
+        for path in paths:
+            assert one.ask(path) == "S"
+            one.say(MessageKind.CLOSED, path)
+        # The home hears of it within half a second, if the machine is not too busy.
+        time.sleep(1.0)
+        assert "S" in [two.ask(path) for path in paths]
+
+
+def test_a_copy_for_which_there_is_no_room_passes(tmp_path, source):
+    path = source / "big"
+    with nodes(tmp_path, source, 2) as (a, b):
+        b.kill()
+        b.options += ("--capacity", "2M")
+        b.start()
+        a.warm(path)
+        reader = TierReader(b)
+        assert reader.ask(path).lstrip("W") == "C"
+        with b.copy(path).open("rb") as opened:
+            assert opened.read() == BIG
+        wait_for(lambda: not b.has(path))
+        assert b.status()["used"] == 0
+        assert b.counted("source_bytes") == 0
+
+
+def test_a_state_says_that_the_daemon_lives(node):
+    state = node.socket.with_name("s.state")
+
+    def valid_until() -> float:
+        return int.from_bytes(state.read_bytes()[16:24], "little") / 1e9
+
+    wait_for(lambda: valid_until() > time.clock_gettime(time.CLOCK_BOOTTIME) + 1)
+    node.process.terminate()
+    node.process.wait(30)
+    assert valid_until() == 0
+    assert not node.socket.exists()

@@ -1,0 +1,70 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Signatures: what a node without the secret, or with an old request, is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tf_malleable.tier.request_signature import SKEW_SECONDS, Signer
+
+SECRET = b"a secret of the nodes"
+
+
+def signed(now: float = 1000.0, target: str = "/v1/blocks?x=1") -> str:
+    return Signer(SECRET).sign("GET", target, b"", now).encode()
+
+
+def test_a_signed_request_is_taken_once():
+    signer, said = Signer(SECRET), signed()
+    assert said.split(" ")[1] == signer.check("GET", "/v1/blocks?x=1", b"", said, 1001.0)
+    with pytest.raises(ValueError, match="sent before"):
+        signer.check("GET", "/v1/blocks?x=1", b"", said, 1001.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "secret"),
+    [
+        ("POST", "/v1/blocks?x=1", b"", SECRET),
+        ("GET", "/v1/blocks?x=2", b"", SECRET),
+        ("GET", "/v1/blocks?x=1", b"more", SECRET),
+        ("GET", "/v1/blocks?x=1", b"", b"the secret of others"),
+    ],
+)
+def test_anything_else_is_not(method, target, body, secret):
+    with pytest.raises(ValueError, match="another secret"):
+        Signer(secret).check(method, target, body, signed(), 1000.0)
+
+
+@pytest.mark.parametrize("said", ["", "x", "1.0 n", "x n c", "1.0  c", "1.0 " + "n" * 65 + " c"])
+def test_an_unsigned_request(said):
+    with pytest.raises(ValueError, match="not signed"):
+        Signer(SECRET).check("GET", "/", b"", said, 1000.0)
+
+
+@pytest.mark.parametrize("later", [-SKEW_SECONDS - 1, SKEW_SECONDS + 1])
+def test_clocks_that_differ(later):
+    with pytest.raises(ValueError, match="clocks of the nodes differ by 61 s"):
+        Signer(SECRET).check("GET", "/v1/blocks?x=1", b"", signed(), 1000.0 + later)
+
+
+def test_numbers_are_forgotten_only_when_they_are_too_old_anyway():
+    signer = Signer(SECRET)
+    first = signed(1000.0)
+    signer.check("GET", "/v1/blocks?x=1", b"", first, 1000.0)
+    for now in (1059.0, 1119.0):
+        signer.check("GET", "/v1/blocks?x=1", b"", signed(now), now)
+    with pytest.raises(ValueError, match="before"):
+        signer.check("GET", "/v1/blocks?x=1", b"", first, 1060.0)
+
+
+def test_an_answer_belongs_to_its_request():
+    code = Signer(SECRET).sign_answer("n", "blocks")
+    assert Signer(SECRET).check_answer("n", "blocks", code)
+    assert not Signer(SECRET).check_answer("m", "blocks", code)
+    assert not Signer(SECRET).check_answer("n", "block", code)
+    assert not Signer(b"the secret of others").check_answer("n", "blocks", code)
+
+
+def test_a_short_secret_is_refused():
+    with pytest.raises(ValueError, match="at least 16 bytes, not 5"):
+        Signer(b"short")
