@@ -27,9 +27,9 @@ from benchmarks.cluster.api import Api, Object
 from benchmarks.common.children import REPOSITORY, clean_environment
 from benchmarks.common.command_line import BenchmarkError
 from tf_malleable.cluster import resource_names
-from tf_malleable.elastic import wire
-from tf_malleable.elastic.errors import MeshError
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.links.errors import MeshError
 
 _FAKE: Final = (sys.executable, "-m", "tests.support.kubernetes")
 _OPERATOR: Final = (sys.executable, "-m", "tf_malleable_cli", "cluster", "operator")
@@ -163,9 +163,9 @@ class Site:
         deadline = time.monotonic() + _ANSWER_SECONDS
         try:
             where = Address(service["spec"]["clusterIP"], resource_names.PORT)
-            with wire.connect(where, token, deadline) as connection:
-                wire.send(connection, {"kind": "status"}, deadline)
-                return wire.receive(connection, deadline)
+            with messages.connect(where, token, deadline) as connection:
+                messages.send(connection, {"kind": "status"}, deadline)
+                return messages.receive(connection, deadline)
         except (OSError, EOFError, MeshError):
             return None
 

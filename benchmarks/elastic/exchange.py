@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 
 from benchmarks.elastic.group import Process, environment
-from tf_malleable.elastic.exchange import Exchange
-from tf_malleable.elastic.frames import Link
-from tf_malleable.elastic.plan import Address, Generation, Member
-from tf_malleable.elastic.tree import Node
+from tf_malleable.elastic.allreduce.allreduce import Allreduce
+from tf_malleable.elastic.allreduce.reduction_tree import Node
+from tf_malleable.elastic.generation import Address, Generation, Member
+from tf_malleable.elastic.links.frames import Link
 
 LARGE: Final = 25_000_000
 """Parameters of the vector that is held to a target."""
@@ -113,7 +113,7 @@ def _take_part(me: str, descriptor: int, words: int, times: int) -> list[tuple[f
     generation = Generation(1, len(members), members)
     (other,) = set(_MEMBERS) - {me}
     link = Link(other, socket.socket(fileno=descriptor))
-    exchange = Exchange(generation, me, {other: link}, os.eventfd(0))
+    exchange = Allreduce(generation, me, {other: link}, os.eventfd(0))
     place = _MEMBERS.index(me)
     vector = np.random.default_rng(place).random(words, np.float32)
     rooms = [np.empty(words, np.float32) for _ in range(2)]

@@ -19,7 +19,7 @@ import tf_malleable
 from benchmarks.common.children import REPOSITORY, clean_environment
 from benchmarks.common.command_line import BenchmarkError
 from tf_malleable.cli.elastic.whereabouts import Whereabouts, ask
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.settings import SECRET
 from tf_malleable.model import OperationError
 from tf_malleable.runtime.environment import THREADS

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_malleable.elastic.member import TrainingMember
+from tf_malleable.elastic.allreduce.reduction_tree import Node, cover
+from tf_malleable.elastic.member.training_member import TrainingMember
 from tf_malleable.elastic.mesh import Rescaled, Turn
 from tf_malleable.elastic.settings import MeshSettings
-from tf_malleable.elastic.tree import Node, cover
 
 
 class State:

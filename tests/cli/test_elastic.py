@@ -115,8 +115,8 @@ def test_a_worker_without_its_coordinator_says_so(monkeypatch):
     monkeypatch.setenv("TF_MALLEABLE_ELASTIC_SECRET", "ab" * 16)
     script = (
         "import dataclasses as d\n"
-        "from tf_malleable.elastic.errors import MeshError\n"
-        "from tf_malleable.elastic.server import ServingMember\n"
+        "from tf_malleable.elastic.links.errors import MeshError\n"
+        "from tf_malleable.elastic.member.server import ServingMember\n"
         "from tf_malleable.elastic.settings import MeshSettings\n"
         "said = d.replace(MeshSettings.from_environment(), patience_seconds=0.5)\n"
         "try:\n"

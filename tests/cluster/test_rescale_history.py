@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from tf_malleable.cluster.observe.rescale_history import RESIZED, recount
-from tf_malleable.elastic.rescales import Rescale
+from tf_malleable.elastic.membership.rescale_ledger import Rescale
 
 
 def told(number: int, before: int, after: int, pause: float | None = 0.05) -> Rescale:

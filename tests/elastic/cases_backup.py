@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from keras.callbacks import BackupAndRestore, History
 
-from tf_malleable.elastic.training import backup
+from tf_malleable.elastic.training import last_resort_checkpoint
 from tf_malleable.elastic.training.position import Place
 
 PLACE = Place(0, 2, False, 7)
@@ -29,7 +29,7 @@ def kept(tmp_path, place=PLACE, epoch=0, **options):
         callbacks.append(BackupAndRestore(tmp_path / "backup", **options))
         callbacks[1].set_model(model)
         callbacks[1]._current_epoch = epoch
-    return backup.save(callbacks, place), model.saved
+    return last_resort_checkpoint.save(callbacks, place), model.saved
 
 
 def test_a_backup_within_epochs_is_made_now(tmp_path):

@@ -9,9 +9,9 @@ import pytest
 
 from tf_malleable.elastic.mesh import Alone
 from tf_malleable.elastic.settings import TrainingSettings
-from tf_malleable.elastic.training import backup, state
+from tf_malleable.elastic.training import last_resort_checkpoint, state
+from tf_malleable.elastic.training.checks.errors import RefusedError
 from tf_malleable.elastic.training.position import Description, Place
-from tf_malleable.elastic.training.refused import RefusedError
 from tf_malleable.elastic.training.training import Training
 
 FILE = "/kept/step-000000000009.checkpoint"
@@ -93,7 +93,7 @@ def test_what_is_being_written_stays_as_it_is_while_steps_change_the_variables()
 
 
 def test_the_last_one_says_what_is_kept():
-    said = backup.save((), Place(0, 2, False, 7), FILE)
+    said = last_resort_checkpoint.save((), Place(0, 2, False, 7), FILE)
     assert said == f"nobody is left: {FILE} has the state of epoch 3, batch 7"
-    said = backup.save((), Place(0, 2, True, 0), FILE)
+    said = last_resort_checkpoint.save((), Place(0, 2, True, 0), FILE)
     assert said == f"nobody is left: {FILE} has the state of epoch 3, its end"

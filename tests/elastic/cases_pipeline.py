@@ -13,8 +13,8 @@ import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TFEpochIterator
 
 from tf_malleable.elastic.settings import TrainingSettings
+from tf_malleable.elastic.training.data.input_pipeline import prompt
 from tf_malleable.elastic.training.hooks import Hooks
-from tf_malleable.elastic.training.pipeline import prompt
 from tf_malleable.elastic.training.training import Training
 
 X, Y = np.ones((8, 2), "f4"), np.ones((8, 1), "f4")

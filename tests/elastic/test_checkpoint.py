@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable.elastic import checkpoint
-from tf_malleable.elastic.checkpoint import CutUp, DamagedError
-from tf_malleable.elastic.errors import MeshError
-from tf_malleable.elastic.keeping import Keeper
+from tf_malleable.elastic.links.errors import MeshError
+from tf_malleable.elastic.state import checkpoint
+from tf_malleable.elastic.state.checkpoint import CutUp, DamagedError
+from tf_malleable.elastic.state.checkpoint_writer import CheckpointWriter
 
 CUT_UP = CutUp(4, 7)
 BUFFERS = [memoryview(b"weights"), memoryview(b""), memoryview(bytes(range(100)))]
@@ -153,7 +153,7 @@ def steps(folder):
 
 def test_states_are_kept_now_and_then_and_after_epochs(tmp_path):
     holder = Holder(marks_epochs=True)
-    keeper = Keeper(tmp_path, 3600.0, CUT_UP, holder, nothing)
+    keeper = CheckpointWriter(tmp_path, 3600.0, CUT_UP, holder, nothing)
     for step in range(3):
         keeper.look(step)
         keeper.wait()
@@ -175,7 +175,7 @@ def test_states_are_kept_now_and_then_and_after_epochs(tmp_path):
 
 def test_on_a_full_disk_one_sentence_is_said_and_what_there_is_stays(tmp_path, monkeypatch):
     said, holder = [], Holder()
-    keeper = Keeper(tmp_path, 1e-9, CUT_UP, holder, said.append)
+    keeper = CheckpointWriter(tmp_path, 1e-9, CUT_UP, holder, said.append)
     for step in range(2):
         keeper.look(step)
         keeper.wait()
@@ -216,7 +216,7 @@ def test_a_state_that_changes_while_it_is_written_is_kept_as_it_was(tmp_path, mo
         return write(*args)
 
     monkeypatch.setattr(checkpoint, "write", late)
-    keeper = Keeper(tmp_path, 1e-9, CUT_UP, holder, nothing)
+    keeper = CheckpointWriter(tmp_path, 1e-9, CUT_UP, holder, nothing)
     keeper.look(1)
     assert holder.readers == 0  # Steps go on.
     holder.bytes[:] = b"two"

@@ -7,9 +7,9 @@ from itertools import count
 
 import pytest
 
-from tf_malleable.elastic.coordination import Coordination
-from tf_malleable.elastic.phases import AwaitHolders, Over, Preparing, Restarting, Steady
-from tf_malleable.elastic.status import WantedNumbers, status
+from tf_malleable.elastic.membership.coordination import Coordination
+from tf_malleable.elastic.membership.phases import AwaitHolders, Over, Preparing, Restarting, Steady
+from tf_malleable.elastic.membership.status import WantedNumbers, status
 
 ADDRESS = {"host": "127.0.0.1", "port": 1, "machine": "", "path": ""}
 

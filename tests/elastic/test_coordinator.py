@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tests.elastic.test_coordination import Game
-from tf_malleable.elastic import wire
-from tf_malleable.elastic.coordinator import Coordinator
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.membership.coordinator import Coordinator
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_who_asks_after_a_loss_sees_what_is_done_about_it(coordinator):
     coordinator._events.put(("said", 3, {"kind": "status"}))
     with ends[3][1] as asking:
         coordinator.serve(coordinator._events.empty)
-        status = wire.receive(asking, time.monotonic() + 5)
+        status = messages.receive(asking, time.monotonic() + 5)
     assert [each["id"] for each in status["processes"]] == ["b"]
     assert status["phase"] == "halting"
     for number in (1, 2):

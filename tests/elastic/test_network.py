@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.elastic_proxy import Proxy
 from tests.support.elastic_runs import ElasticRun, wait_until
-from tf_malleable.elastic import wire
-from tf_malleable.elastic.errors import MeshError, WrongSecretError
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.links.errors import MeshError, WrongSecretError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -92,7 +92,7 @@ def test_another_training_s_secret_is_refused_on_both_sides(run):
     run.start_worker()
     run.wait_for_members(1)
     with pytest.raises(WrongSecretError, match="another training's secret"):
-        wire.connect(run.address, secrets.token_bytes(32), time.monotonic() + 10)
+        messages.connect(run.address, secrets.token_bytes(32), time.monotonic() + 10)
     wait_until(lambda: "it has another training's secret" in run.said(), run.said)
     late = run.start_worker(secret=secrets.token_bytes(32))
     assert late.wait(60) != 0
@@ -103,8 +103,13 @@ def test_another_training_s_secret_is_refused_on_both_sides(run):
 def test_half_a_message_and_nonsense(run):
     run.start_worker()
     run.wait_for_members(1)
-    for data in (b"\0\0\1\0{", b"\xff\xff\xff\xff", wire.encode({"kind": "hello"}), b"\0\0\0\2[]"):
-        with wire.connect(run.address, run.secret, time.monotonic() + 10) as connection:
+    for data in (
+        b"\0\0\1\0{",
+        b"\xff\xff\xff\xff",
+        messages.encode({"kind": "hello"}),
+        b"\0\0\0\2[]",
+    ):
+        with messages.connect(run.address, run.secret, time.monotonic() + 10) as connection:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             connection.settimeout(30)
@@ -120,9 +125,9 @@ def test_what_is_no_coordinator_is_said_to_be_none(run, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = Address("127.0.0.1", other.getsockname()[1])
         with pytest.raises(OSError, match="timed out"):
-            wire.connect(address, run.secret, time.monotonic() + 0.2)
+            messages.connect(address, run.secret, time.monotonic() + 0.2)
     with pytest.raises((OSError, MeshError)):
-        wire.connect(address, run.secret, time.monotonic() + 5)
+        messages.connect(address, run.secret, time.monotonic() + 5)
 
 
 def test_a_connection_to_itself_is_none_and_keeps_no_port(monkeypatch):
@@ -139,7 +144,7 @@ def test_a_connection_to_itself_is_none_and_keeps_no_port(monkeypatch):
         port = other.getsockname()[1]
     monkeypatch.setattr(socket, "create_connection", to_itself)
     with pytest.raises(ConnectionRefusedError):
-        wire.connect(Address("127.0.0.1", port), b"secret", time.monotonic() + 5)
+        messages.connect(Address("127.0.0.1", port), b"secret", time.monotonic() + 5)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", port))
 

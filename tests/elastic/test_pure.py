@@ -11,26 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_malleable.elastic import settings
-from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.allreduce.reduction_tree import Node, combine, cover
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links.errors import MeshError
 from tf_malleable.elastic.mesh import Alone, Turn
-from tf_malleable.elastic.plan import Address
 from tf_malleable.elastic.settings import MeshSettings, TrainingSettings
-from tf_malleable.elastic.training import cutting, text
+from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.data import batch_shards, epoch_logs
 from tf_malleable.elastic.training.position import Description, Place, key
-from tf_malleable.elastic.training.refused import RefusedError
-from tf_malleable.elastic.tree import Node, combine, cover
 
 
 @given(st.integers(0, 1000), st.integers(1, 256))
 def test_each_example_is_in_one_shard(examples, shards):
-    sizes = cutting.sizes(examples, shards)
+    sizes = batch_shards.sizes(examples, shards)
     assert sum(sizes) == examples
     assert len(sizes) == shards
     assert max(sizes) - min(sizes) <= 1
 
 
 def test_shard_0_draws_what_keras_draws_and_no_two_shards_the_same():
-    salts = [cutting.salt(shard) for shard in range(settings.MOST_SHARDS)]
+    salts = [batch_shards.salt(shard) for shard in range(settings.MOST_SHARDS)]
     assert salts[0] == 0
     assert len(set(salts)) == len(salts)
     assert all(0 <= salt < 2**31 for salt in salts)
@@ -40,7 +40,7 @@ def test_shard_0_draws_what_keras_draws_and_no_two_shards_the_same():
 def test_sums_of_scaled_values_are_never_subnormal(values, data):
     tiny = np.asarray(values, np.float32) * np.float32(2.0**-126)
     scaled = np.float32(0)
-    for value in tiny * np.float32(cutting.SCALE):
+    for value in tiny * np.float32(batch_shards.SCALE):
         scaled = scaled + value
     assert scaled == 0 or abs(scaled) >= np.finfo(np.float32).tiny
 
@@ -60,7 +60,7 @@ def test_a_sum_is_the_same_for_all_runs(shards, data):
 
 
 def _below(node, values):
-    from tf_malleable.elastic.tree import children
+    from tf_malleable.elastic.allreduce.reduction_tree import children
 
     if node in values:
         return values[node]
@@ -113,11 +113,11 @@ def test_logs_come_back_to_the_bit():
         "nan": float("nan"),
         "x": "no",
     }
-    plain = text.plain(logs)
+    plain = epoch_logs.plain(logs)
     turn = Turn(0, 0, 0, 2, is_lead=True)
-    parts = text.as_parts(4, turn, text.as_words(plain))
-    others = text.as_parts(4, Turn(0, 0, 2, 4), text.as_words(None))
-    found = text.from_words(combine(4, {**parts, **others}, np.add))
+    parts = epoch_logs.as_parts(4, turn, epoch_logs.as_words(plain))
+    others = epoch_logs.as_parts(4, Turn(0, 0, 2, 4), epoch_logs.as_words(None))
+    found = epoch_logs.from_words(combine(4, {**parts, **others}, np.add))
     assert found["loss"] == float(np.float32(0.1))
     assert found["f1"].tolist() == [0.25, 1 / 3]
     assert np.isnan(found["nan"])
@@ -126,7 +126,7 @@ def test_logs_come_back_to_the_bit():
 
 def test_logs_that_are_too_long_are_refused():
     with pytest.raises(RefusedError, match="at most 65536"):
-        text.as_words({"x": [0.123456789] * 10000})
+        epoch_logs.as_words({"x": [0.123456789] * 10000})
 
 
 def test_a_training_alone_has_all_shards():
@@ -172,8 +172,10 @@ def test_what_tfm_does_not_set_is_refused(monkeypatch, value):
 
 
 def test_no_two_epochs_draw_the_same():
-    firsts = [cutting.first_draw(fit, epoch) for fit in (0, 1, 2000) for epoch in (0, 1, 10**6)]
+    firsts = [
+        batch_shards.first_draw(fit, epoch) for fit in (0, 1, 2000) for epoch in (0, 1, 10**6)
+    ]
     assert firsts == sorted(set(firsts))
     assert firsts[0] == 0
     assert min(b - a for a, b in pairwise(firsts)) >= 2**32
-    assert 0 <= cutting.first_draw(10**9, 10**9) < 2**63
+    assert 0 <= batch_shards.first_draw(10**9, 10**9) < 2**63

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tf_malleable.elastic import variables
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.settings import SECRET
 
 ASKED = {variables.COORDINATOR: "digits-coordinator:7070", SECRET: "ab" * 16}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.elastic.test_coordination import Game
-from tf_malleable.elastic.status import WantedNumbers
+from tf_malleable.elastic.membership.status import WantedNumbers
 
 TOLD = {"workers": 1, "least": 1, "most": 4, "servers": 0, "most_servers": 1}
 DECIDING = {**TOLD, "can_decide": True, "by_hand": False}

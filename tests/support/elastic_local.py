@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.support import ROOT, zygote
 from tf_malleable.cli.elastic.whereabouts import Whereabouts, ask
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
 from tf_malleable.model import OperationError
 
 SCRIPT = ROOT / "tests" / "elastic" / "paced.py"

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tf_malleable.elastic.member import TrainingMember
+from tf_malleable.elastic.allreduce.reduction_tree import Node, RunningSum
+from tf_malleable.elastic.member.training_member import TrainingMember
 from tf_malleable.elastic.mesh import Rescaled, Turn
 from tf_malleable.elastic.settings import MeshSettings
-from tf_malleable.elastic.tree import Node, RunningSum
 
 STEPS = "steps"
 RATE, MOMENTUM = np.float32(0.05), np.float32(0.9)

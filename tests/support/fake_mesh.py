@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tf_malleable.elastic.allreduce.reduction_tree import combine
 from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
-from tf_malleable.elastic.tree import combine
 
 # The machine may be slow: members import and trace at once.
 _PATIENCE = 150.0

@@ -25,10 +25,10 @@ from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.examples import pod as idle
 from tf_malleable.cluster import main, resource_names
 from tf_malleable.cluster.settings import OperatorSettings, Timings
-from tf_malleable.elastic import wire
-from tf_malleable.elastic.errors import MeshError
-from tf_malleable.elastic.plan import Address
-from tf_malleable.elastic.sizing import Patience
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.links.errors import MeshError
+from tf_malleable.elastic.membership.worker_count import Patience
 
 Object = dict[str, Any]
 JOBS = "malleablejobs"
@@ -311,9 +311,9 @@ class Site:
             with suppress(OSError, EOFError, MeshError, KeyError):
                 deadline = time.monotonic() + 2.0
                 address = Address(pod["status"]["podIP"], resource_names.PORT)
-                with wire.connect(address, secret, deadline) as connection:
-                    wire.send(connection, {"kind": "status"}, deadline)
-                    while (said := wire.receive(connection, deadline))["kind"] != "status":
+                with messages.connect(address, secret, deadline) as connection:
+                    messages.send(connection, {"kind": "status"}, deadline)
+                    while (said := messages.receive(connection, deadline))["kind"] != "status":
                         pass
                 yield int(said["step"])
 

@@ -38,7 +38,7 @@ _LENGTH = struct.Struct("!I")
 _CLI = "tf_malleable_cli"
 # The command's modules come after tf_malleable, as it looks for them.
 _ELASTIC = (
-    "tf_malleable.elastic.member",
+    "tf_malleable.elastic.member.training_member",
     "tf_malleable.elastic.worker",
     "tf_malleable_cli",
     "tf_malleable.cli.main",

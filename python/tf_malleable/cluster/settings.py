@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tf_malleable.elastic.sizing import Patience
+from tf_malleable.elastic.membership.worker_count import Patience
 from tf_malleable.policies import registry
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tf_malleable.elastic.tree import Node
+from tf_malleable.elastic.allreduce.reduction_tree import Node
 
 if TYPE_CHECKING:
     import numpy as np

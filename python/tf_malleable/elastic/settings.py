@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from tf_malleable.elastic.errors import MeshError
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links.errors import MeshError
 
 SETTINGS: Final = "TF_MALLEABLE_ELASTIC"
 SECRET: Final = "TF_MALLEABLE_ELASTIC_SECRET"

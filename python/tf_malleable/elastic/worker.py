@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import signal
 
-from tf_malleable.elastic.errors import MeshError
 from tf_malleable.elastic.install import install
+from tf_malleable.elastic.links.errors import MeshError
 from tf_malleable.elastic.mesh import CountsBatches, Mesh, StateHolder
 from tf_malleable.elastic.settings import MeshSettings
 
@@ -26,7 +26,7 @@ def start() -> None:
         return
 
     def join(holder: StateHolder) -> Mesh:
-        from tf_malleable.elastic.member import TrainingMember
+        from tf_malleable.elastic.member.training_member import TrainingMember
 
         mesh = TrainingMember(settings, holder)
         if isinstance(holder, CountsBatches):

@@ -13,9 +13,9 @@ from contextlib import suppress
 import click
 
 from tf_malleable.cli.elastic import cutting, supervised, whereabouts
-from tf_malleable.elastic.coordinator import Coordinator
-from tf_malleable.elastic.plan import Address
-from tf_malleable.elastic.server import ServingMember
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.member.server import ServingMember
+from tf_malleable.elastic.membership.coordinator import Coordinator
 from tf_malleable.elastic.settings import MeshSettings, address, secret
 from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tf_malleable.elastic import wire
-from tf_malleable.elastic.errors import MeshError
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.links.errors import MeshError
 
 _PAUSE_SECONDS: Final = 0.2
 _ASK_SECONDS: Final = 0.3
@@ -86,7 +86,7 @@ class Dialogue:
     def _send(self, message: Mapping[str, Any]) -> None:
         with self._lock, suppress(OSError):
             if self._connection is not None:
-                wire.send_now(self._connection, message)
+                messages.send_now(self._connection, message)
 
     def _ask_often(self) -> None:
         while not self._over.wait(_ASK_SECONDS):
@@ -96,13 +96,13 @@ class Dialogue:
         while not self._over.is_set():
             assert self._address is not None
             with suppress(OSError, EOFError, MeshError, KeyError, TypeError, ValueError):
-                deadline = time.monotonic() + wire.GREETING_SECONDS
-                connection = wire.connect(self._address, self._secret, deadline)
+                deadline = time.monotonic() + messages.GREETING_SECONDS
+                connection = messages.connect(self._address, self._secret, deadline)
                 with self._lock:
                     self._connection = connection
                 self.tell()
                 while not self._over.is_set():
-                    self._hear(wire.receive(connection, time.monotonic() + _LONG_SECONDS))
+                    self._hear(messages.receive(connection, time.monotonic() + _LONG_SECONDS))
             with self._lock:
                 if self._connection is not None:
                     self._connection.close()

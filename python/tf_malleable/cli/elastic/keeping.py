@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from tf_malleable.elastic import checkpoint
 from tf_malleable.elastic.settings import CHECKPOINT_SECONDS, MeshSettings
+from tf_malleable.elastic.state import checkpoint
 
 _MOST_SECONDS: Final = 1e6
 _Function = TypeVar("_Function", bound=Callable[..., Any])

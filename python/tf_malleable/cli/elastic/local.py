@@ -18,7 +18,7 @@ from tf_malleable.api.naming import default_name, shortened_command
 from tf_malleable.cli.elastic import cutting, keeping, whereabouts
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.cli.run import ask_controller
-from tf_malleable.elastic.sizing import Bounds
+from tf_malleable.elastic.membership.worker_count import Bounds
 from tf_malleable.runtime import environment
 
 _FEWEST_SHARDS = 4

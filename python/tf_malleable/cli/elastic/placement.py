@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 
-from tf_malleable.elastic.parts import split
+from tf_malleable.elastic.membership.cpu_split import split
 from tf_malleable.linux import affinity, procfs, topology
 from tf_malleable.model import Cpuset
 

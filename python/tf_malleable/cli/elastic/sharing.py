@@ -12,8 +12,8 @@ from tf_malleable.cli.elastic.dialogue import Numbers
 from tf_malleable.cli.elastic.job import HostJob
 from tf_malleable.cli.elastic.placement import Placement
 from tf_malleable.cli.elastic.processes import started_by
-from tf_malleable.elastic.measuring import WorkerSample, WorkerSpeeds
-from tf_malleable.elastic.sizing import Bounds, Patience, Seen, Sizing, wanted
+from tf_malleable.elastic.membership.throughput import WorkerSample, WorkerSpeeds
+from tf_malleable.elastic.membership.worker_count import Bounds, Patience, Seen, Sizing, wanted
 
 _LOOK_SECONDS: Final = 0.5
 _IN = "in the training"

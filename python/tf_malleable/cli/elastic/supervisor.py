@@ -14,7 +14,7 @@ from tf_malleable.cli.elastic import whereabouts
 from tf_malleable.cli.elastic.dialogue import Dialogue, Numbers
 from tf_malleable.cli.elastic.processes import Child, Processes, Script, started_by
 from tf_malleable.cli.elastic.sharing import GrantSharing
-from tf_malleable.elastic.errors import COME_AGAIN
+from tf_malleable.elastic.links.errors import COME_AGAIN
 from tf_malleable.elastic.settings import LEFT
 from tf_malleable.model import OperationError
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tf_malleable.api.address import standard_socket
-from tf_malleable.elastic import wire
-from tf_malleable.elastic.errors import MeshError
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.links.errors import MeshError
 from tf_malleable.model import OperationError
 
 _ASK_SECONDS = 5.0
@@ -106,9 +106,9 @@ def ask(found: Whereabouts, message: dict[str, Any]) -> dict[str, Any]:
     """
     deadline = time.monotonic() + _ASK_SECONDS
     try:
-        with wire.connect(found.address, found.secret, deadline) as connection:
-            wire.send(connection, message, deadline)
-            return wire.receive(connection, deadline)
+        with messages.connect(found.address, found.secret, deadline) as connection:
+            messages.send(connection, message, deadline)
+            return messages.receive(connection, deadline)
     except (OSError, EOFError, MeshError) as error:
         where = f"{found.address.host}:{found.address.port}"
         raise OperationError(

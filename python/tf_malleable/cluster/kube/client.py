@@ -6,7 +6,7 @@ each object, with that object, in an order of its own: one decision does not fit
 does a state that is compared as a whole. The client of the kubernetes package makes an object of
 a class of every field that it reads, which costs seconds for the pods of a large cluster, and its
 watches cannot be given up while they wait. What is needed is little: seven verbs, and
-watches (mirror.py).
+watches (informer.py).
 """
 
 from __future__ import annotations

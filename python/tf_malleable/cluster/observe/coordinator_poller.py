@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.observe.training_progress import TrainingProgress, read
-from tf_malleable.elastic import wire
-from tf_malleable.elastic.errors import MeshError
-from tf_malleable.elastic.plan import Address
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.links.errors import MeshError
 
 _ANSWER_SECONDS: Final = 2.0
 _THREADS: Final = 16
@@ -122,16 +122,16 @@ class _Talk:
             self.close()
         if self._connection is None:
             address = Address(where.host, resource_names.PORT)
-            self._connection = wire.connect(address, bytes.fromhex(where.token), deadline)
+            self._connection = messages.connect(address, bytes.fromhex(where.token), deadline)
         if self._told != where:
             # The last worker that is to go then waits for one that comes.
             numbers = {"workers": where.workers, "servers": where.servers, "least": 1}
             numbers |= {"most": where.shards, "most_servers": where.servers, "can_decide": False}
-            wire.send(self._connection, {"kind": "supervise", **numbers}, deadline)
+            messages.send(self._connection, {"kind": "supervise", **numbers}, deadline)
             self._told = where
-        wire.send(self._connection, {"kind": "status"}, deadline)
+        messages.send(self._connection, {"kind": "status"}, deadline)
         while True:
-            said = wire.receive(self._connection, deadline)
+            said = messages.receive(self._connection, deadline)
             if said.get("kind") == "status":
                 return said
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tf_malleable.cluster.planning.cluster_job import ClusterRate
-from tf_malleable.elastic.sizing import Sizing
+from tf_malleable.elastic.membership.worker_count import Sizing
 
 # Of a speed that decisions rest on.
 _SETTLED_SECONDS: Final = 5.0

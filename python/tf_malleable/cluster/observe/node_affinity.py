@@ -2,7 +2,7 @@
 """Whether a pod may be on a node, and what it requests there. Pure.
 
 What a scheduler knows is only followed as far as CPUs, memory, taints, selectors and required node
-affinity go. It has the last word: see pods that stay unscheduled in judging.py.
+affinity go. It has the last word: see pods that stay unscheduled in job_state.py.
 """
 
 from __future__ import annotations

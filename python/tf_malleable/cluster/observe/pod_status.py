@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from tf_malleable.cluster import quantities, resource_names
 from tf_malleable.cluster.job_spec import Manifest, seconds_of
-from tf_malleable.elastic.errors import COME_AGAIN
+from tf_malleable.elastic.links.errors import COME_AGAIN
 from tf_malleable.elastic.settings import LEFT
 
 Resize = Literal["", "Deferred", "Infeasible", "InProgress"]

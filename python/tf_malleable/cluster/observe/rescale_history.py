@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tf_malleable.cluster.job_spec import seconds_of, time_of
-from tf_malleable.elastic.rescales import Rescale
+from tf_malleable.elastic.membership.rescale_ledger import Rescale
 
 RESIZED: Final = "resize"
 """The reason of a change of CPUs alone, which nobody paused for."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tf_malleable.elastic.rescales import Rescale
+from tf_malleable.elastic.membership.rescale_ledger import Rescale
 
 
 @dataclass(frozen=True)

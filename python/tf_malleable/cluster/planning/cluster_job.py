@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tf_malleable.elastic.sizing import Sizing
+from tf_malleable.elastic.membership.worker_count import Sizing
 from tf_malleable.model import JobState
 
 

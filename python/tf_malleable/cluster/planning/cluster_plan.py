@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tf_malleable.cluster.planning.cluster_job import ServerAt, WorkerAt
-from tf_malleable.elastic.sizing import Sizing
+from tf_malleable.elastic.membership.worker_count import Sizing
 
 # Names as in a condition of an object of Kubernetes.
 Reason = Literal[

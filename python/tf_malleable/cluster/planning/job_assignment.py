@@ -10,7 +10,7 @@ from math import ceil
 from tf_malleable.cluster.planning.capacity import CapacityLedger, Space
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.cluster.planning.job_sizes import ROUNDING, Sizes, whole
-from tf_malleable.elastic.sizing import Patience, Sizing
+from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ from functools import cached_property
 from math import ceil, inf
 
 from tf_malleable.cluster.planning.cluster_job import ClusterJob
-from tf_malleable.elastic.sizing import Bounds, Seen, wanted
+from tf_malleable.elastic.membership.worker_count import Bounds, Seen, wanted
 from tf_malleable.model import Rate
 
 # CPUs are sums of decimal fractions; this much below a whole one is whole.

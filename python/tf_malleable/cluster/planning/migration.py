@@ -15,7 +15,7 @@ from tf_malleable.cluster.planning.capacity import CapacityLedger, Space
 from tf_malleable.cluster.planning.job_assignment import JobAssignment, Seat, even
 from tf_malleable.cluster.planning.job_sizes import WORTH
 from tf_malleable.cluster.planning.node_selection import NodeSelector
-from tf_malleable.elastic.sizing import Patience, Sizing
+from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 
 # A move must save so many times as much time as its rescale takes.
 _SAVED: Final = 30.0

@@ -16,7 +16,7 @@ from tf_malleable.cluster.planning.job_assignment import JobAssignment, Seat, re
 from tf_malleable.cluster.planning.job_sizes import whole
 from tf_malleable.cluster.planning.node_selection import NodeSelector
 from tf_malleable.cluster.planning.scale_out import hire
-from tf_malleable.elastic.sizing import Patience, Sizing
+from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 
 
 def pack(

@@ -21,7 +21,7 @@ from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapa
 from tf_malleable.cluster.planning.placement import pack
 from tf_malleable.cluster.planning.policy_adapter import Answer, Question, ask
 from tf_malleable.cluster.planning.reasons import Misfits, Why, why_it_has, why_it_waits
-from tf_malleable.elastic.sizing import Patience, Sizing
+from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 from tf_malleable.policies.policy import Policy
 
 # How often the policy is told what there was no room for.

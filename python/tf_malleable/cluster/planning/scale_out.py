@@ -15,7 +15,7 @@ from tf_malleable.cluster.planning.job_assignment import JobAssignment, Seat, ev
 from tf_malleable.cluster.planning.job_sizes import WORTH
 from tf_malleable.cluster.planning.migration import move
 from tf_malleable.cluster.planning.node_selection import NodeSelector
-from tf_malleable.elastic.sizing import Patience, Sizing
+from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 
 
 @dataclass(frozen=True)

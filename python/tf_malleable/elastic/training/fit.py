@@ -14,16 +14,17 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from tf_malleable.elastic.errors import MeshError
+from tf_malleable.elastic.allreduce.reduction_tree import combine
+from tf_malleable.elastic.links.errors import MeshError
 from tf_malleable.elastic.mesh import Rescaled, Turn
-from tf_malleable.elastic.training import dummy, state, text
-from tf_malleable.elastic.training import model as models
-from tf_malleable.elastic.training.order import ExampleOrder, shuffled
+from tf_malleable.elastic.training import state
+from tf_malleable.elastic.training.checks import model_check as models
+from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.data import epoch_logs, warmup_batch
+from tf_malleable.elastic.training.data.example_order import ExampleOrder, shuffled
 from tf_malleable.elastic.training.position import Logs, Place, key
-from tf_malleable.elastic.training.refused import RefusedError
 from tf_malleable.elastic.training.step import Step, fingerprint
 from tf_malleable.elastic.training.training import Training, different_data
-from tf_malleable.elastic.tree import combine
 
 Validation = Callable[[], Logs]
 
@@ -157,7 +158,7 @@ class Fit:
         self._is_over, self._batch = True, 0
         validation, self.validation = self.validation, None
         training, here = self._training, key(self.number, self._epoch)
-        self.unagreed = {here: text.plain(logs)}
+        self.unagreed = {here: epoch_logs.plain(logs)}
         if not self.is_passing_over:
             turn = self._begin()
         if self.is_passing_over:
@@ -187,7 +188,7 @@ class Fit:
         self._step = _step_of(self.model, self._training.shards, spec)
         if self._training.target is not None:
             before = [array.copy() for array in state.arrays(self.variables())]
-            batch = dummy.batch(spec, epochs.data_adapter.batch_size)
+            batch = warmup_batch.batch(spec, epochs.data_adapter.batch_size)
             if batch is not None:
                 self._step.warm_up(batch)
             state.assign(self.variables(), before)
@@ -269,11 +270,15 @@ class Fit:
             if turn.start == 0 < turn.stop and not own:
                 found = validation() if validation is not None else {}
                 validated = {f"val_{name}": value for name, value in found.items()}
-                own.append(text.plain({**logs, **validated}))
-            said = text.as_words(own[0]) if turn.start == 0 < turn.stop else text.as_words(None)
-            return text.as_parts(self._training.shards, turn, said)
+                own.append(epoch_logs.plain({**logs, **validated}))
+            said = (
+                epoch_logs.as_words(own[0])
+                if turn.start == 0 < turn.stop
+                else epoch_logs.as_words(None)
+            )
+            return epoch_logs.as_parts(self._training.shards, turn, said)
 
-        return text.from_words(self._reduce(turn, parts))
+        return epoch_logs.from_words(self._reduce(turn, parts))
 
     def _reduce(self, turn: Turn, parts: Callable[[Turn], Any]) -> Any:
         """Return the sum over all members' parts, whoever is left in the end."""

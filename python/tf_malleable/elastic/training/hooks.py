@@ -11,9 +11,10 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochItera
 from keras.src.callbacks.callback_list import CallbackList
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
-from tf_malleable.elastic.training import pipeline, savers
+from tf_malleable.elastic.training import lead_only
+from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.data import input_pipeline
 from tf_malleable.elastic.training.fit import Fit
-from tf_malleable.elastic.training.refused import RefusedError
 from tf_malleable.elastic.training.threads import fixed
 from tf_malleable.elastic.training.training import Training
 
@@ -38,7 +39,7 @@ class Hooks:
             (CallbackList, "on_epoch_end", self._end_epoch),
         ):
             self._replace(owner, name, hook)
-        for owner, name, make in savers.HOOKS:
+        for owner, name, make in lead_only.HOOKS:
             self._replace(owner, name, functools.partial(make, training))
 
     def undo(self) -> None:
@@ -102,7 +103,7 @@ class Hooks:
             original(epochs, *args, **named)
         if fit is not None:
             # Also that of validation, which one member draws while the others wait.
-            epochs._distributed_dataset = pipeline.prompt(epochs._distributed_dataset)
+            epochs._distributed_dataset = input_pipeline.prompt(epochs._distributed_dataset)
 
     def _batches(self, original: Callable[..., Any], epochs: Any) -> Iterator[Any]:
         fit = self._training.fit

@@ -18,10 +18,10 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-from tf_malleable.elastic.training import graphs
-from tf_malleable.elastic.training.cutting import SCALE
-from tf_malleable.elastic.training.refused import RefusedError
-from tf_malleable.elastic.training.scope import ShardScope, is_seed_state
+from tf_malleable.elastic.training.checks import graph_check
+from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.data.batch_shards import SCALE
+from tf_malleable.elastic.training.variable_scope import ShardScope, is_seed_state
 
 # Such a function stays a function of its own in every graph that calls it: merged into its
 # caller, it would be optimised together with it, differently in each, down to other bits.
@@ -90,7 +90,7 @@ class Shard:
             autograph=False,
         )
         self.function = function.get_concrete_function()
-        graphs.check(self.function, type(model).__name__)
+        graph_check.check(self.function, type(model).__name__)
 
     def __call__(self, data: Any, share: Any, salt: Any) -> Any:
         """Return gradients, one vector of other floats, and one of whole numbers.

@@ -16,11 +16,11 @@ import numpy as np
 import tensorflow as tf
 from keras.src import tree
 
-from tf_malleable.elastic.training import cutting
-from tf_malleable.elastic.training.apply import Apply
-from tf_malleable.elastic.training.model import check_built
+from tf_malleable.elastic.allreduce.reduction_tree import Node, children, combine, cover
+from tf_malleable.elastic.training.checks.model_check import check_built
+from tf_malleable.elastic.training.data import batch_shards
+from tf_malleable.elastic.training.gradient_update import Apply
 from tf_malleable.elastic.training.shard import APART, Changes, Shard, seed_states
-from tf_malleable.elastic.tree import Node, children, combine, cover
 
 if TYPE_CHECKING:
     from tf_malleable.elastic.mesh import Vector
@@ -61,7 +61,7 @@ class Step:
         self._lengths = [int(shape.num_elements()) for shape in self._shapes]
         self._lengths += [int(floats.shape[0]), _WORDS * int(counts.shape[0])]
         # Not constants: with those, the shards of the whole step would be optimised otherwise.
-        salts = [cutting.salt(number) for number in range(shards)]
+        salts = [batch_shards.salt(number) for number in range(shards)]
         self._salts = tf.Variable(salts, dtype=tf.int64, trainable=False)
         self._one = tf.Variable(1.0, trainable=False)
         self._add = tf.function(_added, experimental_attributes=APART, autograph=False)
@@ -99,7 +99,7 @@ class Step:
             stop: First shard after them.
             mark: Fingerprint to go with each shard; 0 for none.
         """
-        sizes = cutting.sizes(examples(data), self._shards)
+        sizes = batch_shards.sizes(examples(data), self._shards)
 
         def part(number: int) -> Vector:
             return self._part_of(data, sizes, number, mark)
@@ -117,7 +117,7 @@ class Step:
         """
         for variable in seed_states(self.changes) if self._shards > 1 else ():
             seed, _ = variable._value.numpy()
-            variable._value.assign([seed, cutting.first_draw(fit, epoch)])
+            variable._value.assign([seed, batch_shards.first_draw(fit, epoch)])
 
     def apply(self, total: Vector) -> Any:
         """Apply the sum of all shards; return the logs of the step, a dict of tensors."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tf_malleable.elastic.training.graphs import say
+from tf_malleable.elastic.training.checks.graph_check import say
 from tf_malleable.runtime import _native, library
 from tf_malleable.runtime.limits import Override
 

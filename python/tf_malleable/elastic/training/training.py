@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tf_malleable.elastic.errors import COME_AGAIN, MeshError
+from tf_malleable.elastic.links.errors import COME_AGAIN, MeshError
 from tf_malleable.elastic.mesh import (
     Alone,
     Mesh,
@@ -16,10 +16,11 @@ from tf_malleable.elastic.mesh import (
     Turn,
 )
 from tf_malleable.elastic.settings import TrainingSettings
-from tf_malleable.elastic.training import backup, order, state
-from tf_malleable.elastic.training.graphs import say
+from tf_malleable.elastic.training import last_resort_checkpoint, state
+from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.checks.graph_check import say
+from tf_malleable.elastic.training.data import example_order
 from tf_malleable.elastic.training.position import Description, Logs, Place, key
-from tf_malleable.elastic.training.refused import RefusedError
 
 if TYPE_CHECKING:
     from tf_malleable.elastic.training.fit import Fit
@@ -92,7 +93,7 @@ class Training:
         if said is not None:
             self._follow(Description.from_bytes(said))
         if self.order_seed is None:
-            self.order_seed = order.new_seed()
+            self.order_seed = example_order.new_seed()
         self.is_lead = self.target is None
 
     def is_behind(self, position: Place) -> bool:
@@ -219,7 +220,11 @@ class Training:
         if turn.last:
             fit = self.fit if self._is_member else None
             kept = turn.kept if fit else ""
-            say(backup.save(fit.callbacks, fit.position, kept) if fit else backup.save((), None))
+            say(
+                last_resort_checkpoint.save(fit.callbacks, fit.position, kept)
+                if fit
+                else last_resort_checkpoint.save((), None)
+            )
         raise SystemExit(turn.exit_code)
 
     def finish(self) -> None:

@@ -1,0 +1,98 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Where a process listens for the others of its training."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.links.errors import MeshError
+
+# Connections that have not said what they want; more are closed at once.
+_MOST_STRANGERS: Final = 64
+
+Serve = Callable[[socket.socket, dict[str, Any]], None]
+"""Gets a connection and its first message, and closes or keeps it."""
+
+
+class Listener:
+    """A TCP port and, for processes of the same machine, a Unix socket."""
+
+    def __init__(
+        self, host: str, port: int, secret: bytes, serve: Serve, refused: Callable[[str], None]
+    ) -> None:
+        """Listen.
+
+        Args:
+            host: Name or address at which others reach this host.
+            port: To listen at; 0 for any.
+            secret: Of the training.
+            serve: Is called in a thread of its own for each authenticated connection.
+            refused: Is told of connections that were refused, in a sentence.
+
+        Raises:
+            OSError: It cannot listen there.
+        """
+        self._secret, self._serve, self._refused = secret, serve, refused
+        self._strangers = threading.Semaphore(_MOST_STRANGERS)
+        tcp = socket.create_server((host, port), backlog=128)
+        unix = socket.socket(socket.AF_UNIX)
+        path = f"tf_malleable-{secrets.token_hex(8)}"
+        unix.bind("\0" + path)
+        unix.listen(128)
+        self._sockets = (tcp, unix)
+        self.address = Address(host, tcp.getsockname()[1], messages.machine_id(), path)
+        for each in self._sockets:
+            threading.Thread(
+                target=self._accept, args=(each,), name="tf_malleable_elastic", daemon=True
+            ).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                connection, address = listening.accept()
+            except OSError:
+                return
+            if not self._strangers.acquire(blocking=False):
+                connection.close()
+                continue
+            host = address[0] if isinstance(address, tuple) else "this machine"
+            threading.Thread(
+                target=self._greet,
+                args=(connection, host),
+                name="tf_malleable_elastic",
+                daemon=True,
+            ).start()
+
+    def _greet(self, connection: socket.socket, host: str) -> None:
+        problem: BaseException | None = None
+        try:
+            deadline = time.monotonic() + messages.GREETING_SECONDS
+            if connection.family == socket.AF_INET:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            messages.accept(connection, self._secret, deadline)
+            message = messages.receive(connection, deadline)
+        except (OSError, EOFError, MeshError) as error:
+            problem = error
+        finally:
+            self._strangers.release()
+        if problem is not None:
+            connection.close()
+            if not isinstance(problem, EOFError):  # Somebody looked whether this one is alive.
+                self._refused(f"refused a connection from {host}: {problem}")
+            return
+        self._serve(connection, message)

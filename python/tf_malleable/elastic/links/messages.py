@@ -1,0 +1,215 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Authenticated connections between the processes of a training, and messages on them.
+
+Every connection begins with a challenge in both directions, keyed by the training's secret
+(HMAC-SHA256), so neither side needs to trust what the other says before. What follows is neither
+encrypted nor signed: whoever can write into the connections of others can harm a training.
+
+A message is its length in four bytes and a JSON object. Everything has a deadline: a peer that
+says nothing, or half of something, costs a few seconds of one thread and nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from tf_malleable.elastic.generation import Address
+from tf_malleable.elastic.links.errors import MeshError, WrongSecretError
+
+_GREETING: Final = b"tfm-elastic 1\n"
+_NONCE: Final = 32
+_DIGEST: Final = 32
+# Longer than a message ever is: the description of a generation of some hundred members.
+_LONGEST: Final = 1 << 20
+GREETING_SECONDS: Final = 2.0
+
+Message = dict[str, Any]
+
+
+def machine_id() -> str:
+    """Return what names the running kernel and its network namespace; empty if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/net')}"
+    except OSError:
+        return ""
+
+
+def connect(address: Address, secret: bytes, deadline: float) -> socket.socket:
+    """Return an authenticated connection.
+
+    Args:
+        address: Of the process to connect to.
+        secret: Of the training.
+        deadline: When to give up, in seconds of the monotonic clock.
+
+    Raises:
+        OSError: It cannot be reached, or does not answer in time.
+        MeshError: What answers is no process of this training.
+    """
+    connection = _dial(address, deadline)
+    try:
+        _greet(connection, secret, deadline, f"{address.host}:{address.port}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _dial(address: Address, deadline: float) -> socket.socket:
+    if address.path and address.machine and address.machine == machine_id():
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(_left(deadline))
+            connection.connect("\0" + address.path)
+            return connection
+        except OSError:
+            connection.close()
+    # Also where the path leads nowhere, as TCP tells more about why.
+    connection = socket.create_connection((address.host, address.port), _left(deadline))
+    if connection.getsockname() == connection.getpeername():
+        # Where nobody listens, the kernel may choose the same port for this end. Closed at once,
+        # without the minute's wait after which somebody could listen there again.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _greet(connection: socket.socket, secret: bytes, deadline: float, where: str) -> None:
+    said = receive_exactly(connection, len(_GREETING) + _NONCE, deadline)
+    if not said.startswith(_GREETING):
+        raise MeshError(f"what answers at {where} is no process of an elastic training")
+    theirs, ours = said[len(_GREETING) :], secrets.token_bytes(_NONCE)
+    send_all(connection, _GREETING + ours + _proof(secret, b"client", theirs + ours), deadline)
+    proof = receive_exactly(connection, _DIGEST, deadline)
+    if not hmac.compare_digest(proof, _proof(secret, b"server", ours + theirs)):
+        raise WrongSecretError(f"the process at {where} has another training's secret")
+
+
+def accept(connection: socket.socket, secret: bytes, deadline: float) -> None:
+    """Authenticate a connection that somebody else has opened.
+
+    Raises:
+        OSError: They hung up or were too slow.
+        MeshError: They are no process of this training; the message says why.
+    """
+    nonce = secrets.token_bytes(_NONCE)
+    send_all(connection, _GREETING + nonce, deadline)
+    said = receive_exactly(connection, len(_GREETING), deadline)
+    if said != _GREETING:
+        raise MeshError("it does not speak as a process of an elastic training")
+    theirs = receive_exactly(connection, _NONCE, deadline)
+    proof = receive_exactly(connection, _DIGEST, deadline)
+    if not hmac.compare_digest(proof, _proof(secret, b"client", nonce + theirs)):
+        # Something of the right length: the other side then knows what is wrong.
+        with suppress(OSError):
+            send_all(connection, bytes(_DIGEST), deadline)
+        raise WrongSecretError("it has another training's secret")
+    send_all(connection, _proof(secret, b"server", theirs + nonce), deadline)
+
+
+def _proof(secret: bytes, side: bytes, nonces: bytes) -> bytes:
+    return hmac.new(secret, side + nonces, hashlib.sha256).digest()
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Return a message as bytes."""
+    text = json.dumps(message).encode()
+    return struct.pack("!I", len(text)) + text
+
+
+def send(connection: socket.socket, message: Mapping[str, Any], deadline: float) -> None:
+    """Send a message.
+
+    Raises:
+        OSError: The other side is gone, or too slow.
+    """
+    send_all(connection, encode(message), deadline)
+
+
+def send_now(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send a message without waiting, while another thread may wait for one.
+
+    Raises:
+        OSError: The other side is gone, or has not read for long.
+    """
+    data = encode(message)
+    # With a timeout, send() of Python's own would wait for as long as the other thread does.
+    if os.write(connection.fileno(), data) != len(data):
+        raise BrokenPipeError("the other side does not read")
+
+
+def receive(connection: socket.socket, deadline: float) -> Message:
+    """Return the next message.
+
+    Raises:
+        EOFError: There are no more.
+        OSError: None arrives in time, or it breaks off.
+        MeshError: What arrives is no message.
+    """
+    (length,) = struct.unpack("!I", receive_exactly(connection, 4, deadline))
+    if length > _LONGEST:
+        raise MeshError(f"a message of {length} bytes is longer than the {_LONGEST} allowed")
+    try:
+        message = json.loads(receive_exactly(connection, length, deadline))
+    except ValueError:
+        message = None
+    if not isinstance(message, dict):
+        raise MeshError("it sent something that is no message")
+    return message
+
+
+def receive_exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
+    """Return so many bytes.
+
+    Raises:
+        EOFError: There are no more at all.
+        OSError: They do not arrive in time, or only some of them.
+    """
+    data = bytearray(size)
+    receive_into(connection, memoryview(data), deadline)
+    return bytes(data)
+
+
+def receive_into(connection: socket.socket, place: memoryview, deadline: float) -> None:
+    """Fill a place with the next bytes; raise as receive_exactly()."""
+    filled = 0
+    while filled < len(place):
+        connection.settimeout(_left(deadline))
+        count = connection.recv_into(place[filled:])
+        if count == 0:
+            if filled:
+                raise ConnectionResetError("the connection broke off")
+            raise EOFError("the connection was closed")
+        filled += count
+
+
+def send_all(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:
+    """Send all these bytes.
+
+    Raises:
+        OSError: The other side is gone, or too slow.
+    """
+    connection.settimeout(_left(deadline))
+    connection.sendall(data)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("it took too long")
+    return left

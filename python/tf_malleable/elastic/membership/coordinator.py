@@ -1,0 +1,232 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The coordinator: a process that plans the generations of one training.
+
+A thread for each connection puts what it hears into one queue; one thread decides. It takes all
+that has arrived before it decides anything, so that after a standstill of its own it neither
+takes the living for dead nor acts on half of what has happened.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from tf_malleable.elastic.generation import incarnation
+from tf_malleable.elastic.links import messages
+from tf_malleable.elastic.links.errors import MeshError
+from tf_malleable.elastic.membership.coordination import Coordination
+from tf_malleable.elastic.membership.phases import Over
+from tf_malleable.elastic.membership.status import WantedNumbers, status, steps_done
+from tf_malleable.elastic.membership.throughput import StepRate
+
+# A process that says nothing for so long is frozen, or cut off.
+SILENT_SECONDS: Final = 1.5
+BEAT_SECONDS: Final = 0.25
+_TICK_SECONDS: Final = 0.05
+# For how long to tell those who come after the end that there is nothing left to do.
+_LATE_SECONDS: Final = 60.0
+# Connections that have not said who they are; more are closed at once.
+_MOST_STRANGERS: Final = 64
+
+_Event = tuple[str, int, dict[str, Any]]
+
+
+def say(sentence: str) -> None:
+    """Print a sentence for people."""
+    with suppress(OSError, ValueError):
+        print(f"tfm elastic: {sentence}", file=sys.stderr, flush=True)
+
+
+class Coordinator:
+    """Listens, and tells processes what was decided."""
+
+    def __init__(
+        self, listener: socket.socket, secret: bytes, shards: int, *, first_seconds: float
+    ) -> None:
+        """Prepare.
+
+        Args:
+            listener: A listening TCP socket.
+            secret: Of the training.
+            shards: Into how many each batch is cut.
+            first_seconds: For how long not to begin a training, as one may be going on.
+        """
+        self._listener, self._secret = listener, secret
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._connections: dict[int, socket.socket] = {}
+        self._ids: dict[int, str] = {}
+        self._latest: dict[str, int] = {}
+        self._heard: dict[int, float] = {}
+        self._strangers = threading.Semaphore(_MOST_STRANGERS)
+        self._serial = 0
+        self._wanted, self._rate = WantedNumbers(), StepRate()
+        self._core = Coordination(
+            shards,
+            time.monotonic(),
+            time.time,
+            lambda: secrets.token_hex(8),
+            first_seconds,
+            incarnation(secrets.randbits(32)),
+        )
+
+    def serve(self, stopping: Callable[[], bool]) -> None:
+        """Coordinate until `stopping` returns True, or nobody has come for long after the end."""
+        threading.Thread(target=self._accept, daemon=True).start()
+        before = time.monotonic()
+        beat_at = end_at = before
+        while not stopping():
+            self._take_all()
+            now = time.monotonic()
+            # Not if this process itself stood still: what others said may not be read yet.
+            if now - before < SILENT_SECONDS / 2:
+                self._find_silent(now)
+            else:
+                self._heard = dict.fromkeys(self._heard, now)
+            before = now
+            self._core.is_replacement_due = self._wanted.is_short(self._core)
+            for id_, message in self._core.decide(now):
+                self._tell(self._latest.get(id_), message)
+            if now >= beat_at:
+                beat_at = now + BEAT_SECONDS
+                if self._core.current is not None:
+                    self._rate.add(now, steps_done(self._core))
+                for serial in list(self._ids):
+                    self._tell(serial, {"kind": "beat"})
+            while self._core.notices:
+                say(self._core.notices.pop(0))
+            is_over = isinstance(self._core.phase, Over) and not self._core.everybody
+            if not is_over or self._wanted.supervisors:
+                end_at = now + _LATE_SECONDS
+            elif now >= end_at:
+                break
+        self._listener.close()
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether any process of the training is connected."""
+        return bool(self._core.everybody)
+
+    # Connections.
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, address = self._listener.accept()
+            except OSError:
+                return
+            if not self._strangers.acquire(blocking=False):
+                connection.close()
+                continue
+            self._serial += 1
+            threading.Thread(
+                target=self._hear, args=(connection, address[0], self._serial), daemon=True
+            ).start()
+
+    def _hear(self, connection: socket.socket, host: str, serial: int) -> None:
+        try:
+            try:
+                deadline = time.monotonic() + messages.GREETING_SECONDS
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                messages.accept(connection, self._secret, deadline)
+                message = messages.receive(connection, deadline)
+            finally:
+                self._strangers.release()
+            self._connections[serial] = connection
+            while True:
+                self._events.put(("said", serial, message))
+                message = messages.receive(connection, time.monotonic() + 3600)
+        except MeshError as error:
+            say(f"refused a connection from {host}: {error}")
+        except EOFError:
+            pass
+        except OSError as error:
+            if serial not in self._connections:
+                say(f"refused a connection from {host}: {error.strerror or error}")
+        # The thread that sends closes it: another connection could come to have its descriptor.
+        self._connections.setdefault(serial, connection)
+        self._events.put(("closed", serial, {}))
+
+    def _tell(self, serial: int | None, message: dict[str, Any]) -> None:
+        connection = None if serial is None else self._connections.get(serial)
+        if connection is None:
+            return
+        try:
+            messages.send_now(connection, message)
+        except OSError:
+            self._hang_up(serial)
+
+    def _hang_up(self, serial: int | None) -> None:
+        connection = self._connections.get(serial or 0)
+        if connection is not None:
+            with suppress(OSError):  # Wakes the thread that reads it.
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _find_silent(self, now: float) -> None:
+        for serial, heard in list(self._heard.items()):
+            if now - heard > SILENT_SECONDS:
+                self._close(serial, now)
+                self._hang_up(serial)
+
+    # Events.
+
+    def _take_all(self) -> None:
+        with suppress(queue.Empty):
+            event = self._events.get(timeout=_TICK_SECONDS)
+            while True:
+                self._take(*event)
+                if event[0] == "closed":
+                    return  # Who asks for the status next is to see what is done about it.
+                event = self._events.get_nowait()
+
+    def _take(self, kind: str, serial: int, message: dict[str, Any]) -> None:
+        now = time.monotonic()
+        try:
+            if kind == "closed":
+                self._close(serial, now)
+                self._connections.pop(serial).close()
+                self._wanted.supervisors.discard(serial)
+            elif message.get("kind") == "hello":
+                self._core.joined(message, now)
+                id_ = str(message["id"])
+                self._ids[serial], self._latest[id_], self._heard[serial] = id_, serial, now
+                self._tell(serial, {"kind": "welcome", "shards": self._core.shards})
+            elif serial in self._ids:
+                self._heard[serial] = now
+                self._core.told(self._ids[serial], message, now)
+            else:
+                self._ask(serial, message)
+        except (KeyError, TypeError, ValueError) as error:
+            say(f"a process said something that cannot be understood: {error!r}")
+            self._hang_up(serial)
+
+    def _close(self, serial: int, now: float) -> None:
+        self._heard.pop(serial, None)
+        id_ = self._ids.pop(serial, None)
+        # It may have connected again meanwhile.
+        if id_ is not None and self._latest.get(id_) == serial:
+            del self._latest[id_]
+            self._core.left(id_, now)
+
+    def _ask(self, serial: int, message: dict[str, Any]) -> None:
+        """Answer somebody who is no process of the training."""
+        kind = message["kind"]
+        if kind == "status":
+            known = status(self._core, self._wanted, self._rate.steps_per_second())
+            self._tell(serial, {"kind": "status", **known})
+        elif kind == "supervise":
+            self._wanted.supervise(serial, message)
+            self._tell(serial, {"kind": "wanted", **self._wanted.as_json()})
+        elif kind == "set":
+            problem = self._wanted.change(message, self._core.shards)
+            self._tell(serial, {"kind": "answer", "problem": problem})
+            for each in self._wanted.supervisors:
+                self._tell(each, {"kind": "wanted", **self._wanted.as_json()})
+        else:
+            raise ValueError(f"nobody asks for {kind!r}")

@@ -1,0 +1,110 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What is remembered of each change of generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from tf_malleable.elastic.generation import Generation
+
+# All are told to each process at once.
+_REMEMBERED: Final = 200
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """A change from one generation to the next.
+
+    Attributes:
+        number: The new generation's, for people.
+        at: When it was complete, in seconds since the epoch.
+        workers_from: How many members there were.
+        workers_to: How many there are.
+        servers_from: How many servers there were.
+        servers_to: How many there are.
+        pause_seconds: For how long a member that stayed could not compute because of it, the
+            longest of all; None while no step has ended.
+        reason: ``"start"``, ``"join"``, ``"leave"``, ``"lost"``, ``"speed"`` or ``"servers"``.
+    """
+
+    number: int
+    at: float
+    workers_from: int
+    workers_to: int
+    servers_from: int
+    servers_to: int
+    pause_seconds: float | None
+    reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for a message."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Rescale:
+        """Return what as_json() said."""
+        return cls(**{name: said[name] for name in cls.__dataclass_fields__})
+
+
+class Ledger:
+    """The rescales of a training, by their generations."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Rescale] = {}
+        # What members say may arrive before it is known that the last one is in the generation.
+        self._early: dict[int, float] = {}
+
+    def __iter__(self) -> Iterator[Rescale]:
+        return iter(sorted(self._found.values(), key=lambda each: each.number))
+
+    def note(self, before: Generation | None, after: Generation, at: float, reason: str) -> Rescale:
+        """Remember a change, and return it."""
+        self._found[after.ordinal] = found = Rescale(
+            after.ordinal,
+            at,
+            0 if before is None else len(before.members),
+            len(after.members),
+            0 if before is None else len(before.servers),
+            len(after.servers),
+            self._early.pop(after.ordinal, None),
+            reason,
+        )
+        self._early.clear()
+        while len(self._found) > _REMEMBERED:
+            del self._found[min(self._found)]
+        return found
+
+    def adopt(self, current: Generation, at: float) -> Rescale | None:
+        """Remember how a generation came that is there, if nobody has told; return that.
+
+        The coordinator that made it has died before it could say so.
+        """
+        if current.ordinal in self._found:
+            return None
+        last = max(self._found.values(), key=lambda each: each.number, default=None)
+        before = (0, 0) if last is None else (last.workers_to, last.servers_to)
+        after = len(current.members), len(current.servers)
+        reason = "lost" if after < before else "join" if after[0] > before[0] else "servers"
+        pause = self._early.pop(current.ordinal, None)
+        sizes = before[0], after[0], before[1], after[1]
+        self._found[current.ordinal] = found = Rescale(current.ordinal, at, *sizes, pause, reason)
+        return found
+
+    def learn(self, told: Rescale) -> None:
+        """Remember what somebody else does, and the longest pause that either knows of."""
+        known = self._found.setdefault(told.number, told)
+        pauses = told.pause_seconds, known.pause_seconds, self._early.pop(told.number, None)
+        longest = max((each for each in pauses if each is not None), default=None)
+        self._found[told.number] = replace(known, pause_seconds=longest)
+
+    def paused(self, number: int, seconds: float) -> Rescale | None:
+        """Note how long a member paused for a generation; return what is known of it now."""
+        known = self._found.get(number)
+        if known is not None:
+            seconds = max(seconds, known.pause_seconds or 0.0)
+            self._found[number] = known = replace(known, pause_seconds=seconds)
+        else:
+            self._early[number] = max(seconds, self._early.get(number, 0.0))
+        return known

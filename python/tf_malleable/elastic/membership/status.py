@@ -1,0 +1,143 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""What people are told of a training, and how many processes they want. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tf_malleable.elastic.membership.coordination import Coordination
+from tf_malleable.elastic.membership.participants import Participant
+from tf_malleable.elastic.membership.phases import Over
+
+
+@dataclass
+class WantedNumbers:
+    """How many workers and servers there should be, as whoever starts them is told.
+
+    Attributes:
+        supervisors: Connections of those that start processes.
+        workers: How many workers are wanted.
+        servers: How many servers.
+        least: The fewest workers allowed.
+        most: The most.
+        most_servers: The most servers.
+        can_decide: Those that start workers can decide how many, from what a host grants.
+        by_hand: Somebody else has decided how many.
+    """
+
+    supervisors: set[int] = field(default_factory=set)
+    workers: int = 0
+    servers: int = 0
+    least: int = 1
+    most: int = 0
+    most_servers: int = 0
+    can_decide: bool = False
+    by_hand: bool = False
+
+    def supervise(self, serial: int, said: Mapping[str, Any]) -> None:
+        """Somebody starts processes, and says how many there may be."""
+        self.supervisors.add(serial)
+        self.can_decide = bool(said.get("can_decide"))
+        if said.get("by_hand") or not self.by_hand:  # Else it does not know yet what was decided.
+            self.workers, self.by_hand = int(said["workers"]), bool(said.get("by_hand"))
+            self.servers = int(said["servers"])
+        self.least, self.most = int(said["least"]), int(said["most"])
+        self.most_servers = int(said["most_servers"])
+
+    def change(self, said: Mapping[str, Any], shards: int) -> str:
+        """Want other numbers; return why not, in a sentence, or nothing."""
+        workers, servers = said.get("workers"), said.get("servers")
+        if not self.supervisors:
+            return "nobody here starts workers: this training is not one of tfm elastic local"
+        if said.get("auto"):
+            if not self.can_decide:
+                return "nobody grants cores to this training, from which to decide about workers"
+            self.by_hand = False
+        most = min(self.most, shards)
+        if workers is not None and not self.least <= int(workers) <= most:
+            return f"WORKERS must be from {self.least} to {most}, not {workers}"
+        if servers is not None and not 0 <= int(servers) <= self.most_servers:
+            return f"--servers must be from 0 to {self.most_servers}, not {servers}"
+        if workers is not None:
+            self.workers, self.by_hand = int(workers), True
+        self.servers = self.servers if servers is None else int(servers)
+        return ""
+
+    def is_short(self, core: Coordination) -> bool:
+        """Return whether more workers are wanted than are here and stay."""
+        staying = [each for each in core.everybody.values() if each.is_worker and not each.leaving]
+        return bool(self.supervisors) and len(staying) < self.workers
+
+    def as_json(self) -> dict[str, int | bool]:
+        """Return the numbers for a message."""
+        return {"workers": self.workers, "servers": self.servers, "by_hand": self.by_hand}
+
+
+def steps_done(core: Coordination) -> int:
+    """Return how many batches the training has done; if nobody counts them, how many steps."""
+    current = core.current
+    here = [each for each in _known(core).values() if current and current.member(each.id)]
+    known = [each.batches[0] for each in here if each.batches[0] is not None]
+    return max(known or [max(each.step, each.position.step) for each in here], default=0)
+
+
+def _known(core: Coordination) -> Mapping[str, Participant]:
+    """Return all processes, and those that were there at the end."""
+    ended = core.phase.members if isinstance(core.phase, Over) else ()
+    return {each.id: each for each in ended} | core.everybody
+
+
+def status(
+    core: Coordination, wanted: WantedNumbers, steps_per_second: float | None = None
+) -> dict[str, Any]:
+    """Return all that is known, as plain data.
+
+    Args:
+        core: Knows the processes.
+        wanted: How many there should be.
+        steps_per_second: As measured; None if not known.
+    """
+    current = core.current
+    processes: list[dict[str, Any]] = []
+    for each in core.everybody.values():
+        member = None if current is None else current.member(each.id)
+        in_it = current is not None and each.id in current.ids
+        processes.append(
+            {
+                "id": each.id,
+                "role": each.role,
+                "place": each.place,
+                "cpus": each.cpus,
+                "state": "in the training" if in_it else "ready" if each.ready else "starting",
+                "leaving": each.leaving,
+                "finished": each.finished,
+                "shards": 0 if member is None else member.stop - member.start,
+                "shards_per_second": each.speed,
+                "step": max(each.step, each.position.step),
+                "batches_done": each.batches[0],
+                "batches_total": each.batches[1],
+            }
+        )
+    return {
+        "phase": type(core.phase).__name__.lower(),
+        "shards": core.shards,
+        "generation": 0 if current is None else current.ordinal,
+        "step": max(
+            (
+                max(each.step, each.position.step)
+                for each in _known(core).values()
+                if current is not None and current.member(each.id) is not None
+            ),
+            default=0,
+        ),
+        "steps_done": steps_done(core),
+        "steps_total": max(
+            (each.batches[1] for each in _known(core).values() if each.batches[1]), default=None
+        ),
+        "steps_per_second": steps_per_second,
+        "wanted": asdict(wanted) | {"supervisors": len(wanted.supervisors)},
+        "processes": processes,
+        "rescales": [each.as_json() for each in core.ledger],
+    }

@@ -1,0 +1,156 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""The state of a training and the last sum, on their way from one member's memory to another's.
+
+A checkpoint is a state on its way to a later process; see checkpoint.py. What is not complete does
+not exist: the receiver collects all of it before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from tf_malleable.elastic.links import messages
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Vector = np.ndarray[Any, Any]
+
+# Bytes that are sent or received at a time, after which it is asked whether to go on.
+_PIECE: Final = 1 << 22
+# Without a byte for so long, the other side is given up.
+_PATIENCE_SECONDS: Final = 5.0
+_MOST_BUFFERS: Final = 1 << 20
+
+
+def pieces(description: bytes, buffers: Sequence[memoryview]) -> Iterator[memoryview]:
+    """Yield the bytes of a state one after the other: sizes, description, buffers."""
+    flat = [each.cast("B") if each.nbytes else memoryview(b"") for each in buffers]
+    sizes = struct.pack(f"!{len(flat)}Q", *(len(each) for each in flat))
+    for each in (memoryview(sizes), memoryview(description), *flat):
+        for start in range(0, len(each), _PIECE):
+            yield each[start : start + _PIECE]
+
+
+def from_pieces(
+    description: int, buffers: int, fill: Callable[[memoryview], None], most: float = inf
+) -> tuple[bytes, list[memoryview]]:
+    """Return the description and the buffers of a state.
+
+    Args:
+        description: Length of the description.
+        buffers: How many buffers there are.
+        fill: Fills a place with the next bytes.
+        most: How many bytes there can be.
+
+    Raises:
+        ValueError: There cannot be so many.
+    """
+    import numpy as np
+
+    if not 0 <= buffers <= _MOST_BUFFERS:
+        raise ValueError(f"a state does not have {buffers} buffers")
+    head = bytearray(8 * buffers)
+    fill(memoryview(head))
+    sizes = description, *struct.unpack(f"!{buffers}Q", head)
+    if description < 0 or sum(sizes) > most:
+        raise ValueError(f"there are not {sum(sizes)} bytes")
+    found = []
+    for size in sizes:
+        place = np.empty(size, np.uint8).data if size else memoryview(bytearray())
+        for start in range(0, size, _PIECE):
+            fill(place[start : start + _PIECE])
+        found.append(place)
+    return bytes(found[0]), found[1:]
+
+
+def send_state(
+    connection: socket.socket,
+    step: int,
+    lineage: str,
+    description: bytes,
+    buffers: Sequence[memoryview],
+    goes_on: Callable[[], bool],
+) -> None:
+    """Send a state.
+
+    Args:
+        connection: To whoever wants it.
+        step: The step that follows the state.
+        lineage: Of the training.
+        description: What the training says of it.
+        buffers: Its bytes.
+        goes_on: Is asked now and then; False ends it.
+
+    Raises:
+        OSError: The other side is gone, or this is no longer wanted.
+    """
+    said = {"step": step, "lineage": lineage}
+    said |= {"description": len(description), "buffers": len(buffers)}
+    messages.send(connection, said, _soon())
+    for each in pieces(description, buffers):
+        if not goes_on():
+            raise ConnectionAbortedError("the state is no longer wanted")
+        messages.send_all(connection, each, _soon())
+
+
+def receive_state(
+    connection: socket.socket, header: messages.Message, goes_on: Callable[[], bool]
+) -> tuple[bytes, list[memoryview]]:
+    """Return a whole state: its description and its buffers.
+
+    Args:
+        connection: To whoever has it.
+        header: The message with which it begins.
+        goes_on: As in send_state().
+
+    Raises:
+        OSError, EOFError, ValueError: It broke off, or is no longer wanted, or is none.
+    """
+
+    def fill(place: memoryview) -> None:
+        if not goes_on():
+            raise ConnectionAbortedError("the state is no longer wanted")
+        messages.receive_into(connection, place, _soon())
+
+    return from_pieces(int(header["description"]), int(header["buffers"]), fill)
+
+
+def send_vector(connection: socket.socket, step: int, vector: Vector) -> None:
+    """Send the sum of a step.
+
+    Raises:
+        OSError: The other side is gone.
+    """
+    said = {"step": step, "words": len(vector), "type": vector.dtype.name}
+    messages.send(connection, said, _soon())
+    data = vector.data.cast("B")
+    for start in range(0, len(data), _PIECE):
+        messages.send_all(connection, data[start : start + _PIECE], _soon())
+
+
+def receive_vector(
+    connection: socket.socket, step: int, room: Callable[[int, str], Vector]
+) -> Vector:
+    """Return the sum of a step.
+
+    Raises:
+        OSError, EOFError: It broke off, or there is none of this step.
+    """
+    header = messages.receive(connection, _soon())
+    if header.get("step") != step:
+        raise ConnectionAbortedError("there is no sum of this step")
+    vector = room(int(header["words"]), str(header["type"]))
+    data = vector.data.cast("B")
+    for start in range(0, len(data), _PIECE):
+        messages.receive_into(connection, data[start : start + _PIECE], _soon())
+    return vector
+
+
+def _soon() -> float:
+    return time.monotonic() + _PATIENCE_SECONDS
