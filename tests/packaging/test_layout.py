@@ -15,7 +15,16 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = sorted(ROOT.glob("python/**/*.py"))
 TESTS = sorted(ROOT.glob("tests/**/*.py"))
 MOST_MODULES = 14
-CROWDED: dict[str, int] = {}
+CROWDED = {
+    "tf_malleable/api": 23,
+    "tf_malleable/cli": 32,
+    "tf_malleable/controller/jobs": 31,
+    "tf_malleable/linux": 22,
+    "tf_malleable/model": 16,
+    "tf_malleable/policies": 21,
+    "tf_malleable/scheduling": 18,
+    "tf_malleable/simulate": 18,
+}
 
 
 def parsed(path: Path) -> ast.Module:
@@ -23,7 +32,10 @@ def parsed(path: Path) -> ast.Module:
 
 
 def test_no_folder_is_a_drawer():
-    """A reader looks through a dozen names, not forty. CROWDED is what is still to be divided."""
+    """A reader finds a file among a dozen names, not among forty.
+
+    CROWDED lists the folders that are still to be divided; none may grow or be added.
+    """
     sizes = defaultdict(int)
     for path in PACKAGE:
         sizes[str(path.parent.relative_to(ROOT / "python"))] += path.name != "__init__.py"
