@@ -24,7 +24,6 @@ class Api:
     """Calls an API server as who a kubeconfig says."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        """Prepare."""
         self._server = find(kubeconfig)
 
     def create(self, kind: ResourceKind, item: Object) -> Object:

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The thread that connects the job to the controller.
+"""Agent: the thread that connects the job to the controller.
 
-It runs in somebody else's process, so it handles no signals, prints nothing, raises
+The thread runs inside the user's program, so it handles no signals, prints nothing, raises
 nothing, ends before the interpreter does and is not continued in forked children.
 Without a controller, the job keeps its last grant.
 """
@@ -27,8 +27,8 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
 # A connection that lasted this long resets the back-off.
 _GOOD_SECONDS: Final = 1.0
-# The longest that exit waits for the thread, before and after what it does is aborted; noticing
-# the end takes far less.
+# Longest time that the program's exit waits for the thread, once before and once after its
+# connection is aborted. The thread normally ends far sooner.
 _EXIT_SECONDS: Final = 0.6
 
 
@@ -36,12 +36,12 @@ class Agent:
     """Connects one job to its controller, in a thread of its own."""
 
     def __init__(self, join: Join, connection: Connection, session: Session | None = None) -> None:
-        """Prepare an agent.
+        """Create an agent; start() starts its thread.
 
         Args:
-            join: The job.
-            connection: To its controller; the agent closes it.
-            session: A session that is already open on this connection.
+            join: The job and its controller.
+            connection: Connection to the controller; the agent closes it.
+            session: Session that is already open on this connection; None to open one.
         """
         self._join = join
         self._connection = connection
@@ -62,7 +62,7 @@ class Agent:
         start_without_signals(self._thread)
 
     def stop(self) -> None:
-        """Have the thread send a last report and end, waiting for it briefly."""
+        """Make the thread send a last report and end; wait for it briefly."""
         self._over.set()
         self._connection.end_streams()
         self._thread.join(_EXIT_SECONDS)
@@ -74,7 +74,7 @@ class Agent:
                 report_at_exit(self._join, self._path)
 
     def forget(self) -> None:
-        """Close what a forked child has inherited."""
+        """Close the descriptors that a forked child has inherited."""
         self._connection.forget()
 
     def _run(self) -> None:
@@ -116,7 +116,7 @@ class _ProcessAgent:
 
     def __init__(self) -> None:
         self.agent: Agent | None = None
-        # join() holds it while it waits in the queue, and another thread may fork meanwhile.
+        # join() holds the lock while it waits in the queue, and another thread may fork meanwhile.
         self.lock = threading.Lock()
         os.register_at_fork(after_in_child=self.forget)
         atexit.register(self.stop)
@@ -139,7 +139,7 @@ _process = _ProcessAgent()
 
 @contextmanager
 def start_lock() -> Iterator[bool]:
-    """Keep other threads from starting an agent; yield whether one is already running."""
+    """Prevent other threads from starting an agent; yield whether one is already running."""
     with _process.lock:
         yield _process.agent is not None
 
@@ -148,9 +148,9 @@ def start(join: Join, connection: Connection | None = None, session: Session | N
     """Start the agent of this process. The caller holds start_lock(), which yielded False.
 
     Args:
-        join: The job.
-        connection: To its controller; None opens a new one.
-        session: A session that is already open on this connection.
+        join: The job and its controller.
+        connection: Connection to the controller; None opens a new one.
+        session: Session that is already open on this connection; None to open one.
 
     Raises:
         RuntimeError: The thread cannot be started.

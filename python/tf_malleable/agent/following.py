@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Keeps TensorFlow's limits equal to the CPUs that the cgroup allows this process.
+"""Cgroup follower: keeps TensorFlow's limits equal to the CPUs that the cgroup allows.
 
 `docker update`, Kubernetes, systemd and people all change the CPUs by writing to the
-cgroup's files, and inotify reports these writes. It reports neither a process that is
-moved to another cgroup nor a change of a parent that cannot be seen; so the thread also
+cgroup's files, and inotify reports these writes. It does not report that a process was
+moved to another cgroup or that an invisible parent has changed, so the thread also
 polls twice a second.
 
 Like the agent's thread, it handles no signals, raises nothing, ends before the
@@ -32,14 +32,14 @@ from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
 from tf_malleable.linux.inotify import Writes
 from tf_malleable.runtime import library, limits
 
-# Five wake-ups a second cost a tenth of a percent of a core.
+# Polling intervals in seconds. Five wake-ups a second cost a tenth of a percent of a core.
 _INTERVAL: Final = 0.5
 _INTERVAL_UNWATCHED: Final = 0.2
 # One change may take several writes. This also bounds the work if writes never stop.
 _REST_SECONDS: Final = 0.01
 # The sizes of the pools that TensorFlow starts with.
 _START_VARIABLES: Final = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-# The longest that exit waits for the thread; noticing the end takes far less.
+# Longest time that the program's exit waits for the thread, which normally ends far sooner.
 _EXIT_SECONDS: Final = 1.0
 
 
@@ -80,7 +80,7 @@ class _Follower:
         return threads
 
     def is_wanted(self) -> bool:
-        """Return whether it should go on: not ended, and no limits set by hand since."""
+        """Return whether to continue: not ended, and no limits set by hand since the start."""
         return self._is_on and limits.times_set_by_hand() == self._times
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class _Follower:
         start_without_signals(self._thread)
 
     def end(self) -> None:
-        """Tell the thread to end."""
+        """Ask the thread to end."""
         self._is_on = False
         self._writes.wake()
 
@@ -101,7 +101,7 @@ class _Follower:
         self._thread.join(_EXIT_SECONDS)
 
     def forget(self) -> None:
-        """Close what a forked child has inherited."""
+        """Close the descriptors that a forked child has inherited."""
         self._cpus.close()
         self._writes.close()
 
@@ -119,7 +119,7 @@ class _Follower:
             self._writes.close()
 
     def _watch(self) -> bool:
-        """Watch the files that matter now; return whether inotify could be set up."""
+        """Watch the cgroup files that currently matter; return whether inotify could be set up."""
         with suppress(Exception):
             return self._writes.watch(self._cpus.written_to())
         return False
@@ -138,7 +138,7 @@ class _ProcessFollower:
         self.has_hooks = False
 
     def begin(self) -> int:
-        """Start a follower, replacing the present one if any; return the number of CPUs."""
+        """Start a follower, replacing the current one if any; return the number of CPUs."""
         with self.lock:
             self._register_hooks()
             if self.follower is not None:
@@ -154,7 +154,7 @@ class _ProcessFollower:
             return threads
 
     def _register_hooks(self) -> None:
-        """Have the follower renewed in forked children and stopped at exit."""
+        """Register hooks that restart the follower in forked children and stop it at exit."""
         if not self.has_hooks:
             self.has_hooks = True
             os.register_at_fork(after_in_child=self._begin_in_child)
@@ -190,11 +190,11 @@ def follow_cgroup() -> int:
     :func:`set_cpuset`, end this until it is called again; :func:`threads` pauses it. A
     forked child follows if its parent does.
 
-    Thread numbers given to TensorFlow itself, for example with tf.config.threading, are
-    no upper bound.
+    Thread counts given to TensorFlow itself, for example with tf.config.threading, are
+    not an upper bound.
 
     Returns:
-        The number of CPUs allowed now, rounded up. It is the first limit, unless the
+        Number of CPUs allowed now, rounded up. This is the first limit, unless the
         capacity is lower.
 
     Raises:
@@ -208,10 +208,10 @@ def follow_cgroup() -> int:
 def follow_from_the_start() -> None:
     """Follow the cgroup in a process that has not loaded TensorFlow yet.
 
-    This also makes TensorFlow start with no more threads than CPUs are allowed. By
-    default it starts with one for each CPU of the host and splits large operations into
-    as many pieces, which costs time under a lower limit: a quarter of a matmul's, with 64
-    threads for two CPUs. The limits can still grow beyond this number later.
+    TensorFlow then also starts with no more threads than CPUs are allowed. By default it
+    starts one thread per CPU of the host and splits large operations into as many pieces,
+    which costs time under a lower limit: a matmul takes a quarter longer with 64 threads on
+    two CPUs. The limits can still grow beyond this number later.
     """
     if "tensorflow" not in sys.modules:
         threads = threads_for(_cpus_now())

@@ -8,7 +8,7 @@ from tf_malleable.runtime import cpuset, library, limits
 
 
 def make_room(grant: GrantLine) -> None:
-    """Begin to apply a grant: start no more tasks at a time than it allows."""
+    """Begin to apply a grant: lower the limits that are above its number of CPUs."""
     if grant.cpus:
         cpuset.make_room(len(grant.cpus))
 
@@ -17,10 +17,10 @@ def carry_out(grant: GrantLine) -> bool:
     """Confine the process, except for the calling thread, to its granted CPUs.
 
     If the controller confines the process itself, only the limits are set. If the job
-    has lent all its CPUs, nothing changes, as it is asleep.
+    has lent all its CPUs, it is asleep and nothing changes.
 
     Returns:
-        False if the process is allowed to use none of these CPUs.
+        False if the process may use none of these CPUs.
     """
     try:
         if grant.cpus and grant.confined:
@@ -39,5 +39,5 @@ def follow(grant: GrantLine) -> None:
 
 
 def is_settled(within: float) -> bool:
-    """Return whether no pool runs more workers than its limit, after at most these seconds."""
+    """Return whether no pool has more active workers than its limit; wait up to `within` s."""
     return library.backend() is None or limits.wait_settled(within)

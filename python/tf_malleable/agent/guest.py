@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Rules for our threads in somebody else's process."""
+"""Start of threads inside the user's program, which must not notice them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Makes a process a job: because `tfm run` started it, or because it calls join().
+"""Joining: makes a process a job, because `tfm run` started it or because it calls join().
 
 The connection and its thread are imported only if an agent is started.
 """
@@ -56,21 +56,21 @@ def join(
     Args:
         name: The job's name, by default the script's or module's; measured speeds are
             remembered by it.
-        min: It does not run with fewer cores.
-        preferred: Cores it asks for; by default max.
-        max: Most cores it can use; by default all of the machine's.
-        priority: Higher goes first; -1000 … 1000.
+        min: Minimum number of cores; the job does not run with fewer.
+        preferred: Number of cores asked for; by default max.
+        max: Maximum number of cores; by default all of the machine's.
+        priority: Priority, -1000 … 1000; higher goes first.
         weight: Share relative to other jobs, if the policy uses it; above 0, at most
             1000.
-        socket: The controller's; by default TF_MALLEABLE_SOCKET, or else the default
-            path.
-        queue: Wait until there are cores; if False, be refused instead.
+        socket: Path of the controller's socket; by default TF_MALLEABLE_SOCKET, or else
+            the default path.
+        queue: True to wait until there are cores, False to be refused instead.
 
     Raises:
         ValueError: An argument is invalid, or the shape does not fit this machine.
         ConnectionError: No controller can be reached.
-        ControllerError: The controller refuses the job; with queue=False also because
-            there are no cores for it now.
+        ControllerError: The controller refuses the job; with queue=False also if there are
+            not enough free cores.
     """
     wanted = Join(
         os.path.abspath(socket or default_socket()),
@@ -113,8 +113,8 @@ def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
 
 
 def _program() -> str:
-    """Return the default name, which for scripts and modules is that of `tfm run`."""
-    # With python -m, this is the module's; for a directory or a zip file, "__main__".
+    """Return the default job name; for scripts and modules the same as with `tfm run`."""
+    # The module's name with python -m; "__main__" for a directory or a zip file.
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     module = "" if spec is None else spec.name.removesuffix(".__main__")
     if module not in ("", "__main__"):

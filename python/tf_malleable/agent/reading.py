@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the job has read of a data tier's files: the shim adds it up in a file.
+"""Data tier read counters of the job, which the shim library adds up in a shared file.
 
-All processes of the job have the same file, those too that Python has not started.
+All processes of the job share the file, including those that Python did not start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COUNTS = struct.Struct("<8Q")
 
 
 def reading() -> dict[str, int] | None:
-    """Return what was read, as the body of a progress request has it; None without a tier."""
+    """Return the counters in the form of a progress request's body; None without a tier."""
     for line in os.environ.get(_VARIABLE, "").splitlines():
         word, _, path = line.partition("=")
         if word == "counts":

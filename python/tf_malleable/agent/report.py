@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The job's progress report, sent once a second."""
+"""Progress report of the job, sent once a second."""
 
 from __future__ import annotations
 

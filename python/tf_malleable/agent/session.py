@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One connection of a job to its controller, from the submission to its end.
+"""Session: one connection of a job to its controller, from the submission to its end.
 
-A single thread does all of it: it waits for grants and reports progress in between.
+A single thread serves the session: it waits for grants and reports progress in between.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tf_malleable.model import ControllerError
 
 _REPORT_SECONDS: Final = 1.0
 _TIMEOUT: Final = 5.0
-# The longest that the program's exit waits for the last report.
+# Longest time that the program's exit waits for the last report.
 _LAST_TIMEOUT: Final = 0.5
 _LARGEST_ANSWER: Final = 1 << 20
 
 # How long to wait for tasks to end before looking for a newer grant.
 _SLICE_SECONDS: Final = 0.005
-# Threads that are still in a task after this time are moved to the granted CPUs anyway.
+# After this time, threads that still run a task are moved to the granted CPUs anyway.
 # The grant is then acknowledged as in force, but not as settled.
 _PATIENCE_SECONDS: Final = 0.005
 # A task that takes longer than this may take very long, so it is polled less often.
@@ -41,17 +41,15 @@ def connection_to(join: Join) -> Connection:
 
 
 def report_at_exit(join: Join, path: str) -> None:
-    """Send the job's final progress.
-
-    For when its last session could not do it.
+    """Send the job's final progress on a new connection, if its last session could not.
 
     Args:
-        join: The job.
-        path: Session.path of its last session.
+        join: The job and its controller.
+        path: Session.path of the last session.
 
     Raises:
         OSError: The controller does not answer.
-        ControllerError: It refuses the report.
+        ControllerError: The controller refuses the report.
     """
     connection = Connection(join.socket, timeout=_LAST_TIMEOUT, largest=_LARGEST_ANSWER)
     try:
@@ -66,8 +64,8 @@ class _Pending:
 
     Attributes:
         grant: The grant.
-        since: When it arrived, in seconds on the monotonic clock.
-        in_force: It has been applied and acknowledged, but some tasks have not ended.
+        since: Time of arrival, in seconds on the monotonic clock.
+        in_force: True if it was applied and acknowledged, but some tasks have not ended.
     """
 
     grant: GrantLine
@@ -76,7 +74,7 @@ class _Pending:
 
 
 class Session:
-    """A job at its controller.
+    """Session of a job with its controller.
 
     Attributes:
         path: The job's path in the HTTP API.
@@ -86,9 +84,9 @@ class Session:
         """Start a session.
 
         Args:
-            connection: To the controller.
+            connection: Connection to the controller.
             job: The submitted job.
-            lines: Its stream of grants.
+            lines: The job's stream of grants.
         """
         self.path = job.path
         self._connection = connection
@@ -101,7 +99,7 @@ class Session:
 
         Raises:
             ControllerError, ValueError: The controller refuses the job.
-            OSError: It cannot be reached, or what answers is not a controller.
+            OSError: The controller cannot be reached, or the peer is not a controller.
         """
         job = submit(connection, join.request, running=True)
         return cls(connection, job, connection.stream(f"{job.path}/grants"))
@@ -128,7 +126,7 @@ class Session:
         """
         due = time.monotonic()
         if not report.has_steps():
-            due += _REPORT_SECONDS  # Nobody needs to know yet.
+            due += _REPORT_SECONDS  # There is nothing worth reporting yet.
         while not stopping():
             line = self._next(min(due - time.monotonic(), steps.look_for_keras()))
             if line is not None:
@@ -140,7 +138,7 @@ class Session:
                 due = time.monotonic() + _REPORT_SECONDS
 
     def report_at_exit(self) -> None:
-        """Send the final progress on the connection that there is.
+        """Send the final progress on the open connection.
 
         Raises:
             OSError, ControllerError: The connection can no longer be used.
@@ -161,7 +159,7 @@ class Session:
             self._pending = _Pending(grant, time.monotonic())
 
     def _go_on(self, pending: _Pending) -> None:
-        """Apply a grant once no task is in the way, or once it has waited long enough."""
+        """Apply a grant once the pools have settled, or after _PATIENCE_SECONDS."""
         settled = grants.is_settled(0.0 if _takes_long(pending) else _SLICE_SECONDS)
         late = time.monotonic() - pending.since >= _PATIENCE_SECONDS
         if not settled and (pending.in_force or not late):

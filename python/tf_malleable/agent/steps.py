@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Training progress: reported by the program, or else counted from Keras.
 
-Keras calls its CallbackList after each batch of steps. We wrap that class's methods
-instead of adding a callback, because a callback is visible to the program and can make
-Keras wait for the results of each step. The cost per step is a few additions; the rest
-is computed when somebody asks.
+Keras calls its CallbackList after each batch of steps. This module wraps that class's
+methods instead of adding a callback, because a callback is visible to the program and can
+make Keras wait for the results of each step. The cost per step is a few additions; the
+rest is computed on request.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Steps:
     """Training steps; None if unknown.
 
     Attributes:
-        done: Since the process started.
-        total: Expected by the end of the process.
+        done: Steps done since the process started.
+        total: Steps expected by the end of the process.
     """
 
     done: float | None = None
@@ -48,17 +48,17 @@ class _CallbackList(Protocol):
 
 @dataclass
 class _Fit:
-    """One call of fit(). The training thread writes, the agent's reads.
+    """One call of fit(). The training thread writes, the agent's thread reads.
 
     Attributes:
-        params: Keras's; "epochs" is the number of the last epoch, "steps" the steps in
-            each.
+        params: Parameters of Keras; "epochs" is the number of the last epoch, "steps" the
+            number of steps in each.
         before: Steps of the process before this fit.
-        begun: Number of the present epoch, and this fit's steps before it.
-        done: This fit's steps.
+        begun: Number of the current epoch, and steps of this fit before it.
+        done: Steps of this fit.
         batch: Keras's number of the last batch in the epoch; -1 before the first.
         length: Steps in the previous epoch; None in the first.
-        over: It has ended, perhaps early.
+        over: True once the fit has ended, perhaps early.
     """
 
     params: dict[str, Any]
@@ -93,7 +93,7 @@ class _Fit:
         return new
 
     def total(self) -> int | None:
-        """Return the process's steps at the end of this fit, None if unknown."""
+        """Return the process's number of steps at the end of this fit; None if unknown."""
         if self.over:
             return self.before + self.done
         epochs, length = self.params.get("epochs"), self.params.get("steps") or self.length
@@ -126,7 +126,7 @@ _told: Steps | None = None
 
 
 def progress(step: float, total: float | None = None) -> None:
-    """Report how far this program is. Not needed for Keras's fit(), which is counted anyway.
+    """Report the program's progress. Not needed for Keras's fit(), which is counted anyway.
 
     A call takes about a microsecond, may come from any thread, and has no effect without
     a controller.
@@ -153,7 +153,7 @@ def _checked(name: str, value: object) -> float:
 
 
 def now() -> Steps:
-    """Return how far the program is."""
+    """Return the program's progress, as it reported it or else as counted from Keras."""
     if _told is not None:
         return _told
     fit = _count.latest
@@ -166,9 +166,9 @@ def now() -> Steps:
 
 
 def look_for_keras() -> float:
-    """Start counting if Keras has been imported; return when to look again, in seconds.
+    """Start counting if Keras has been imported; return after how many seconds to look again.
 
-    This imports nothing and installs no import hook; the agent calls it now and then.
+    This imports nothing and installs no import hook; the agent polls it.
     """
     for name in _CALLBACK_MODULES:
         if name in _count.watched:
@@ -187,7 +187,7 @@ def _watch(callback_list: type) -> None:
         _count.fit_of(callbacks).begin_epoch(epoch)
 
     def end_batch(callbacks: _CallbackList, batch: int) -> None:
-        # Not in one statement: another thread's steps between reading and writing would be lost.
+        # Not in one statement, which would lose another thread's steps between read and write.
         new = _count.fit_of(callbacks).end_batch(batch)
         _count.done += new
 

@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The protocol between our processes: messages, paths, and the client."""
+"""Protocol between the project's processes: messages, paths, and the client."""

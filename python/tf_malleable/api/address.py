@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The address of the controller, and what to tell a user if it cannot be reached there."""
+"""Address of the controller's socket, and the error if no controller can be reached there."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Final
 from tf_malleable.model import OperationError
 
 SOCKET: Final = "TF_MALLEABLE_SOCKET"
-# Of root's controller.
+# Socket of root's controller.
 ROOT_SOCKET: Final = "/run/tf_malleable/controller.sock"
 
-# What connecting to a socket raises if nobody listens there.
+# Exceptions of connect(2) if no process listens on the socket.
 _NOBODY: Final = (FileNotFoundError, NotADirectoryError, ConnectionRefusedError)
 
 
 class NoAnswerError(OperationError):
-    """No controller can be reached at a socket. The message says what to do about it, too.
+    """No controller can be reached at a socket. The message includes the remedy.
 
     Attributes:
-        problem: The message without the advice.
+        problem: Message without the remedy.
     """
 
     def __init__(self, socket: str | os.PathLike[str], error: OSError) -> None:
-        """Word the message.
+        """Compose the message.
 
         Args:
-            socket: The controller's socket.
-            error: What the attempt to reach it has raised.
+            socket: Path of the controller's socket.
+            error: Exception of the connection attempt.
         """
         if isinstance(error, _NOBODY):
             self.problem = f"no controller answers at {socket}"
@@ -41,10 +41,10 @@ class NoAnswerError(OperationError):
 
 
 def default_socket() -> Path:
-    """Return the socket where a client looks for the controller if none is given.
+    """Return the socket at which clients look for the controller by default.
 
-    That is TF_MALLEABLE_SOCKET, or else the standard path; if there is nothing, the socket of
-    root's controller, provided that this user may use it.
+    That is TF_MALLEABLE_SOCKET, or else the standard path. If the standard path does not
+    exist, it is the socket of root's controller, provided that this user may write to it.
     """
     path = default_listening_socket()
     is_chosen = bool(os.environ.get(SOCKET))
@@ -54,7 +54,7 @@ def default_socket() -> Path:
 
 
 def default_listening_socket() -> Path:
-    """Return where a controller listens if not told: TF_MALLEABLE_SOCKET or the standard path."""
+    """Return where a controller listens by default: TF_MALLEABLE_SOCKET or the standard path."""
     chosen = os.environ.get(SOCKET)
     return Path(chosen) if chosen else standard_socket()
 
@@ -62,7 +62,7 @@ def default_listening_socket() -> Path:
 def standard_socket() -> Path:
     """Return the standard path of the controller's socket.
 
-    It is below $XDG_RUNTIME_DIR, or else in /run for root and in /tmp for other users.
+    The path is below $XDG_RUNTIME_DIR, or else in /run for root and in /tmp for other users.
     """
     if own := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(own, "tf_malleable", "controller.sock")

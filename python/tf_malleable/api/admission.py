@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Admission of a job: submit it and wait for its first grant.
+"""Admission of a job: the client submits it and waits for its first grant.
 
 If the controller restarts meanwhile, the job is submitted again. It keeps its place in
-the queue if the controller's state file has it.
+the queue if the controller's state file contains it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 
 _NOT_FOUND: Final = 404
-# From here on it is not the request that is at fault (RFC 9110).
+# Statuses from here on are not the fault of the request (RFC 9110).
 _SERVER_ERROR: Final = 500
 
 
@@ -33,10 +33,10 @@ class Submitted:
     """The controller's answer to a submission.
 
     Attributes:
-        id: The job's id.
-        min: The job does not run with fewer cores.
-        is_caller: This process is its main process, and not one that it has started.
-        lacks: What it waits for other than cores; None if nothing.
+        id: Id of the job.
+        min: Minimum number of cores of the job.
+        is_caller: True if this process is the job's main process, not a descendant.
+        lacks: Resource other than cores that the job waits for; None if none.
     """
 
     id: str
@@ -56,15 +56,15 @@ def submit(
     """Make this process a job, or find the job it is part of.
 
     Args:
-        connection: To the controller.
-        request: What the job asks for.
-        queue: Wait until there are cores; if False, be refused instead.
-        running: The process is already computing, so it joins without queueing.
+        connection: Connection to the controller.
+        request: Request of the job.
+        queue: True to wait until there are cores, False to be refused instead.
+        running: True if the process is already computing, so that it joins without queueing.
 
     Raises:
         ValueError: The controller finds the request invalid.
         ControllerError: The controller refuses the job.
-        OSError: The controller cannot be reached, or what answers is not a controller.
+        OSError: The controller cannot be reached, or the peer is not a controller.
     """
     how = {"running": True} if running else {"queue": queue}
     job = connection.ask("POST", "/v1/jobs", {**request.said(), **how})
@@ -82,19 +82,19 @@ def submit(
 
 
 class Notices:
-    """Callbacks that tell a user why he waits. The methods of this class do nothing."""
+    """Callbacks that tell the user why a job waits. The methods of this class do nothing."""
 
     def submitted(self, job: Submitted) -> None:
-        """The controller has accepted the job. Called after each submission."""
+        """Handle that the controller has accepted the job. Called after each submission."""
 
     def waiting(self, job: Submitted) -> None:
-        """The job has waited for a second. Called once."""
+        """Handle that the job has waited for a second. Called once."""
 
     def busy(self, reason: str) -> None:
-        """The controller answers, but cannot serve the job now. Called once."""
+        """Handle that the controller answers, but cannot serve the job now. Called once."""
 
     def gone(self) -> None:
-        """The controller no longer answers. Called once."""
+        """Handle that the controller no longer answers. Called once."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class Admitted:
 
     Attributes:
         job: The job.
-        grant: Its first grant, neither applied nor acknowledged.
-        lines: The stream of later grants.
-        connection: To the controller; the caller closes it.
+        grant: First grant of the job, neither applied nor acknowledged.
+        lines: Stream of later grants.
+        connection: Connection to the controller; the caller closes it.
     """
 
     job: Submitted
@@ -116,7 +116,7 @@ class Admitted:
 
 def may_compute(grant: GrantLine) -> bool:
     """Return whether a process with this grant may start."""
-    # Lent CPUs are the job's own; it gets them back as soon as it computes.
+    # Lent CPUs belong to the job, which reclaims them as soon as it computes.
     return grant.state == "running" and bool(grant.cpus or grant.lent)
 
 
@@ -133,12 +133,12 @@ def admit(
     Args:
         connect: Returns a new connection.
         submit: Submits the job, or finds it again.
-        is_enough: Returns whether this grant ends the wait.
+        is_enough: Returns whether a grant ends the wait.
         is_moot: Called when the controller is gone or busy; returns whether to give up waiting.
-        notices: Told about the progress.
+        notices: Callbacks for the progress; None for none.
 
     Returns:
-        The job with its grant; None if waiting has become moot.
+        The job with its grant; None if is_moot() returned True.
 
     Raises:
         ControllerError: The controller refuses the job, or cannot serve its first submission.
@@ -183,7 +183,7 @@ def admit(
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Return whether a controller that knew the job may let it in later, despite this error."""
+    """Return whether a controller that knew the job may admit it later, despite this error."""
     if isinstance(error, ControllerError):
         return error.status >= _SERVER_ERROR
     return isinstance(error, OSError | EOFError)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A typed client of the controller, for the command line. Errors are one sentence each."""
+"""Typed client of the controller, for the command line. Each error is one sentence."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Client:
     """A client of one controller.
 
     Attributes:
-        socket: The controller's socket, or the name of its host.
-        connect: Returns a connection for one request; by default each request opens one of
-            its own to the socket. Set for a controller on another host.
+        socket: Path of the controller's socket, or the name of its host.
+        connect: Returns a connection for one request, to a controller on another host; None
+            opens a connection to the socket for each request.
     """
 
     socket: Path | str
@@ -41,7 +41,7 @@ class Client:
 
         Raises:
             NoAnswerError: No controller can be reached.
-            OperationError: It refuses, or its answer is not understood.
+            OperationError: The controller refuses, or its answer is not understood.
             ValueError: The request was invalid.
         """
         try:
@@ -71,8 +71,8 @@ class Client:
         """Return the live job with this id, or else the one with this name.
 
         Args:
-            job: Its id or name.
-            jobs: The live jobs, if known.
+            job: Id or name of the job.
+            jobs: The live jobs; None to request them.
 
         Raises:
             OperationError: There is no such job, or several have this name.

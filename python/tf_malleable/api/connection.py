@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""HTTP to the controller over its Unix socket, with the standard library only.
+"""HTTP client for the controller's Unix socket, with the standard library only.
 
-This runs inside other people's programs. So it needs no installed package, no answer
-can make it wait or grow without bound, and a forked child can drop it without sending
-anything on its parent's connections.
+It runs inside users' programs. So it needs no installed package, no answer can make it
+wait or grow without bound, and a forked child can drop it without sending anything on its
+parent's connections.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _BAD_REQUEST: Final = 400
 
 
 class Connection:
-    """A client of one controller. Connects when used, and reconnects when necessary.
+    """Client of one controller. Connects when used, and reconnects when necessary.
 
     Not thread-safe, except for abort() and end_streams().
 
     Attributes:
-        path: The controller's socket.
+        path: Path of the controller's socket.
     """
 
     def __init__(
@@ -45,15 +45,14 @@ class Connection:
         largest: int = _LARGEST_ANSWER,
         dial: Callable[[], socket.socket] | None = None,
     ) -> None:
-        """Prepare a connection.
+        """Create a connection; it connects on first use.
 
         Args:
-            path: The controller's socket.
-            timeout: The longest silence within an answer, in seconds.
-            largest: The longest answer, in bytes, except for streams; by default longer than
-                any.
-            dial: Returns a new socket to a controller that is not on this host; then `path` is
-                only its name.
+            path: Path of the controller's socket.
+            timeout: Longest silence within an answer, in seconds.
+            largest: Longest answer in bytes, except for streams; the default exceeds any answer.
+            dial: Returns a new socket to a controller on another host, of which `path` is then
+                only the name; None to connect to `path`.
         """
         self.path = os.fspath(path)
         self._timeout = timeout
@@ -69,7 +68,7 @@ class Connection:
 
         Raises:
             ControllerError: The controller refuses the request.
-            OSError: It cannot be reached or does not answer in time, or what answers
+            OSError: The controller cannot be reached or does not answer in time, or the peer
                 is not a controller.
         """
         try:
@@ -87,7 +86,7 @@ class Connection:
             raise self._problem(error) from None
 
     def ask(self, method: str, path: str, body: object | None = None) -> object:
-        """Send a request with a user's input; otherwise like request().
+        """Send a request with a user's input; otherwise as request().
 
         Raises:
             ValueError: The controller finds the request invalid.
@@ -101,9 +100,9 @@ class Connection:
             raise
 
     def stream(self, path: str) -> Lines:
-        """Open a stream of JSON lines, on the connection of the requests before.
+        """Open a stream of JSON lines, on the connection of the preceding requests.
 
-        Later requests open another one. So a job that waits for cores has a single connection.
+        Later requests open another connection. So a job that waits for cores has only one.
 
         Raises: as request().
         """
@@ -123,7 +122,7 @@ class Connection:
         raise _refusal(answer.status, text)
 
     def close(self) -> None:
-        """Close the connection and its streams. It can be used again."""
+        """Close the connection and its streams. The object can be used again."""
         for lines in self._lines:
             lines.close()
         self._lines.clear()
@@ -131,25 +130,25 @@ class Connection:
         self._sockets.clear()
 
     def abort(self) -> None:
-        """Make calls that wait in other threads fail at once, and all later calls too."""
+        """Make calls that wait in other threads fail at once, and all later calls as well."""
         self._aborted = True
         for each in tuple(self._sockets):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
     def end_streams(self) -> None:
-        """Make a call that waits for a line in another thread fail at once; requests go on."""
+        """Make a call that waits for a line in another thread fail at once; requests continue."""
         for lines in tuple(self._lines):
             lines.end()
 
     def limit(self, timeout: float) -> None:
-        """Set the longest silence within an answer from now on, in seconds, except of streams."""
+        """Set the longest silence within later answers, in seconds; streams are unaffected."""
         self._timeout = self._http.timeout = timeout
         if self._http.sock is not None:
             self._http.sock.settimeout(timeout)
 
     def forget(self) -> None:
-        """Close only the descriptors, in a forked child.
+        """Close the descriptors in a forked child, and nothing else.
 
         The objects may be in any state, as their thread did not survive the fork.
         """
@@ -168,7 +167,7 @@ class Connection:
     def _reusing(
         self, client: _UnixClient, method: str, path: str, body: object | None
     ) -> HTTPResponse:
-        """Send a request, on a new connection if the server has closed the present one."""
+        """Send a request, on a new connection if the server has closed the current one."""
         reused = client.sock is not None
         try:
             return self._exchange(client, method, path, body)
@@ -188,7 +187,7 @@ class Connection:
         try:
             client.request(method, path, data, headers)
         except (BrokenPipeError, ConnectionResetError):
-            # A controller with too many connections says so, and hangs up at once.
+            # A controller with too many connections answers so without reading, and hangs up.
             if not is_new or client.sock is None:
                 raise
         if self._aborted:  # Perhaps before there was a socket to shut down.
@@ -209,11 +208,11 @@ class Connection:
 
 
 class _UnixClient(HTTPConnection):
-    """http.client's connection, over a Unix socket.
+    """Connection of http.client over a Unix socket.
 
     Attributes:
-        source: The socket last connected; `sock` is None as soon as the server has said that its
-            answer is the last one.
+        source: Socket last connected. Unlike `sock`, it stays set after the server has announced
+            that its answer is the last one.
     """
 
     source: socket.socket | None = None
@@ -245,7 +244,7 @@ class _UnixClient(HTTPConnection):
     def send(self, data: object) -> None:
         """Send; called by http.client.
 
-        MSG_NOSIGNAL, because SIGPIPE would end a program that has restored its default.
+        MSG_NOSIGNAL, because SIGPIPE would end a program that has restored its default action.
         """
         assert isinstance(data, bytes)
         if self.sock is None:
@@ -256,16 +255,16 @@ class _UnixClient(HTTPConnection):
 def connect(connection: socket.socket, path: str, timeout: float) -> None:
     """Connect to a Unix socket, and set a timeout.
 
-    With the timeout set before, it would fail at once if many others connect at the same time:
+    If the timeout were set before, connecting would fail at once while many clients connect:
     connect(2) waits for a place in the queue only if the descriptor may block.
 
     Args:
         connection: A new Unix socket.
-        path: Where to.
-        timeout: In seconds; also for what is sent and received from then on.
+        path: Path to connect to.
+        timeout: Timeout in seconds; it also applies to later sends and receives.
 
     Raises:
-        OSError: It cannot be reached.
+        OSError: The socket at the path cannot be reached.
     """
     connection.settimeout(None)
     seconds, rest = divmod(timeout, 1.0)
@@ -279,11 +278,11 @@ def connect(connection: socket.socket, path: str, timeout: float) -> None:
 
 
 def check_server(connection: socket.socket) -> None:
-    """Raise OSError unless root or our own user serves here.
+    """Raise OSError unless the server runs as root or as this process's user.
 
-    Others could have created the socket before the controller did, to read command lines.
-    Root may use anybody's. In a container whose users are not the host's, root of the host is
-    not seen as root.
+    Another user could have created the socket before the controller did, to read command
+    lines. Root may use every user's controller. In a container with its own user namespace,
+    root of the host does not appear as root.
     """
     server, own = peer_of(connection).uid, os.getuid()
     if own != 0 and server not in (0, own) and not is_foreign(server):

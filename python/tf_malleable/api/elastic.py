@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What is known of a job that is an elastic training."""
+"""Message about an elastic training: its workers, servers and generations."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _Time = Annotated[float, Meta(ge=0, le=10**15)]
 
 
 class Elastic(msgspec.Struct, frozen=True, kw_only=True):
-    """The generations of an elastic training. Fields are null if unknown.
+    """State of an elastic training. Fields are null if unknown.
 
     Attributes:
-        workers: How many processes train.
-        servers: How many own slices of the parameters' sums.
-        generation: Number of the present generation; 0 before the first, and there may be gaps.
-        changed: When it began, in Unix time.
-        reason: What it began with: the training's start, a process that joined, left or was lost,
-            shards that moved to faster workers, or other servers.
-        pause_seconds: How long the training paused for it.
-        most_workers: The most workers so far.
-        longest_pause_seconds: The longest pause of all its generations.
+        workers: Number of workers, the processes that train.
+        servers: Number of servers; each owns a slice of the parameters' sums.
+        generation: Number of the current generation; 0 before the first. There may be gaps.
+        changed: Unix time at which the current generation began.
+        reason: Reason of the current generation: start of the training; a process that joined,
+            left or was lost; shards that moved to faster workers; a change of servers.
+        pause_seconds: Seconds for which the training paused for the current generation.
+        most_workers: Largest number of workers so far.
+        longest_pause_seconds: Longest pause of all generations, in seconds.
     """
 
     workers: _Count

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The stream of changes."""
+"""Message of the event stream: live jobs and their changes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tf_malleable.api.power import PowerStatus
 
 
 class Events(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the stream of changes: the first has everything, the others what has changed.
+    """One line of the event stream: the first has the full state, the others only changes.
 
     Attributes:
-        serial: Counts the lines, from any number on.
-        at: When it was made.
-        whole: It has all jobs, and replaces what was known.
-        info: The controller itself; null if that has not changed.
-        power: What the host draws; null if that has not changed.
-        jobs: The live jobs that are new or have changed. That a duration has grown is no change.
+        serial: Serial number of the line; the first number is arbitrary.
+        at: Unix time at which the line was made.
+        whole: True if the line has all jobs and replaces the earlier state.
+        info: State of the controller; null if unchanged.
+        power: Power draw of the host; null if unchanged.
+        jobs: Live jobs that are new or have changed. A longer duration alone is not a change.
         gone: Ids of the jobs that have ended.
-        ended: How many have ended since the controller was started, including those that came and
-            went between two lines.
+        ended: Number of jobs that have ended since the controller was started, including those
+            that came and went between two lines.
     """
 
     serial: int

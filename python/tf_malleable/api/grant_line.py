@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A grant as it is sent: one line of the stream that a job's processes read."""
+"""Wire form of a grant: one line of the stream that a job's processes read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class GrantLine:
     """One line of the stream of grants.
 
     Attributes:
-        serial: Number to acknowledge it with; grows with every change.
-        state: The job's state.
-        cpus: CPUs the job may use.
-        lent: CPUs of its own that it lends to other jobs now.
-        confined: The controller confines the job to these CPUs itself, as it is a
-            container. Its processes set their limits and leave their affinity alone.
-        gpus: Numbers of the GPUs the job may use, in the order of their PCI buses; None if the
+        serial: Serial number to acknowledge the grant with; grows with every change.
+        state: State of the job.
+        cpus: CPUs that the job may use.
+        lent: CPUs of the job that it currently lends to other jobs.
+        confined: True if the controller confines the job to these CPUs itself, because it is a
+            container. Its processes set their limits, but not their affinity.
+        gpus: Numbers of the GPUs that the job may use, in PCI bus order; None if the
             controller shares out none.
     """
 
@@ -37,7 +37,7 @@ class GrantLine:
         """Return the grant in this JSON object.
 
         Raises:
-            ValueError: It is not a grant.
+            ValueError: The object is not a grant.
         """
         serial, state = line.get("serial"), line.get("state")
         confined = line.get("confined", False)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Messages about jobs that have ended, and their metrics.
+"""Messages of the history: jobs that have ended, and their metrics.
 
 Times are Unix times in seconds; durations are in seconds; lists of CPUs are sorted.
 """
@@ -18,7 +18,7 @@ from tf_malleable.model.power import EnergySource
 
 Outcome = Literal["finished", "failed", "cancelled", "unknown"]
 
-# The most jobs that can be asked for at once.
+# Maximum number of jobs in one answer.
 MOST_HISTORY: Final = 100_000
 
 
@@ -26,50 +26,50 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A job that has ended, with its metrics.
 
     Attributes:
-        id: Unique within the state file.
-        name: As submitted.
-        command: As submitted.
-        user: Its owner.
+        id: Job id, unique within the state file.
+        name: Name, as submitted.
+        command: Command, as submitted.
+        user: Owner of the job.
         submitted: Time of arrival.
-        started: When it first had cores; null if it never had.
-        ended: When its main process ended.
-        outcome: ``"failed"``: it ended by a signal or with an exit code other than 0.
-            ``"cancelled"``: a user cancelled it, or it ended before it had cores.
-            ``"unknown"``: the kernel is too old to tell (Linux before 6.15), or it ended while
-            no controller ran.
-        exit_code: As in a shell, 128 + signal number after a signal; null if unknown.
-        waiting_seconds: Time before its first core.
+        started: Time at which the job first had cores; null if it never had any.
+        ended: Time at which the main process ended.
+        outcome: ``"failed"``: the job ended by a signal or with an exit code other than 0.
+            ``"cancelled"``: a user cancelled the job, or it ended before it had cores.
+            ``"unknown"``: the kernel is too old to tell (Linux before 6.15), or the job ended
+            while no controller ran.
+        exit_code: Exit code as in a shell, 128 + signal number after a signal; null if unknown.
+        waiting_seconds: Time before the first core.
         service_seconds: Time with cores.
-        paused_seconds: Time without cores after its first.
+        paused_seconds: Time without cores after the first core.
         total_seconds: Time from arrival to end (turnaround).
-        core_seconds: Integral of its granted cores over time.
+        core_seconds: Integral of the granted cores over time.
         cpu_seconds: CPU time used; null if unknown.
-        resizes: How often the number of its cores changed while it ran.
-        steps: Training steps done; null if it reported none.
-        mem: Memory in bytes that it had asked for; null if it did not say.
-        peak_mem: The most memory that it was seen to use, in bytes; null if unknown.
-        area: The area that its energy was counted for; null for the host's.
-        energy_joules: What was drawn for it beyond what the idle host draws; null if unknown.
-        energy_source: Where that is from, at worst; null if there is none.
-        gpus: Numbers of the GPUs that it had.
-        output: As submitted; null if there is none, or for other users.
-        min: It did not run with fewer cores. This and all after it are null if they are
-            unknown, as for jobs that ended under an older controller.
-        preferred: Cores it asked for.
-        max: Most cores it could use.
-        priority: As submitted.
-        weight: As submitted.
-        expected: Seconds that it was expected to run, as submitted; null if nothing was said.
-        speeds: Its own measured speeds, fewest cores first.
-        steps_total: Training steps at its end, as it last announced them.
-        first_step_seconds: Time with cores before its first step: its start.
-        first_idle_seconds: The part of it in which it used less than 0.2 CPUs.
-        last_step_seconds: Time with cores after its last step: its end.
-        idle_seconds: Time with cores in which it used less than 0.2 CPUs, as while it waited
-            for input; only between its first and its last reported step if it reported any.
-        idle_phases: Number of uninterrupted phases of these.
-        elastic: Its last generation; null if it was not an elastic training.
-        reading: What it has read of a data tier's files; null if it read through none.
+        resizes: Number of changes of the number of cores while the job ran.
+        steps: Training steps done; null if none were reported.
+        mem: Requested memory in bytes; null if not given.
+        peak_mem: Highest observed memory use in bytes; null if unknown.
+        area: Area that the energy was counted for; null for the host's.
+        energy_joules: Energy drawn for the job beyond that of the idle host; null if unknown.
+        energy_source: Weakest source of the energy value; null if there is none.
+        gpus: Numbers of the GPUs that the job had.
+        output: Output file, as submitted; null if there is none, or for other users.
+        min: Minimum number of cores. This and all following fields are null if unknown, as for
+            jobs that ended under an older controller.
+        preferred: Number of cores asked for.
+        max: Maximum number of cores.
+        priority: Priority, as submitted.
+        weight: Weight, as submitted.
+        expected: Expected run time in seconds, as submitted; null if not given.
+        speeds: Speeds measured in this job, fewest cores first.
+        steps_total: Total training steps, as last announced.
+        first_step_seconds: Start phase: time with cores before the first step.
+        first_idle_seconds: Part of the start phase in which less than 0.2 CPUs were used.
+        last_step_seconds: End phase: time with cores after the last step.
+        idle_seconds: Time with cores in which less than 0.2 CPUs were used, for example while
+            waiting for input; only between the first and the last reported step if there are any.
+        idle_phases: Number of uninterrupted idle phases.
+        elastic: Last state of the elastic training; null for other jobs.
+        reading: Bytes and files read through a data tier; null without one.
     """
 
     id: str
@@ -114,7 +114,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A period in which a job's state and CPUs did not change."""
+    """Period in which a job's state and CPUs did not change."""
 
     job: str
     begin: float
@@ -124,7 +124,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Metrics over all jobs of a history. Null if there are no jobs to compute them from.
+    """Metrics over all jobs of a history; null if there are no jobs to compute them from.
 
     Attributes:
         jobs: Number of jobs that ended.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A job's request, from whatever source: `tfm run`, a script, container labels, a plan."""
+"""Job request, from any source: `tfm run`, a script, container labels, a plan."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from tf_malleable.model import Shape
 MOST_CORES: Final = 65536
 MOST_PRIORITY: Final = 1000
 MOST_WEIGHT: Final = 1000
-# In bytes. A smaller need is rather a forgotten unit.
+# In bytes. A smaller value is more likely a forgotten unit.
 LEAST_MEM: Final = 1 << 20
 MOST_MEM: Final = 1 << 50
 MOST_GPUS: Final = 1024
-# Jobs that another one starts after.
+# Number of jobs that a job may start after.
 MOST_AFTER: Final = 100
-# Jobs of an array; each is a process that waits.
+# Number of jobs of an array; each is a waiting process.
 MOST_INDICES: Final = 1000
 # A hundred years.
 MOST_SECONDS: Final = 36500 * 86400
 # PATH_MAX of Linux.
 LONGEST_PATH: Final = 4096
 
-# The numbers among the fields of a JobRequest; each has an option of `tfm run` and a label.
+# Numeric fields of JobRequest; each has an option of `tfm run` and a container label.
 ASKED: Final = ("min", "preferred", "max", "priority", "weight", "mem")
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What a job asks for.
+    """Request of a job.
 
     Attributes:
-        name: The job's name; measured speeds are remembered by it.
-        command: The program and its arguments, for display.
-        min: It does not run with fewer cores.
-        preferred: Cores it asks for; None for max.
-        max: Most cores it can use; None for all of the machine's.
-        priority: Higher goes first; -1000 … 1000.
+        name: Name of the job; measured speeds are remembered by it.
+        command: Program and arguments, for display.
+        min: Minimum number of cores; the job does not run with fewer.
+        preferred: Number of cores asked for; None for max.
+        max: Maximum number of cores; None for all of the machine's.
+        priority: Priority, -1000 … 1000; higher goes first.
         weight: Share relative to other jobs, if the policy uses it; above 0, at most 1000.
-        mem: Memory that it needs at most, in bytes; None if that is not known.
-        gpus: Number of GPUs that it needs.
-        time_limit: Seconds with cores after which it is ended; None for no limit.
-        expected: Seconds that it is expected to run; None if that is not known.
-        after: Ids of jobs that must have ended before it starts.
-        array: Names the array that it belongs to, among those of its user; None for none.
-        at_once: So many jobs of the array may have started and not ended; None for all.
-        output: Path of the file that its output goes to; None if that is not known.
-        area: The area that its energy is counted for; None for the host's.
+        mem: Upper bound of the memory needed, in bytes; None if unknown.
+        gpus: Number of GPUs needed.
+        time_limit: Seconds with cores after which the job is ended; None for no limit.
+        expected: Expected run time in seconds; None if unknown.
+        after: Ids of jobs that must have ended before this one starts.
+        array: Name of the job's array, unique per user; None for none.
+        at_once: Maximum number of jobs of the array that have started and not ended; None for all.
+        output: Path of the output file; None if unknown.
+        area: Area that the job's energy is counted for; None for the host's.
 
     Raises:
         ValueError: A value is invalid; the message says which, and what is allowed.
@@ -120,7 +120,7 @@ class JobRequest:
             self.shape(most)
 
     def shape(self, most: int) -> Shape:
-        """Return the shape on a machine with at most this many cores.
+        """Return the shape of the job on a machine with this many cores.
 
         Raises:
             ValueError: The numbers contradict each other or the machine.
@@ -131,8 +131,7 @@ class JobRequest:
     def said(self) -> dict[str, Any]:
         """Return the fields that are not None, as in the body of a submission.
 
-        Without GPUs and jobs to start after nothing is said of them, as older controllers refuse
-        the fields.
+        `gpus` and `after` are left out at their defaults, as older controllers refuse the fields.
         """
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {
@@ -143,7 +142,7 @@ class JobRequest:
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> JobRequest:
-        """Return the request that said() turned into these fields. Others are ignored.
+        """Return the request that said() turned into these fields. Unknown fields are ignored.
 
         Raises:
             ValueError: A field is missing or invalid; the message says which.

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which controller a program joins, and as which job.
+"""Join request: the controller that a program joins, and the job as which it joins.
 
 `tfm run` passes both in one environment variable, to the program that it starts and to
-every program started by that one.
+all descendants of that program.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Join:
 
     Attributes:
         socket: Path of the controller's socket.
-        request: What the job asks for.
+        request: Request of the job.
 
     Raises:
-        ValueError: The socket is not a path.
+        ValueError: `socket` is not a path.
     """
 
     socket: str
@@ -37,7 +37,7 @@ class Join:
             raise ValueError(f"socket must be a path, not {self.socket!r}")
 
     def encode(self) -> str:
-        """Return the text for the environment variable."""
+        """Return the value of the environment variable."""
         return json.dumps({"socket": self.socket, **self.request.said()})
 
     @classmethod
@@ -47,7 +47,7 @@ class Join:
         Unknown fields are ignored, as a newer `tfm` may have set them.
 
         Raises:
-            ValueError: The text is not of this form; the message says what is wrong.
+            ValueError: The text has another form; the message says what is wrong.
         """
         try:
             found = json.loads(text)
@@ -66,10 +66,10 @@ class Join:
 
 
 def join_asked_for() -> Join | None:
-    """Return the job that this process belongs to, None if `tfm run` did not start it.
+    """Return the job that this process belongs to; None if `tfm run` did not start it.
 
     Raises:
-        ValueError: TF_MALLEABLE_JOIN is not as `tfm run` writes it.
+        ValueError: TF_MALLEABLE_JOIN does not have the form that `tfm run` writes.
     """
     text = os.environ.get(JOIN, "")
     return Join.decode(text) if text else None

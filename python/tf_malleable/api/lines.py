@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A stream of JSON lines that can be read with a time limit.
+"""Stream of JSON lines that can be read with a time limit.
 
-http.client reads the headers. Its reading of the body could block in the middle of a
+http.client reads the headers. Reading the body with it could block in the middle of a
 chunk, so this module decodes the chunked coding itself.
 """
 
@@ -22,7 +22,7 @@ _PIECE: Final = 1 << 16
 
 
 class Lines(Iterator[dict[str, Any]]):
-    """JSON objects, one a line, until the stream ends."""
+    """Iterator over JSON objects, one per line, until the stream ends."""
 
     def __init__(self, client: HTTPConnection, answer: HTTPResponse, source: socket.socket) -> None:
         self._client = client
@@ -43,12 +43,12 @@ class Lines(Iterator[dict[str, Any]]):
         """Return the next line; None if none arrives in time.
 
         Args:
-            seconds: The longest wait; 0 returns only what has already arrived, None waits
+            seconds: Longest wait; 0 returns only a line that has already arrived, None waits
                 for ever.
 
         Raises:
             EOFError: The stream has ended normally.
-            OSError: It broke off, or a line is not a JSON object.
+            OSError: The stream broke off, or a line is not a JSON object.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while (line := self._line()) is None:
@@ -104,7 +104,7 @@ class Lines(Iterator[dict[str, Any]]):
 
 
 class _Unchunk:
-    """Decodes HTTP/1.1's chunked coding (RFC 9112, section 7.1) incrementally."""
+    """Incremental decoder of HTTP/1.1's chunked coding (RFC 9112, section 7.1)."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -112,7 +112,7 @@ class _Unchunk:
         self._left = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Return the contents of these further bytes."""
+        """Return the decoded contents of the next bytes."""
         self._data += data
         contents = bytearray()
         while self._data and not self.ended:
@@ -128,7 +128,7 @@ class _Unchunk:
                     raise ConnectionError("the stream has a chunk without a size")
                 break
             self._data = rest
-            if head.strip():  # An empty line ends the chunk before.
+            if head.strip():  # An empty line ends the previous chunk.
                 self._left = _chunk_size(bytes(head))
                 self.ended = self._left == 0
         return bytes(contents)

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Types of the controller's answers.
+"""Message types of the controller's answers.
 
-The OpenAPI document is generated from them, so that the two cannot diverge. Times are
+The OpenAPI document is generated from the types, so that the two cannot diverge. Times are
 Unix times in seconds; durations are in seconds; lists of CPUs are sorted.
 """
 
@@ -22,10 +22,10 @@ class ContainerInfo(msgspec.Struct, frozen=True):
     """A container that is a job.
 
     Attributes:
-        id: Its full id in the container engine.
-        name: Its name in the container engine.
-        image: Its image.
-        resize: How its CPUs are changed: ``"cpuset"`` (which CPUs it may use) or
+        id: Full id in the container engine.
+        name: Name in the container engine.
+        image: Image of the container.
+        resize: How the container's CPUs are changed: ``"cpuset"`` (which CPUs it may use) or
             ``"quota"`` (how much CPU time).
     """
 
@@ -46,63 +46,64 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A live job.
 
     Attributes:
-        id: Unique within the state file.
-        name: As submitted.
-        command: As submitted.
-        user: Its owner's name, or number if there is no name.
-        pid: Its main process; null for a container that has not been started.
-        container: The container; null for processes of the host.
-        state: ``"running"`` as soon as it has a grant, acknowledged or not.
-        min: It does not run with fewer cores.
-        preferred: Cores it asks for.
-        max: Most cores it can use.
-        priority: As submitted.
-        weight: As submitted.
-        output: As submitted; null if there is none, or for other users.
-        after: Ids of jobs that must have ended before it starts.
-        time_limit: Time with cores after which it is ended; null for no limit.
-        desired: Cores it asks for, or cores set by hand.
-        granted: CPUs the policy has decided on.
-        lent: CPUs of its own that it lends to other jobs now.
-        actual: CPUs it has acknowledged.
-        by_hand: Cores set by hand; null while the policy decides.
-        held: Paused by a person, not by the policy.
-        stopped: Its process (SIGSTOP, Ctrl-Z) or container was stopped by somebody else.
-        malleable: Its agent applies grants; if false, the controller sets its CPU affinity.
-        is_caller: The request is a submission by its main process, which cannot tell by its pid
-            if it is in a PID namespace of its own.
+        id: Job id, unique within the state file.
+        name: Name, as submitted.
+        command: Command, as submitted.
+        user: Name of the owner, or the user id if there is no name.
+        pid: Pid of the main process; null for a container that has not been started.
+        container: Container of the job; null for processes of the host.
+        state: State; ``"running"`` as soon as there is a grant, acknowledged or not.
+        min: Minimum number of cores; the job does not run with fewer.
+        preferred: Number of cores asked for.
+        max: Maximum number of cores.
+        priority: Priority, as submitted.
+        weight: Weight, as submitted.
+        output: Output file, as submitted; null if there is none, or for other users.
+        after: Ids of jobs that must have ended before this one starts.
+        time_limit: Time with cores after which the job is ended; null for no limit.
+        desired: Number of cores asked for, or set by hand.
+        granted: CPUs that the policy has decided on.
+        lent: CPUs of the job that it currently lends to other jobs.
+        actual: CPUs that the job has acknowledged.
+        by_hand: Number of cores set by hand; null while the policy decides.
+        held: True if a person, not the policy, has paused the job.
+        stopped: True if the process (SIGSTOP, Ctrl-Z) or container was stopped, but not by the
+            controller.
+        malleable: True if an agent applies grants; if false, the controller sets the CPU affinity.
+        is_caller: True if the request is a submission by the job's main process, which cannot
+            tell that by its pid in a PID namespace of its own.
         submitted: Time of arrival.
-        started: When it first had cores; null if it never had.
-        waiting_seconds: Time before its first core, so far.
+        started: Time at which the job first had cores; null if it never had any.
+        waiting_seconds: Time before the first core, so far.
         run_seconds: Time with cores, so far.
-        paused_seconds: Time without cores after its first, so far.
-        resizes: How often the number of its cores changed while it ran.
+        paused_seconds: Time without cores after the first core, so far.
+        resizes: Number of changes of the number of cores while the job ran.
         steps_done: Training steps done, as reported; null if unknown.
-        steps_total: Training steps at its end, as reported; null if unknown.
+        steps_total: Total training steps, as reported; null if unknown.
         steps_per_second: Recent speed; null if unknown.
         expected_seconds: Expected run time, as submitted, or else from earlier runs of the same
             command; null if there are none.
-        used_cpus: CPUs its processes kept busy recently; null if unknown.
+        used_cpus: CPUs that the job's processes kept busy recently; null if unknown.
         speeds: Measured speeds, by number of cores.
-        mem: Memory in bytes that it has asked for; null if it did not say.
-        expected_mem: Memory in bytes that earlier runs of the same command used at most; null
-            if there are none.
-        used_mem: Memory in bytes that its processes use, without files; null if unknown.
-        peak_mem: The most that it was seen to use, in bytes; null if unknown.
-        gpus: Number of GPUs that it has asked for.
-        granted_gpus: Numbers of the GPUs that it has, until it ends.
-        lacks: What it waits for other than cores: memory, GPUs, or that fewer jobs run; null
-            if nothing.
-        elastic: Its generations; null if it is not an elastic training.
-        reading: What it has read of a data tier's files; null if it reads through none.
-        area: The area that its energy is counted for; null for the host's.
-        energy_joules: What was drawn for it beyond what the idle host draws, until a second ago;
+        mem: Requested memory in bytes; null if not given.
+        expected_mem: Peak memory of earlier runs of the same command, in bytes; null if there
+            are none.
+        used_mem: Memory in use by the job's processes, without files, in bytes; null if unknown.
+        peak_mem: Highest observed memory use in bytes; null if unknown.
+        gpus: Number of GPUs asked for.
+        granted_gpus: Numbers of the GPUs that the job has, until it ends.
+        lacks: Resource other than cores that the job waits for: memory, GPUs, or a place among
+            the running jobs; null if none.
+        elastic: State of the elastic training; null for other jobs.
+        reading: Bytes and files read through a data tier; null without one.
+        area: Area that the energy is counted for; null for the host's.
+        energy_joules: Energy drawn for the job beyond that of the idle host, until a second ago;
             null if unknown.
-        energy_source: Where that is from, at worst; null if there is none.
-        watts: What is drawn for it now, on average over a second; null if unknown.
-        reason: Why it has no cores, in one sentence; null if it has some, and where this was not
-            asked for.
-        as_of: The time up to which its durations count; 0 from an older controller.
+        energy_source: Weakest source of the energy value; null if there is none.
+        watts: Power drawn for the job, on average over a second; null if unknown.
+        reason: Reason why the job has no cores, in one sentence; null if it has some, or if the
+            request does not ask for it.
+        as_of: Time up to which the durations count; 0 from an older controller.
     """
 
     id: str
@@ -159,12 +160,12 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What a job without cores waits for.
+    """Reason why a job has no cores, and its expected start.
 
     Attributes:
-        reason: Why it has no cores, in one sentence; null if it has some.
-        expected_start: When it is expected to have cores; null if that cannot be foreseen.
-        guessed: The run time of some job that has cores before it is not known, but guessed.
+        reason: Reason why the job has no cores, in one sentence; null if it has some.
+        expected_start: Time at which the job is expected to have cores; null if unforeseeable.
+        guessed: True if the run time of a job that has cores before this one is a guess.
     """
 
     reason: str | None
@@ -176,11 +177,11 @@ class CoreChange(msgspec.Struct, frozen=True):
     """A job whose number of cores would change.
 
     Attributes:
-        id: Its id.
-        name: As submitted.
-        user: Its owner's name, or number if there is no name.
-        before: Cores it has now, used or lent.
-        after: Cores it would have.
+        id: Id of the job.
+        name: Name, as submitted.
+        user: Name of the owner, or the user id if there is no name.
+        before: Current number of cores, used or lent.
+        after: Number of cores after the change.
     """
 
     id: str
@@ -203,7 +204,7 @@ class Jobs(msgspec.Struct, frozen=True):
 
 
 class CpuInfo(msgspec.Struct, frozen=True):
-    """One CPU: its number, its physical core's and its NUMA node's."""
+    """One CPU: its number, and the numbers of its physical core and its NUMA node."""
 
     id: int
     core: int
@@ -211,18 +212,18 @@ class CpuInfo(msgspec.Struct, frozen=True):
 
 
 class ControllerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The controller itself.
+    """State of the controller.
 
     Attributes:
-        version: Its version of tf_malleable.
+        version: Version of tf_malleable.
         protocol: Version of this protocol: the 1 of /v1.
-        pid: Its process.
-        started: When it was started.
-        policy: The policy in force.
-        cpus: The CPUs it divides among the jobs.
-        problem: What prevents it from working fully; null if nothing does.
-        gpus: Numbers of the GPUs that it shares out.
-        max_running: How many jobs may have started and not ended; null for no limit.
+        pid: Pid of the controller.
+        started: Time at which the controller was started.
+        policy: Policy in force.
+        cpus: CPUs that are divided among the jobs.
+        problem: Current problem of the controller; null if there is none.
+        gpus: Numbers of the GPUs that are shared out.
+        max_running: Maximum number of jobs that have started and not ended; null for no limit.
     """
 
     version: str
@@ -251,6 +252,6 @@ class Policies(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a request was refused, in one sentence."""
+    """Reason why a request was refused, in one sentence."""
 
     error: str

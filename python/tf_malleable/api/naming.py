@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Names and commands of jobs, as they are displayed."""
+"""Display form of names and commands of jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_AREA: Final = 128
 AREA: Final = r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*"
 """Regular expression of areas: names with slashes between them, the largest area first."""
 _MOST_ARGUMENTS: Final = 256
-# Short enough to fit into an environment variable, too.
+# Short enough to also fit into an environment variable.
 _LONGEST_COMMAND: Final = 4096
 
 _PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
@@ -52,7 +52,7 @@ def default_name(command: Sequence[str]) -> str:
     """Return ``"train.py"`` for ``python train.py``, ``"pkg.mod"`` for ``python -m pkg.mod``.
 
     For other programs it is the program's name; for ``tfm elastic local … -- python train.py``
-    that of what it runs.
+    it is the default name of the command after ``--``.
     """
     program = PurePath(command[0]).name
     if program == "tfm" and "--" in command[:-1]:

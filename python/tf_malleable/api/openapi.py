@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The OpenAPI document, generated from the routes and the message types."""
+"""OpenAPI document, generated from the routes and the message types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tf_malleable.api.routes import JSON, REFUSALS, ROUTES, Route
 
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)$", re.MULTILINE)
 
-# Any request may be refused so: invalid parameters, internal error, too many connections.
+# Refusals that are possible on every path: invalid parameters, unknown caller, internal error,
+# too many connections.
 _ALWAYS = (400, 403, 500, 503)
 
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Messages about power: watts are averages over at least a second, rounded.
+"""Messages about power. Watts are rounded averages over at least a second.
 
-Finer ones would tell what other programs compute (CVE-2020-8694).
+Finer values would reveal what other programs compute (CVE-2020-8694).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tf_malleable.model.power import (
 
 
 class BudgetInForce(msgspec.Struct, frozen=True, kw_only=True):
-    """The budget that is kept now.
+    """Power budget in force.
 
     Attributes:
-        watts: So much.
-        kind: ``"peak"``: never more. ``"mean"``: not more on average over any window.
+        watts: Limit in watts.
+        kind: ``"peak"``: never exceeded. ``"mean"``: not exceeded on average over any window.
         window: Length of the window in seconds; null for a peak.
-        until: Unix time at which it expires; null for never.
-        author: Who gave it; ``"default"`` if it is the one for when there is no other.
-        cores: Cores that jobs, or those of the area, may have at this moment.
+        until: Unix time at which the budget expires; null for never.
+        author: Author of the budget; ``"default"`` for the one that applies without any other.
+        cores: Number of cores that all jobs, or those of the area, may currently have.
     """
 
     watts: float
@@ -42,13 +42,13 @@ class BudgetInForce(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AreaPower(msgspec.Struct, frozen=True):
-    """What an area draws and has drawn here: its jobs; the host's area, all that is no job's too.
+    """Power and energy of an area on this host: of its jobs, and of the rest in the host's area.
 
     Attributes:
-        area: Its name.
-        watts: Now.
-        joules: Since the controller was started, by source.
-        budget: What its jobs may draw; null for no limit. The host's area has none here.
+        area: Name of the area.
+        watts: Current power draw.
+        joules: Energy drawn since the controller was started, by source.
+        budget: Budget of the area's jobs; null for no limit. The host's area has none here.
     """
 
     area: str
@@ -58,20 +58,20 @@ class AreaPower(msgspec.Struct, frozen=True):
 
 
 class PowerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host draws.
+    """Power draw of the host.
 
     Attributes:
-        area: The area that the host belongs to.
-        meter: What measures; null if nothing does.
-        source: Where the values are from; null if there are none.
-        watts: The whole host now; null if unknown.
-        idle_watts: What it draws without load.
-        other_watts: What is drawn for what is no job, without idle.
-        areas: The areas that the host and its jobs belong to.
-        curve: What the host draws, as pairs of load, 0 … 1, and watts; empty if unknown.
-        budget: What may be drawn; null for no limit.
-        default: Watts of the peak that is kept while there is no other budget; null for no limit.
-        problem: Why there is no better value; null if nothing is wrong.
+        area: Area of the host.
+        meter: Meter in use; null if there is none.
+        source: Source of the values; null if there are none.
+        watts: Current power draw of the whole host; null if unknown.
+        idle_watts: Power draw of the host without load; null if unknown.
+        other_watts: Power drawn for everything except jobs, without idle_watts; null if unknown.
+        areas: Areas of the host and its jobs.
+        curve: Power curve, as pairs of load (0 … 1) and watts; empty if unknown.
+        budget: Budget of the whole host; null for no limit.
+        default: Peak in watts that applies while there is no other budget; null for no limit.
+        problem: Reason why there are no better values; null if there is no problem.
     """
 
     area: str
@@ -92,13 +92,13 @@ Window = Annotated[float, Meta(ge=LEAST_WINDOW, le=MOST_WINDOW)]
 
 
 class BudgetRequest(Request, frozen=True):
-    """A budget for an area: the host's, or that of jobs.
+    """Power budget for an area: the host's, or that of jobs.
 
     Attributes:
-        area: The area.
-        watts: What it may draw; null withdraws the budget.
-        window: Keep it as a mean over any window of so many seconds; null: as a peak.
-        until: Unix time at which it expires; null for never.
+        area: Name of the area.
+        watts: Limit in watts; null withdraws the budget.
+        window: Length in seconds of the window over which the mean is limited; null for a peak.
+        until: Unix time at which the budget expires; null for never.
     """
 
     area: Area

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The exception for refused requests."""
+"""Exception for refused requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Refusal(Exception):  # noqa: N818 - not an error of the program
 
     Attributes:
         status: HTTP status code.
-        sentence: What was wrong, and what is allowed.
+        sentence: Description of the problem, and of what is allowed.
     """
 
     def __init__(self, status: int, sentence: str) -> None:

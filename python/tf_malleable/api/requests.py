@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Types of the requests to the controller, with their bounds. Durations are in seconds."""
+"""Message types of the requests to the controller, with bounds. Durations are in seconds."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ Argument = Annotated[str, Meta(max_length=4096)]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of all requests. Unknown fields are refused."""
+    """Base of all requests. Unknown fields are refused."""
 
 
 class Asked(Request, frozen=True):
-    """The numbers of a job request.
+    """Numbers of a job request.
 
     Attributes:
-        min: It does not run with fewer cores.
-        preferred: Cores it asks for; by default max.
-        max: Most cores it can use; by default all of the machine's.
-        priority: Higher goes first.
+        min: Minimum number of cores; the job does not run with fewer.
+        preferred: Number of cores asked for; by default max.
+        max: Maximum number of cores; by default all of the machine's.
+        priority: Priority; higher goes first.
         weight: Share relative to other jobs, if the policy uses it.
-        mem: Memory that it needs at most: bytes, or a text such as 512M or 4G. Null if it is not
-            known; then it is learned. Where cgroups allow it, a job never gets more.
+        mem: Upper bound of the memory needed: bytes, or a text such as 512M or 4G. Null if
+            unknown; then it is learned. Where cgroups allow it, a job never gets more.
     """
 
     min: Cores = 1
@@ -66,10 +66,10 @@ class Asked(Request, frozen=True):
     mem: Size | None = None
 
     def numbers(self) -> dict[str, Any]:
-        """Return these numbers by name, sizes in bytes.
+        """Return the numbers by name, sizes in bytes.
 
         Raises:
-            ValueError: A size is not one.
+            ValueError: `mem` is a text that is not a size.
         """
         values = {name: getattr(self, name) for name in Asked.__struct_fields__}
         if isinstance(self.mem, str):
@@ -78,28 +78,28 @@ class Asked(Request, frozen=True):
 
 
 class Submission(Asked, frozen=True, kw_only=True):
-    """The calling process asks for cores. The kernel identifies it (SO_PEERCRED).
+    """Submission of the calling process as a job. The kernel identifies it (SO_PEERCRED).
 
     Attributes:
-        name: The job's name; measured speeds are remembered by it.
-        command: The program and its arguments, for display.
-        min: It does not run with fewer cores.
-        preferred: Cores it asks for; by default max.
-        max: Most cores it can use; by default all of the machine's.
-        priority: Higher goes first.
+        name: Name of the job; measured speeds are remembered by it.
+        command: Program and arguments, for display.
+        min: Minimum number of cores; the job does not run with fewer.
+        preferred: Number of cores asked for; by default max.
+        max: Maximum number of cores; by default all of the machine's.
+        priority: Priority; higher goes first.
         weight: Share relative to other jobs, if the policy uses it.
-        mem: Memory that it needs at most: bytes, or a text such as 512M or 4G. Null if it is not
-            known; then it is learned. Where cgroups allow it, a job never gets more.
-        gpus: Number of GPUs that it needs.
-        output: Path of the file that its output goes to, for `tfm logs`.
-        time_limit: End it after this time with cores.
-        expected: How long it is expected to run; by default learned from earlier runs.
-        after: Ids of jobs that must have ended before it starts, in whatever way.
-        array: Names the array that it belongs to, among those of its user.
-        at_once: So many jobs of the array may have started and not ended; null for all.
-        area: The area that its energy is counted for; null for the host's.
-        queue: Wait until there are cores; if false, be refused instead.
-        running: The process is already computing, so it joins without queueing.
+        mem: Upper bound of the memory needed: bytes, or a text such as 512M or 4G. Null if
+            unknown; then it is learned. Where cgroups allow it, a job never gets more.
+        gpus: Number of GPUs needed.
+        output: Path of the output file, for `tfm logs`; null if unknown.
+        time_limit: Time with cores after which the job is ended; null for no limit.
+        expected: Expected run time; by default learned from earlier runs.
+        after: Ids of jobs that must have ended, in whatever way, before this one starts.
+        array: Name of the job's array, unique per user; null for none.
+        at_once: Maximum number of jobs of the array that have started and not ended; null for all.
+        area: Area that the job's energy is counted for; null for the host's.
+        queue: True to wait until there are cores, false to be refused instead.
+        running: True if the process is already computing, so that it joins without queueing.
     """
 
     name: Name
@@ -117,7 +117,7 @@ class Submission(Asked, frozen=True, kw_only=True):
 
     @property
     def request(self) -> JobRequest:
-        """What it asks for.
+        """The job request.
 
         Raises:
             ValueError: The numbers contradict each other.
@@ -138,14 +138,14 @@ class Submission(Asked, frozen=True, kw_only=True):
 
 
 class Acknowledgement(Request, frozen=True):
-    """An agent has applied the grant with this serial number.
+    """Acknowledgement of an agent that has applied the grant with this serial number.
 
-    From now on its process runs on the granted CPUs only.
+    From now on the agent's process runs on the granted CPUs only.
 
     Attributes:
         serial: Serial number of the grant.
-        settled: No pool has more active workers than its limit, so workers no longer share
-            these CPUs either.
+        settled: True if no pool has more active workers than its limit, so that workers no
+            longer share these CPUs.
     """
 
     serial: Count
@@ -153,17 +153,17 @@ class Acknowledgement(Request, frozen=True):
 
 
 class Progress(Request, frozen=True):
-    """The progress of a job, as its agent reports it. Fields are null if unknown.
+    """Progress of a job, as its agent reports it. Fields are null if unknown.
 
     Attributes:
         steps_done: Training steps since the process started.
-        steps_total: Training steps at its end.
+        steps_total: Training steps at the end of the process.
         cpu_seconds: CPU time of the process so far.
-        active: Workers of TensorFlow's pools running a task at this instant.
-        queued: Tasks waiting in TensorFlow's pools.
-        threads: The intra-op limit in force; null without TensorFlow.
-        elastic: The generations of an elastic training; null if the job is none.
-        reading: What the job has read of a data tier's files.
+        active: Number of workers of TensorFlow's pools that are running a task.
+        queued: Number of tasks waiting in TensorFlow's pools.
+        threads: Intra-op limit in force; null without TensorFlow.
+        elastic: State of the elastic training; null for other jobs.
+        reading: Bytes and files read through a data tier; null without one.
     """
 
     steps_done: Steps | None = None
@@ -183,12 +183,12 @@ class ByHand(Request, frozen=True):
 
 
 class PreviewQuery(Request, frozen=True):
-    """What to foresee.
+    """Change of a job whose effect is to be previewed.
 
     Attributes:
-        change: What would be changed.
-        cores: Cores to set by hand; 0 returns the job to the policy.
-        priority: Its new priority.
+        change: Kind of the change.
+        cores: Number of cores to set by hand; 0 returns the job to the policy.
+        priority: New priority.
     """
 
     change: Literal["cores", "priority", "pause", "resume", "cancel"] = "cores"
@@ -197,11 +197,11 @@ class PreviewQuery(Request, frozen=True):
 
 
 class JobChange(Request, frozen=True):
-    """What to change of a job's request; null leaves it as it is.
+    """Change of a job's request; null leaves a field as it is.
 
     Attributes:
-        priority: Higher goes first.
-        max: Most cores it can use.
+        priority: New priority; higher goes first.
+        max: New maximum number of cores.
     """
 
     priority: Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] | None = None
@@ -209,20 +209,20 @@ class JobChange(Request, frozen=True):
 
 
 class PolicyChange(Request, frozen=True):
-    """Another policy.
+    """Change to another policy.
 
     Attributes:
-        policy: Its name and options, for example ``"priority-strict:ageing=60"``.
+        policy: Name and options of the policy, for example ``"priority-strict:ageing=60"``.
     """
 
     policy: Name
 
 
 class ContainerTaken(Request, frozen=True):
-    """A container to make a job.
+    """Container that is to become a job.
 
     Attributes:
-        container: Its id or name.
+        container: Id or name of the container.
     """
 
     container: Name

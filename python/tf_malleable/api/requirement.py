@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Whether programs may run without a controller here."""
+"""Controller requirement: whether programs may run without a controller on this host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ SITE_FILE: Final = "/etc/tf_malleable/require-controller"
 
 
 def is_controller_required(*, asked_for: bool = False) -> bool:
-    """Return whether a controller is required: by an option, the variable or the site's file.
+    """Return whether a controller is required by an option, the variable or the site's file.
+
+    Args:
+        asked_for: Whether the option requires one.
 
     Raises:
         ValueError: TF_MALLEABLE_REQUIRE_CONTROLLER is neither 0 nor 1.
@@ -24,9 +27,9 @@ def is_controller_required(*, asked_for: bool = False) -> bool:
 
 
 def reason(problem: str) -> str:
-    """Return the sentence that refuses to run alone.
+    """Return the error message of a program that may not run without a controller.
 
     Args:
-        problem: Why it would run alone.
+        problem: Reason why the program would run without one.
     """
     return f"{problem}, and a controller is required here"

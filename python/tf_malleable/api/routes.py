@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Every path of the controller, as data.
+"""Routes: table of all paths of the controller.
 
 Both the server and the OpenAPI document are built from this table, so they agree.
 """
@@ -22,7 +22,7 @@ JSON_LINES = "application/x-ndjson"
 PROMETHEUS = CONTENT_TYPE_LATEST
 
 BODY_LIMIT = 256 * 1024
-# More Unix time than anybody needs, and a float has its milliseconds.
+# Upper bound of Unix times; a float still resolves milliseconds there.
 LATEST = 10**12
 
 # The meaning of each status of a refusal, on every path.
@@ -41,12 +41,12 @@ REFUSALS: Mapping[int, str] = MappingProxyType(
 
 
 class HistoryQuery(requests.Request, frozen=True):
-    """Which part of the history to return.
+    """Part of the history to return.
 
     Attributes:
-        limit: Return at most this many jobs, the newest.
-        spans: Also return the spans of jobs, including live ones.
-        since: Only what ended after this Unix time.
+        limit: Maximum number of jobs; the newest are returned.
+        spans: True to also return the spans of jobs, including live ones.
+        since: Unix time; only jobs and spans that ended later are returned.
     """
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=history.MOST_HISTORY)] = 1000
@@ -58,8 +58,9 @@ class GrantsQuery(requests.Request, frozen=True):
     """How the caller applies grants, if it is a process of the job.
 
     Attributes:
-        split: It gives each of the job's other processes a part of the granted CPUs. The controller
-            takes CPUs from these that are not granted, and gives them none.
+        split: True if the caller gives each of the job's other processes a part of the granted
+            CPUs. The controller then only takes CPUs that are not granted away from these
+            processes, and gives them none.
     """
 
     split: bool = False
@@ -73,13 +74,13 @@ class Route:
         name: Operation id.
         method: HTTP method.
         path: Path, with ``{id}`` for a job's id.
-        summary: One sentence.
-        answers: Message type by status of success; None for an empty body.
-        refusals: Statuses of its refusals, besides those common to all paths.
+        summary: Summary in one sentence.
+        answers: Message type by success status; None for an empty body.
+        refusals: Statuses of refusals, besides those common to all paths.
         body: Message type of the request; None without a body.
         query: Message type of the parameters; None without any.
         media: Content type of the answers.
-        kept: The answer is sent only once the change is in the state file.
+        kept: True if the answer is sent only once the change is in the state file.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Route:
 
     @property
     def paced(self) -> bool:
-        """Whether it may mean a new decision, so that one caller may ask for only some a second."""
+        """Whether requests may cause a new decision, so that their rate per owner is limited."""
         return self.method != "GET" and self.name not in ("acknowledge", "progress")
 
 

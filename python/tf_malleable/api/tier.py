@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What people ask the tier of a node, and what it answers."""
+"""Control messages of a node's data tier: requests of people, and the answers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ WHY: Final = "/v1/why"
 
 
 class PathsMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files or folders of the source, absolute, to warm, drop or check; none for all."""
+    """Absolute paths of files or folders of the source to warm, drop or check; none for all."""
 
     paths: tuple[str, ...] = ()
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """Another node, as this one sees it.
+    """State of a peer, as this node sees it.
 
     Attributes:
-        node: Its address.
-        is_live: It is asked.
-        opened: How often it has been left alone for a while.
+        node: Address of the peer.
+        is_live: True if requests are sent to the peer.
+        opened: Number of times that the peer's circuit breaker has opened.
     """
 
     node: str
@@ -38,20 +38,20 @@ class TierStatus(msgspec.Struct, frozen=True):
     """The state of a node's tier.
 
     Attributes:
-        node: Its address for other nodes; empty without.
-        sources: The folders whose files are copied.
-        store: The folder of the copies.
+        node: Address of this node for its peers; empty without peers.
+        sources: Folders whose files are copied.
+        store: Folder of the copies.
         capacity: Bytes that copies may take.
-        used: Bytes that they take.
-        copies: How many there are.
-        growing: How many are being made.
-        unverified: How many are from before the last start of the machine, and not used yet.
-        records: How many files' home this node is.
-        problem: Why no copies are made at present; empty if they are.
-        nodes: The other nodes.
-        counters: What has been counted since the start, by name.
-        warming: Files and bytes that are to be read in advance, and those of them that are done.
-        seconds_left: Until all of them are, as far as one can tell.
+        used: Bytes that copies take, including the final size of growing ones.
+        copies: Number of complete copies.
+        growing: Number of copies that are being made.
+        unverified: Number of copies from before the last boot that have not been used since.
+        records: Number of files whose home is this node.
+        problem: Reason why no copies are currently made; empty if they are.
+        nodes: The peers.
+        counters: Counters since the start, by name.
+        warming: Files and bytes to read in advance, and those of them that are done.
+        seconds_left: Estimated seconds until all of them are done; None if unknown.
     """
 
     node: str
@@ -71,12 +71,12 @@ class TierStatus(msgspec.Struct, frozen=True):
 
 
 class TierDone(msgspec.Struct, frozen=True):
-    """What came of a request.
+    """Result of a request.
 
     Attributes:
-        files: How many files it was about.
-        size: How many bytes.
-        bad: Copies that were not what they should be, and have been dropped.
+        files: Number of files affected.
+        size: Number of bytes affected.
+        bad: Copies with wrong contents, which have been dropped.
     """
 
     files: int = 0
@@ -85,11 +85,11 @@ class TierDone(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Why a file is read from where it is.
+    """Reason why a file is read from its source, or from a copy.
 
     Attributes:
-        is_copied: There is a complete copy that is used.
-        sentence: The reason.
+        is_copied: True if there is a complete copy that is used.
+        sentence: The reason, in one sentence.
     """
 
     is_copied: bool

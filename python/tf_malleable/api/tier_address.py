@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where the tier of this node is."""
+"""Paths of the sockets and files of this node's data tier."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Final
 
 TIER_SOCKET: Final = "TF_MALLEABLE_TIER_SOCKET"
-# Of a tier for the whole node.
+# Socket of a tier for the whole node.
 ROOT_TIER_SOCKET: Final = "/run/tf_malleable-tier/tier.sock"
 SHIM: Final = Path(__file__).parents[1] / "runtime" / "libtf_malleable_tier.so"
 """The library that is loaded into readers in front of libc; it also has what the daemon calls."""
 
 
 def default_tier_socket() -> Path:
-    """Return where a reader looks for the tier: TF_MALLEABLE_TIER_SOCKET or the standard path.
+    """Return the socket at which a reader looks for the tier.
 
-    That is the user's own, or else that of the whole node if it is there.
+    That is TF_MALLEABLE_TIER_SOCKET, or else the standard path of the user's own tier. If the
+    latter does not exist, it is the socket of the whole node's tier, provided that this user
+    may write to it.
     """
     own = own_tier_socket()
     is_chosen = bool(os.environ.get(TIER_SOCKET))
@@ -27,7 +29,7 @@ def default_tier_socket() -> Path:
 
 
 def own_tier_socket() -> Path:
-    """Return where a tier that this user starts listens for readers, if not told."""
+    """Return where a tier that this user starts listens for readers by default."""
     chosen = os.environ.get(TIER_SOCKET)
     if chosen:
         return Path(chosen)
@@ -39,15 +41,15 @@ def own_tier_socket() -> Path:
 
 
 def control_socket(socket: Path) -> Path:
-    """Return where people ask the tier whose readers ask at this socket."""
+    """Return the control socket of the tier whose readers connect to this socket."""
     return socket.with_name(socket.name + ".control")
 
 
 def reader_file(socket: Path) -> Path:
-    """Return the file with what a reader must know of the tier at this socket."""
+    """Return the file with the reader settings of the tier at this socket."""
     return socket.with_name(socket.name + ".reader")
 
 
 def counts_folder(socket: Path) -> Path:
-    """Return the folder of the files in which jobs add up what they have read."""
+    """Return the folder of the jobs' read counter files."""
     return socket.with_name(socket.name + ".jobs")

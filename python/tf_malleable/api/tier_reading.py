@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What is known of a job that reads through a data tier."""
+"""Message with the read counters of a job that reads through a data tier."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ _Count = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class TierReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What all processes of a job have read of a data tier's files.
+    """Reads of a data tier's files by all processes of a job.
 
     Attributes:
-        source_bytes: Read from the source.
-        source_opens: Files that were opened in the source.
-        saved_bytes: Of the copies that were opened, and read from growing ones, instead.
-        saved_opens: Complete copies that were opened instead.
+        source_bytes: Bytes read from the source.
+        source_opens: Number of files opened in the source.
+        saved_bytes: Bytes of the copies that were opened, and bytes read from growing copies,
+            instead of the source.
+        saved_opens: Number of complete copies opened instead of the source.
     """
 
     source_bytes: _Count = 0

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Validation of requests against the message types.
 
-A refusal names the field, what is allowed and what was sent. What is allowed is read
-from the types, so the sentence always agrees with the check.
+A refusal names the field, the allowed values and the value sent. The allowed values are
+read from the types, so the sentence always agrees with the check.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def decode_query(query: Iterable[tuple[str, str]], kind: type[_Message]) -> _Mes
 
 
 def cut(text: str) -> str:
-    """Return the text for use in a message: in one line, and shortened if it is long."""
+    """Return the text for use in a message: on one line, and shortened if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
@@ -104,7 +104,7 @@ def _listing(fields: Mapping[str, object]) -> str:
 
 
 def _given(body: bytes, field: str) -> str:
-    """Return a field's value as the end of a sentence; "" if it cannot be read."""
+    """Return the value sent for a field, as the end of a sentence; "" if it cannot be read."""
     try:
         sent = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[field]
     except (ValueError, RecursionError):
@@ -117,7 +117,7 @@ def _shown(text: str) -> str:
 
 
 def _allowed(kind: inspect.Type) -> str:
-    """Return in words which values a type allows."""
+    """Return a description of the values that a type allows."""
     if isinstance(kind, inspect.UnionType):
         return " or ".join(_allowed(one) for one in kind.types)
     if isinstance(kind, inspect.IntType):

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Arrays of jobs: one submission of a job for each index, as 1-20%4."""
+"""Job arrays: one job for each index of a text such as 1-20%4."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Array:
     """The indices of an array.
 
     Attributes:
-        indices: Each once, at least one.
-        at_once: So many of its jobs may run at once; None for all.
+        indices: The indices, without duplicates; at least one.
+        at_once: Maximum number of the array's jobs that run at once; None for all.
     """
 
     indices: tuple[int, ...]
@@ -37,7 +37,7 @@ class Array:
         """Return the array of a text such as 1-20, 1,3,7-9 or 1-20%4.
 
         Raises:
-            ValueError: It is not of this form, or too large; the message goes on after "must".
+            ValueError: The text has another form, or is too large; the message continues "must".
         """
         listed, percent, most = text.partition("%")
         ranges = []
@@ -83,21 +83,21 @@ class ArrayType(_Base):
 
 
 def continue_for_each(array: Array, request: JobRequest) -> JobRequest:
-    """Go on in a process for each index, one after the other; in the present one, exit.
+    """Fork a process for each index, one after the other; the calling process exits.
 
     Args:
-        array: The indices.
-        request: What each of the jobs asks for.
+        array: Indices of the array.
+        request: Request common to the jobs.
 
     Returns:
-        In the process for an index, what its job asks for. The index is in the environment.
+        In the process for an index: the request of its job. The environment has the index.
 
     Raises:
-        OperationError: There can be no process.
-        SystemExit: In the present process, with 0 once all are submitted. If one is not, there
-            are no more after it, and the exit code is its own.
+        OperationError: A process cannot be started.
+        SystemExit: In the calling process, with 0 once all jobs are submitted. If a submission
+            fails, there are no further ones, and the exit code is that of the failed one.
     """
-    # So the processes need not load them one by one.
+    # Imported before the forks, so that the processes do not each load the modules.
     from tf_malleable.cli import attempts, background, queue  # noqa: F401
 
     key = f"{os.getpid()}-{time.time_ns()}"

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs a program again if it fails: each attempt is a process, and a job, of its own.
+"""Retries: runs a program again if it fails, each attempt as a process and a job of its own.
 
-The process that starts them is no part of the jobs. It passes signals on to the present
-attempt, as the program does not replace it.
+The process that starts the attempts does not belong to the jobs. It passes signals on to the
+current attempt, as the program does not replace it.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from tf_malleable.cli.ended import find_ended
 from tf_malleable.cli.queue import say
 from tf_malleable.model import OperationError
 
-# Who sends one of these wants no more attempts.
+# Signals that request the end, so that there are no further attempts.
 _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 _PASSED_ON: Final = _ENDING | {signal.SIGUSR1, signal.SIGUSR2}
-# A controller may restart meanwhile.
+# Time in which a restarting controller may come back.
 _PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
 
 
 class Attempt:
-    """This process is an attempt. It says so once it begins.
+    """State of a process that is an attempt, and that reports when it begins.
 
     Attributes:
-        output: File for what the program prints in the background; None in the foreground.
+        output: Output file of the program in the background; None in the foreground.
     """
 
     output: Path | None = None
 
     def __init__(self, telling: int) -> None:
-        """Create it.
+        """Create the state.
 
         Args:
-            telling: The pipe to the process that started it.
+            telling: Descriptor of the pipe to the process that started this one.
         """
         self._telling: int | None = telling
 
     def submitted(self, job: str) -> None:
-        """Tell the job's id; only the first call does anything."""
+        """Report the job's id; only the first call has an effect."""
         self._tell(job)
 
     def alone(self) -> None:
-        """Tell that it is no job of its own."""
+        """Report that the attempt is not a job of its own."""
         self._tell("")
 
     def _tell(self, job: str) -> None:
         if self._telling is not None:
-            with suppress(BrokenPipeError):  # Nobody waits for it.
+            with suppress(BrokenPipeError):  # The other process has ended.
                 os.write(self._telling, f"{job}\n".encode())
             os.close(self._telling)
             self._telling = None
@@ -65,11 +65,11 @@ class Attempt:
 
 @dataclass(frozen=True)
 class LastAttempt:
-    """There are no more attempts.
+    """Result of the last attempt.
 
     Attributes:
-        code: The exit code, as in a shell.
-        job: The job's id; None if it was none.
+        code: Exit code, as in a shell.
+        job: Id of the job; None if the attempt was not a job.
     """
 
     code: int
@@ -77,15 +77,15 @@ class LastAttempt:
 
 
 def continue_in_attempts(socket: str, retries: int) -> Attempt:
-    """Go on in a process for each attempt; the present one exits as the last of them.
+    """Fork a process for each attempt; the calling process exits as the last of them.
 
     Args:
-        socket: The controller's.
-        retries: There are so many attempts after the first one.
+        socket: Path of the controller's socket.
+        retries: Maximum number of attempts after the first one.
 
     Raises:
-        OperationError: There can be no process.
-        SystemExit: In the present process.
+        OperationError: A process cannot be started.
+        SystemExit: In the calling process.
     """
     found = attempts(retries, socket, say)
     if isinstance(found, LastAttempt):
@@ -100,23 +100,24 @@ def attempts(
     tell: Callable[[str], None],
     forked: Callable[[], None] = lambda: None,
 ) -> tuple[int, int] | LastAttempt:
-    """Go on in a new process, and in another one each time that one fails.
+    """Fork a new process, and another one each time that the process fails.
 
-    There are no more after one that was refused, which counts for nothing, was cancelled, has
-    reached its time limit, or was to be ended by a signal to the present process.
+    There are no further attempts after one that was refused (which is not counted), was
+    cancelled, has reached its time limit, or should end because of a signal to the calling
+    process.
 
     Args:
-        retries: There are so many attempts after the first one.
-        socket: The controller's.
-        tell: Tells the user something in one line.
-        forked: Called in the present process after each attempt's start.
+        retries: Maximum number of attempts after the first one.
+        socket: Path of the controller's socket.
+        tell: Shows one line to the user.
+        forked: Called in the calling process after each attempt's start.
 
     Returns:
-        In a new process the attempt's number, from 1, and a pipe for an Attempt. In the
-        present one the last attempt, once it has ended.
+        In a new process: the number of the attempt, from 1, and the descriptor of a pipe for
+        an Attempt. In the calling process: the last attempt, once it has ended.
 
     Raises:
-        OperationError: There can be no process.
+        OperationError: A process cannot be started.
     """
     passed_on = {number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, passed_on | {signal.SIGCHLD})
@@ -138,7 +139,7 @@ def attempts(
         if not said and last is not None:
             return last
         last = LastAttempt(code, job)
-        # One that has said nothing was refused, or is no program.
+        # An attempt without a report was refused, or is not an executable program.
         if code == 0 or number > retries or not said or is_unwanted:
             return last
         what = "the program" if job is None else f"job {job}"
@@ -158,7 +159,7 @@ def fork() -> int:
     """Fork this process.
 
     Raises:
-        OperationError: There can be no process.
+        OperationError: A process cannot be started.
     """
     try:
         return os.fork()
@@ -170,14 +171,14 @@ def _wait(program: int, passed_on: set[signal.Signals]) -> tuple[int, bool]:
     """Pass signals on to a child until it ends.
 
     Returns:
-        Its exit code as in a shell, and whether one of the signals was to end it.
+        Exit code as in a shell, and whether one of the signals requested the end.
     """
     is_unwanted = False
     while True:
         came = signal.sigwaitinfo(passed_on | {signal.SIGCHLD})
         if came.si_signo != signal.SIGCHLD:
             is_unwanted = is_unwanted or came.si_signo in _ENDING
-            # What the kernel sends, as for Ctrl-C, the child has got itself.
+            # The child has received signals of the kernel, such as for Ctrl-C, itself.
             if came.si_code <= 0:
                 os.kill(program, came.si_signo)
             continue

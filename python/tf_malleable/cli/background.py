@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs a program in the background, so that it outlives the terminal.
+"""Background jobs: runs a program so that it outlives the terminal.
 
-Three processes: the one in the terminal prints the job's id and exits; a keeper waits for
-the program, as only a parent learns an exit code on every kernel; the third becomes the
-program. With --retries the keeper starts further ones, which share the output file.
+There are three processes. The one in the terminal prints the job's id and exits. A keeper
+waits for the program, as only the parent learns an exit code on every kernel. The third
+process becomes the program. With --retries the keeper starts further ones, which share the
+output file.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ class Background(Attempt):
     """The process in the background, before it becomes the program."""
 
     def __init__(self, telling: int, output: Path, file: int, terminal: int | None) -> None:
-        """Create it.
+        """Create the state.
 
         Args:
-            telling: The pipe to the keeper.
-            output: File for what the program prints.
-            file: Its descriptor.
-            terminal: The pipe to the process in the terminal; None if that has the job's id.
+            telling: Descriptor of the pipe to the keeper.
+            output: Output file of the program.
+            file: Descriptor of the output file.
+            terminal: Descriptor of the pipe to the process in the terminal; None if that already
+                has the job's id.
         """
         super().__init__(telling)
         self.output = output
@@ -42,14 +44,14 @@ class Background(Attempt):
         self._terminal = terminal
 
     def submitted(self, job: str) -> None:
-        """Tell the job's id and leave the terminal; only the first call does anything.
+        """Report the job's id and leave the terminal; only the first call has an effect.
 
-        Until then errors go to the terminal, later to the output file.
+        Until then errors go to the terminal, afterwards to the output file.
         """
         super().submitted(job)
         if self._terminal is None:
             return
-        with suppress(BrokenPipeError):  # Nobody waits for it.
+        with suppress(BrokenPipeError):  # The process in the terminal has ended.
             os.write(self._terminal, f"{job}\n".encode())
         os.close(self._terminal)
         self._terminal = None
@@ -58,17 +60,17 @@ class Background(Attempt):
 
 
 def continue_in_background(socket: str, retries: int, notify: str | None = None) -> Background:
-    """Go on in a process in the background; in the present one, print the job's id and exit.
+    """Continue in a background process; in the calling one, print the job's id and exit.
 
     Args:
-        socket: The controller's.
-        retries: How often the program is started again if it fails.
-        notify: A command for the shell to run when the job has ended; None for none.
+        socket: Path of the controller's socket.
+        retries: Maximum number of restarts if the program fails.
+        notify: Shell command to run when the job has ended; None for none.
 
     Raises:
-        OperationError: There can be no file for the output, or no process.
-        SystemExit: In the present process, with 0 once the job is submitted, and otherwise
-            with the exit code of the one in the background.
+        OperationError: The output file cannot be created, or a process cannot be started.
+        SystemExit: In the calling process, with 0 once the job is submitted, and otherwise
+            with the exit code of the background process.
     """
     output, file = _new_output()
     reading, writing = os.pipe()
@@ -83,7 +85,7 @@ def continue_in_background(socket: str, retries: int, notify: str | None = None)
     mine = [writing, file]
 
     def forked() -> None:
-        # Whoever reads what the terminal's process prints must not wait for the keeper.
+        # A reader of the terminal process's output must not wait for the keeper.
         if mine:
             null = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
@@ -128,7 +130,7 @@ def _new_output() -> tuple[Path, int]:
 
 
 def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
-    """Print the job's id and exit; without one, exit as the process in the background did."""
+    """Print the job's id and exit; without an id, exit as the background process did."""
     with open(reading) as pipe:
         job = pipe.readline().strip()
     if job:
@@ -142,7 +144,7 @@ def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
 
 
 def _end(last: LastAttempt, output: Path, notify: str | None) -> NoReturn:
-    """Write down the exit code, and notify whoever wants to know."""
+    """Record the exit code, and run the notify command, if any."""
     try:
         exit_file(output).write_text(f"{last.code}\n")
         if notify is not None and last.job is not None:

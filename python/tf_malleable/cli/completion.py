@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm completion: prints the script that makes a shell complete tfm's arguments."""
+"""tfm completion: prints a shell completion script."""
 
 from __future__ import annotations
 

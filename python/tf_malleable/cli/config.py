@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm config: shows which defaults are set, and by what."""
+"""tfm config: shows the defaults that are set, and their sources."""
 
 from __future__ import annotations
 

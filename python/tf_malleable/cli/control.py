@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """tfm set, pause, resume, cancel: change jobs.
 
-Each prints one line that says whether the change is done, was not needed, or is pending
-until the job responds or cores are free.
+Each command prints one line per job, which says whether the change is done, was not needed,
+or is pending until the job responds or cores are free.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def set_cores(
 
 
 def _decided(wanted: int | None, before: JobStatus) -> str:
-    """Say who decides a job's cores from now on."""
+    """Return a phrase that says how a job's cores are decided from now on."""
     if wanted == before.by_hand:
         decider = "decided by the policy" if wanted is None else "set by hand"
         return f"no change, its cores are already {decider}"
@@ -199,7 +199,7 @@ def _change(
     change: Callable[[JobStatus], JobStatus],
     as_json: bool,
 ) -> None:
-    """Change each of these jobs; as JSON, print the one job, or a list of several."""
+    """Change each of these jobs; as JSON, print the single job, or a list of several."""
     found = find_all(client, jobs)
     changed: list[JobStatus] = []
     try:
@@ -210,7 +210,7 @@ def _change(
 
 
 def _cores(job: JobStatus | None) -> str:
-    """Describe a job's cores, and what is pending; None stands for a job that has ended."""
+    """Describe a job's cores, and pending changes; None stands for a job that has ended."""
     if job is None:
         return "it has ended in the meantime"
     if job.held:
@@ -231,7 +231,7 @@ def _cores(job: JobStatus | None) -> str:
 def _settled(client: Client, job: JobStatus) -> JobStatus | None:
     """Return a job's state once its grant is actual, at the latest after one second.
 
-    None if it has ended in the meantime.
+    The result is None if the job has ended in the meantime.
     """
     latest: JobStatus | None = job
 

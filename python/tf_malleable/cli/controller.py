@@ -155,7 +155,7 @@ def controller(
 def _power(
     area: str | None, meter: str, curve: Path | None, budgets_from: Path | None
 ) -> Power | None:
-    """Return what measures this host; None if nothing is to be metered."""
+    """Return the power meter of this host; None if nothing is metered."""
     if area is None:
         if budgets_from is not None:
             raise ValueError("--budgets-from needs --area: budgets are for areas")

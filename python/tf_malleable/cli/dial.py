@@ -33,7 +33,7 @@ def dial_stdio(path: Path | None) -> None:
 
 
 def _pass_on(connection: socket.socket) -> None:
-    """Copy both ways until the controller hangs up, or nothing more can be asked."""
+    """Copy both ways until the controller hangs up or stdin ends."""
     sources: list[int | socket.socket] = [0, connection]
     while True:
         ready, _, _ = select.select(sources, [], [])

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Finds jobs that have ended, in the controller's history."""
+"""Lookup of ended jobs in the controller's history."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from tf_malleable.api.client import Client
 from tf_malleable.api.history import History, JobRecord
 from tf_malleable.model import OperationError
 
-# Looked through first, as most questions are about recent jobs.
+# Number of jobs searched first, as most requests are about recent jobs; and maximum number.
 _FEW = 100
 _MANY = 10_000
 
 
 def find_ended(client: Client, job: str) -> JobRecord | None:
-    """Return the job of the last 10,000 that ended with this id, or else the last so named.
+    """Return the ended job with this id, or else the last one with this name; None if unknown.
+
+    Only the last 10,000 ended jobs are searched.
 
     Raises:
-        OperationError: No controller answers, or it refuses.
+        OperationError: No controller answers, or the controller refuses.
     """
     for limit in (_FEW, _MANY):
         jobs = client.get(f"/v1/history?limit={limit}", History).jobs
@@ -34,11 +36,11 @@ def unended(client: Client, jobs: Sequence[str]) -> tuple[str, ...]:
     """Return the ids of those of these jobs that are live; the others must have ended.
 
     Args:
-        client: Of the controller.
-        jobs: Ids or names.
+        client: Client of the controller.
+        jobs: Ids or names of the jobs.
 
     Raises:
-        OperationError: There is no such job, or several live ones have a name.
+        OperationError: One of the jobs does not exist, or several live jobs have the same name.
     """
     live = client.jobs()
     found: list[str] = []
@@ -51,10 +53,10 @@ def unended(client: Client, jobs: Sequence[str]) -> tuple[str, ...]:
 
 
 def last_attempt(client: Client, job: JobRecord) -> JobRecord:
-    """Return the last of the attempts at a job with --retries, which have the same output.
+    """Return the last attempt of a job with --retries; all attempts have the same output file.
 
     Raises:
-        OperationError: No controller answers, or it refuses.
+        OperationError: No controller answers, or the controller refuses.
     """
     if job.output is None:
         return job

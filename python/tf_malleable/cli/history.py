@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """tfm history: lists and draws the jobs that have ended.
 
-It works without a controller: it then reads the state file.
+Without a controller, it reads the state file.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def history(
 
 
 def _find(client: Client, limit: int, spans: bool, state: Path | None) -> tuple[History, int]:
-    """Return the history and number of CPUs, from the controller or else the state file."""
+    """Return the history and the number of CPUs, from the controller or else the state file."""
     source = click.get_current_context().get_parameter_source("client")
     if state is not None and source is not ParameterSource.COMMANDLINE:
         try:

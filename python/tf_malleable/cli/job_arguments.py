@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Arguments that name jobs, completed by the shell; and actions on several jobs."""
+"""Job arguments with shell completion, and actions on several jobs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 def live_jobs(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the ids of live jobs that begin so, with their names.
+    """Return the ids of live jobs that begin with `incomplete`, with the jobs' names.
 
-    There are none without a controller on this host.
+    The list is empty without a controller on this host.
     """
     client = context.params.get("client")
     if isinstance(client, Client) and client.connect is not None:
@@ -58,19 +58,19 @@ def find_all(client: Client, jobs: Sequence[str]) -> list[JobStatus]:
     """Return the live jobs with these ids or names, each once.
 
     Raises:
-        OperationError: There is no such job, or several have a name.
+        OperationError: One of the jobs does not exist, or several jobs have the same name.
     """
     live = client.jobs()
     return list({job.id: job for job in (client.find(each, live) for each in jobs)}.values())
 
 
 def to_each(jobs: Iterable[JobStatus], action: Callable[[JobStatus], None]) -> None:
-    """Do something to each job, also if the controller refuses it for some.
+    """Apply an action to each job, even if the controller refuses it for some.
 
     Raises:
-        OperationError: It refuses it for the only job.
-        SystemExit: It refuses it for some of several; the reasons are printed.
-        NoAnswerError: It cannot be reached.
+        OperationError: The controller refuses the action for the only job.
+        SystemExit: The controller refuses it for some of several jobs; the reasons are printed.
+        NoAnswerError: The controller cannot be reached.
     """
     jobs = list(jobs)
     failed = False

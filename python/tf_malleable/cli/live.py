@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shows a view that is refreshed, until q is pressed."""
+"""Live view in the terminal, which is refreshed until q is pressed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ once_option = click.option("--once", is_flag=True, help="Print the view once, as
 
 
 def check_interval(interval: float) -> None:
-    """Raise ValueError if one cannot refresh so often, or so seldom."""
+    """Raise ValueError if the refresh interval is out of range."""
     if not _SHORTEST <= interval <= _LONGEST:
         raise ValueError(
             f"--interval must be a number from {_SHORTEST:g} to {_LONGEST:g}, not {interval:g}"
@@ -48,9 +48,9 @@ def show(first: RenderableType, following: Callable[[], RenderableType], interva
     """Fill the terminal with a view until q, Ctrl-C or the end of input.
 
     Args:
-        first: The view as it is now.
-        following: Returns the view as it is later.
-        interval: Seconds between two looks.
+        first: Initial view.
+        following: Returns the current view.
+        interval: Refresh interval in seconds.
     """
     with (
         suppress(KeyboardInterrupt),
@@ -70,7 +70,7 @@ def _keyboard() -> Iterator[Callable[[float], bool]]:
     restored, also on SIGTERM.
     """
     signal.signal(signal.SIGTERM, _end)
-    # Ctrl-Z would return to the shell on our alternate screen.
+    # Ctrl-Z would return to the shell on the alternate screen of this view.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     keyboard = sys.stdin.fileno()
     if not os.isatty(keyboard):

@@ -65,21 +65,21 @@ def _is_over_already() -> bool:
 
 
 def _watching(client: Client, output: Path, user: str) -> Callable[[], bool]:
-    """Return a function that waits a moment and returns whether a job's last attempt is over."""
+    """Return a function that polls once, after a pause, whether a job's last attempt is over."""
 
     def is_over() -> bool:
         time.sleep(_POLL_SECONDS)
         try:
             is_live = any(each.output == str(output) for each in client.jobs())
         except NoAnswerError:
-            return False  # The next controller takes the job over.
+            return False  # The next controller takes over the job.
         return not is_live and not is_kept(output, user)
 
     return is_over
 
 
 def _print(file: BinaryIO, is_over: Callable[[], bool]) -> None:
-    """Print what is in a file, and what comes until it is over."""
+    """Print the contents of a file, and what is appended until `is_over` returns True."""
     output = sys.stdout.buffer
     is_last = False
     while True:
@@ -90,5 +90,5 @@ def _print(file: BinaryIO, is_over: Callable[[], bool]) -> None:
         elif is_last:
             return
         else:
-            # What was printed just before the end is there afterwards.
+            # Read once more: the last output may have been written just before the end.
             is_last = is_over()

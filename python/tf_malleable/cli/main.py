@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The tfm command: its subcommands, and one-line error messages.
+"""Entry point of the tfm command: its subcommands, and one-line error messages.
 
-A subcommand's module is imported only when it is called: `tfm run` delays the program it
-starts, and must not wait for libraries that print tables.
+A subcommand's module is imported only when the subcommand is called: `tfm run` delays the
+program that it starts, and must not wait for libraries that print tables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The files in which tfm submit keeps the output and exit code of a job.
+"""Files in which tfm submit keeps the output and the exit code of a job.
 
-Their path is what the job's user has told the controller. So nobody reads a file that is
-not the user's own, and no device or pipe.
+Their path is the one that the job's user has given to the controller. So only regular files
+of that user are read, and no devices or pipes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def exit_file(output: Path) -> Path:
 
 
 def keep(output: Path) -> None:
-    """Have is_kept() be true of a job until this process ends or becomes another program.
+    """Lock the exit code file: is_kept() is True until this process ends or executes a program.
 
     Raises:
         OperationError: The file for the exit code cannot be written.
@@ -51,11 +51,11 @@ def open_output(path: Path, user: str) -> BinaryIO:
     """Open a job's file for reading.
 
     Args:
-        path: Its path, as submitted.
-        user: The job's user.
+        path: Path of the file, as submitted.
+        user: Name of the job's user.
 
     Raises:
-        OperationError: It cannot be read, or is not a regular file of the user.
+        OperationError: The file cannot be read, or is not a regular file of the user.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -69,7 +69,7 @@ def open_output(path: Path, user: str) -> BinaryIO:
 
 
 def read_exit_code(output: Path, user: str) -> int | None:
-    """Return the exit code written down for a job with this output; None if there is none."""
+    """Return the recorded exit code of a job with this output; None if there is none."""
     with suppress(OperationError, ValueError), open_output(exit_file(output), user) as file:
         return int(file.read(8))
     return None

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Options that name a picture to draw, and the drawing of it."""
+"""Options for picture files, and writing of figures to them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gantt_option(command: _Command) -> _Command:
 
 
 def require_matplotlib() -> None:
-    """Raise OperationError if nothing can be drawn: call it before long work."""
+    """Raise OperationError without matplotlib. Call this before long work."""
     try:
         from tf_malleable.figures import style  # noqa: F401
     except ModuleNotFoundError as error:
@@ -50,7 +50,7 @@ def write(figure: Figure, path: Path) -> None:
     """Write a figure to a file.
 
     Raises:
-        OperationError: It cannot be written.
+        OperationError: The file cannot be written.
     """
     from tf_malleable.figures import style
 

@@ -37,7 +37,7 @@ def policy(client: Client, name: str | None, as_json: bool) -> None:
 
 
 def _list(policies: Policies) -> None:
-    # It may have options, and lend+ with a policy that has no row with it.
+    # The name may have options, and may combine lend+ with a policy that has no row of its own.
     name = policies.policy.partition(":")[0]
     used = [name] if name in {each.name for each in policies.available} else name.split("+")
     rows = [

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Replaces tfm by the program that it starts."""
+"""Execution of the program that tfm starts, which replaces tfm."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PRELOAD = Path(__file__).parent.parent / "preload"
 
 
 def is_program(name: str) -> bool:
-    """Return whether an executable has this name. (shutil.which() is slow to load.)"""
+    """Return whether there is an executable with this name. (shutil.which() is slow to load.)"""
     folders = [""] if os.path.dirname(name) else os.get_exec_path()
     paths = [os.path.join(folder, name) for folder in folders]
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
 
 
 def preload() -> None:
-    """Have every Python that is started from now on load tf_malleable before tensorflow."""
+    """Make every Python process started from now on load tf_malleable before tensorflow."""
     inherited = os.environ.get("PYTHONPATH", "")
     paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

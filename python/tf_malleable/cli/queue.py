@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Waits in the controller's queue before tfm run starts the program."""
+"""Queue client: waits in the controller's queue before tfm run starts the program."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def wait_in_queue(
         join: The controller's socket and the job request.
         queue: Whether to wait if too few cores are free, rather than fail.
         id_file: File to write the job's id to; None for none.
-        attempt: Told the job's id, if it is in the background or may be repeated; else None.
+        attempt: Receiver of the job's id if the job is in the background or may be repeated;
+            otherwise None.
 
     Returns:
-        Its CPUs; none if the process belongs to a job that is already running.
+        CPUs of the job; none if the process belongs to a job that is already running.
 
     Raises:
         OSError: No controller can be reached, and none has answered so far.
@@ -58,7 +59,7 @@ def wait_in_queue(
 
 
 def gpu_variables(gpus: Collection[int]) -> dict[str, str]:
-    """Return the environment variables that make a program see these GPUs only, maybe none."""
+    """Return the environment variables that make only these GPUs, possibly none, visible."""
     return {
         # Without this, CUDA numbers GPUs by their speed.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -74,7 +75,7 @@ class QueueNotices(Notices):
     """Tells the user that a job is in the queue."""
 
     def waiting(self, job: Submitted) -> None:
-        """Print, once, that it has waited for a second."""
+        """Print what the job waits for. Called once, after a second of waiting."""
         what = LACKING.get(job.lacks or "", cores(job.min))
         say(f"job {job.id} is waiting for {what}; tfm jobs shows the queue")
 
@@ -116,7 +117,7 @@ class _ProgramNotices(QueueNotices):
 
     def waiting(self, job: Submitted) -> None:
         if self._attempt is not None and self._attempt.output is not None:
-            return  # Nobody waits with it, and its output is the program's alone.
+            return  # There is no user to inform, and the output belongs to the program alone.
         if self._after:
             say(f"job {job.id} starts after the end of job {', '.join(self._after)}")
             return

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller of another host, reached through ssh as DOCKER_HOST does it.
+"""Remote controller: the controller of another host, reached through ssh as with DOCKER_HOST.
 
-``ssh HOST tfm dial-stdio`` connects there and passes bytes on. So the other host's tfm
-finds its controller, and the user there is who the controller sees.
+``ssh HOST tfm dial-stdio`` connects to the controller there and passes bytes on. So the other
+host's tfm finds the controller, which sees the user of that host as the caller.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TIMEOUT: Final = 60.0
 
 
 def remote_client() -> Client | None:
-    """Return a client of the controller at TF_MALLEABLE_HOST; None if it is not set.
+    """Return a client of the controller at TF_MALLEABLE_HOST; None if that is not set.
 
     Raises:
-        ValueError: It is not of the form ssh://[user@]host[:port].
+        ValueError: TF_MALLEABLE_HOST does not have the form ssh://[user@]host[:port].
     """
     address = remote_host()
     if address is None:
@@ -40,7 +40,7 @@ def remote_host() -> str | None:
     """Return TF_MALLEABLE_HOST; None if it is not set.
 
     Raises:
-        ValueError: It is not of the form ssh://[user@]host[:port].
+        ValueError: TF_MALLEABLE_HOST does not have the form ssh://[user@]host[:port].
     """
     address = os.environ.get(HOST)
     if not address:
@@ -53,7 +53,7 @@ def remote_host() -> str | None:
             and bool(named[0])
             and parts.path in ("", "/")
             and parts.port != 0
-            # ssh would take them for options.
+            # ssh would interpret such names as options.
             and not any(name.startswith("-") for name in named)
         )
     except ValueError:  # The port is not a number.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tf_malleable.cli.attempts import Attempt
 
 _MOST_RETRIES = 1000
-# As in elastic/variables.py, which is loaded only if it is set.
+# As in elastic/variables.py, which is loaded only if this variable is set.
 _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
 
 
@@ -197,7 +197,7 @@ def _ids(jobs: tuple[str, ...], socket: Path) -> tuple[str, ...]:
     """Return the ids of those of these jobs that have not ended yet.
 
     Raises:
-        OperationError: There is no such job, or no controller.
+        OperationError: One of the jobs does not exist, or there is no controller.
     """
     if not jobs:
         return ()
@@ -218,10 +218,13 @@ def _check_background(
 
 
 def _attempt(socket: str, detach: bool, retries: int, notify: str | None) -> Attempt | None:
-    """Go on in a process in the background, or that may be repeated; None in the present one.
+    """Continue in a process that is in the background or may be repeated, if requested.
+
+    Returns:
+        The state of the new process; None if the calling process continues itself.
 
     Raises:
-        SystemExit: In the present process if there is another one.
+        SystemExit: In the calling process, if there is a new one.
     """
     if detach:
         from tf_malleable.cli.background import continue_in_background
@@ -235,7 +238,7 @@ def _attempt(socket: str, detach: bool, retries: int, notify: str | None) -> Att
 
 
 def _is_to_follow(asked_for: bool | None) -> bool:
-    """Return whether limits follow the cgroup: as asked for, by default in a container."""
+    """Return whether limits follow the cgroup: as requested, by default in a container."""
     inherited = environment.follow_cgroup()
     if asked_for is not None:
         return asked_for
@@ -261,7 +264,7 @@ def _check_by_hand(threads: int, most: int) -> None:
 
 
 def _given_for_a_controller() -> str | None:
-    """Return an option of the command line that only a controller can do something about."""
+    """Return an option of the command line that needs a controller; None if there is none."""
     context = click.get_current_context()
     for option in sorted(context.params.keys() - {"threads", "follow_cgroup", "tier", "command"}):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
@@ -272,10 +275,10 @@ def _given_for_a_controller() -> str | None:
 def _become_elastic_worker(
     threads: int | None, follow_cgroup: bool | None, command: tuple[str, ...]
 ) -> NoReturn:
-    """Run a command as the worker of an elastic training that the environment asks for.
+    """Run a command as a worker of the elastic training that the environment specifies.
 
     Raises:
-        ValueError: The environment or an option says what cannot be.
+        ValueError: The environment or an option is invalid.
     """
     from tf_malleable.cli.elastic.keeping import with_checkpoint
     from tf_malleable.elastic import variables
@@ -299,7 +302,7 @@ def _become_elastic_worker(
     else:
         inherited = environment.follow_cgroup()
         following = inherited if follow_cgroup is None else follow_cgroup
-        # Whatever container this is: its CPUs are what the others are told.
+        # Also outside a container: the other members are told the number of CPUs of the cgroup.
         os.environ[environment.FOLLOW_CGROUP] = str(int(following is not False))
     os.environ[SETTINGS] = with_checkpoint(worker).encode()
     os.environ.pop(JOIN, None)
@@ -314,10 +317,13 @@ def ask_controller(
     required: bool = False,
     attempt: Attempt | None = None,
 ) -> Collection[int]:
-    """Return its CPUs once the program may start, confined to them; none if it runs alone.
+    """Wait until the program may start; return its CPUs, to which this process is confined.
+
+    There are no CPUs if the program runs without a controller.
 
     Raises:
-        ValueError, OperationError: As wait_in_queue(), or it must not run alone.
+        ValueError, OperationError: As wait_in_queue(), or the program must not run without a
+            controller.
     """
     try:
         os.stat(join.socket)  # Avoids the import below if there is no controller.

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Defaults of options, from the site's file, the user's file and the environment.
+"""Settings: defaults of options, from the site's file, the user's file and the environment.
 
-A file has a section for each command (``[run]``, ``[container run]``) and in it options by
-their long names without dashes (``max = 4``). The variable TF_MALLEABLE_RUN_MAX does the
-same. What comes later in this list goes before: site, user, environment, command line.
+A file has a section for each command (``[run]``, ``[container run]``) with options by their
+long names without dashes (``max = 4``). The variable TF_MALLEABLE_RUN_MAX has the same effect.
+Precedence, in ascending order: site, user, environment, command line.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Setting:
     """The default of one option.
 
     Attributes:
-        command: The command's name, such as ``"container run"``.
-        option: The option's long name without dashes.
-        value: The value, as it was written.
-        source: The file or environment variable it comes from.
+        command: Name of the command, such as ``"container run"``.
+        option: Long name of the option, without dashes.
+        value: Value, as written.
+        source: File or environment variable that sets the value.
     """
 
     command: str
@@ -48,18 +48,18 @@ def user_file() -> Path:
 
 
 class Settings:
-    """The settings of both files and the environment.
+    """Settings from both files and the environment.
 
     Attributes:
-        files: The sections of each file, in ascending precedence; None if it does not exist.
+        files: Sections of each file, in ascending precedence; None if a file does not exist.
     """
 
     def __init__(self, commands: Collection[str], files: Collection[Path] | None = None) -> None:
         """Read the files.
 
         Args:
-            commands: The names of all commands of tfm.
-            files: In ascending precedence; by default the site's and the user's.
+            commands: Names of all commands of tfm.
+            files: Files in ascending precedence; None for the site's and the user's.
 
         Raises:
             ValueError: A file cannot be read or understood; the message says why.
@@ -82,7 +82,7 @@ class Settings:
         return [setting for setting, _ in self._checked(name, command)]
 
     def defaults(self, name: str, command: click.Command) -> dict[str, Any]:
-        """Return the settings as click's default map of a command.
+        """Return the settings of a command as a default map for click.
 
         Raises:
             ValueError: As of().
@@ -99,7 +99,7 @@ class Settings:
         }
 
     def _checked(self, name: str, command: click.Command) -> list[tuple[Setting, object]]:
-        """Return the settings of a command, each with its value as the option has it."""
+        """Return the settings of a command, each with its value converted for the option."""
         if isinstance(command, click.Group):
             self._check_members(name, command)
             return [
@@ -136,7 +136,7 @@ class Settings:
                     )
 
     def _given(self, name: str, known: Collection[str]) -> Iterator[Setting]:
-        """Yield what is said about a command, in ascending precedence."""
+        """Yield the settings of a command, in ascending precedence."""
         for path, sections in self.files.items():
             for option, value in (sections or {}).get(name, {}).items():
                 yield Setting(name, option, value, str(path))
@@ -167,16 +167,16 @@ def _read(path: Path) -> _Sections | None:
     try:
         text = path.read_text()
     except OSError as error:
-        # Nor is there one in a folder that is not ours to enter, as with another user's HOME.
+        # A file in a folder that must not be entered, such as another user's HOME, does not count.
         if not os.path.lexists(path):
             return None
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text file") from None
-    # Imported only here: `tfm run` must start fast, and most users have no file.
+    # Imported here, because `tfm run` must start fast and most users have no file.
     import configparser
 
-    # No section has its values in all others: no name can be that of `default_section`.
+    # No section is the default of all others, as no section name can contain a newline.
     parser = configparser.ConfigParser(
         delimiters=("=",), comment_prefixes=("#",), interpolation=None, default_section="\n"
     )

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm show: all about one job, and why it has no cores."""
+"""tfm show: shows all data of one job, and why it has no cores."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def show(client: Client, job: str, as_json: bool) -> None:
 
 
 def _outlook(client: Client, job: JobStatus) -> Outlook | None:
-    """Return what a job waits for; None if it is not ours or has ended meanwhile."""
+    """Return the outlook of a job; None if it belongs to another user or has ended meanwhile."""
     try:
         return client.get(f"/v1/jobs/{job.id}/outlook", Outlook)
     except OperationError:

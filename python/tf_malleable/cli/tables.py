@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Prints tables. Imported only by subcommands that need it, because rich loads slowly."""
+"""Tables on the console. Imported only by subcommands that need it, because rich loads slowly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tf_malleable.model.units import printable
 
-# Wide enough that nothing is cut in a pipe.
+# Width in a pipe, so that nothing is cut.
 _NO_TERMINAL = 1000
 
 
@@ -26,9 +26,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> T
     """Return a table without borders.
 
     Args:
-        columns: Headers; ``>`` in front marks a column of numbers, which is right-aligned
+        columns: Headers; a leading ``>`` marks a column of numbers, which is right-aligned
             and cut last in a narrow terminal.
-        rows: The cells of each row.
+        rows: Cells of each row.
     """
     result = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm top: shows live which job has which CPUs, and which wait."""
+"""tfm top: shows a live view of the jobs with their CPUs, and of the queue."""
 
 from __future__ import annotations
 

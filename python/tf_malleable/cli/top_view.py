@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Renders the view of tfm top from the controller's answers. No I/O.
+"""View of tfm top, rendered from the controller's answers without I/O.
 
 A job's letter and colour depend only on its id, so they stay the same while other jobs
 come and go. The view is complete without colours.
@@ -36,14 +36,14 @@ _FREE = "."
 _LENT = "-"
 
 _CPUS_PER_LINE = 64
-# Up to this many CPUs, cells are wider for visibility.
+# Up to this many CPUs, cells are wider for better visibility.
 _FEW_CPUS = 16
 _BAR = 10
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The data to show, at one instant."""
+    """Data to show, at one instant."""
 
     info: ControllerInfo
     jobs: Sequence[JobStatus]
@@ -53,8 +53,8 @@ def picture(scene: Scene, note: str = "") -> RenderableType:
     """Return the whole view.
 
     Args:
-        scene: The data to show.
-        note: A sentence about a current problem, shown on top.
+        scene: Data to show.
+        note: Sentence about a current problem, shown on top; empty for none.
     """
     running = [job for job in scene.jobs if job.state != "waiting"]
     queue = [job for job in scene.jobs if job.state == "waiting"]
@@ -148,7 +148,7 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
 
 
 def _power(job: JobStatus) -> tuple[str, ...]:
-    # Few columns are left; a tilde is what people write before an estimate.
+    # A tilde marks an estimate, as there is little space for columns.
     about = "" if job.watts is None or job.energy_source == "measured" else "~"
     each = number(per_step(job.energy_joules, job.steps_done), 2)
     return about + number(job.watts), each if each == "-" else about + each

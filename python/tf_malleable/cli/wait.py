@@ -20,7 +20,7 @@ from tf_malleable.cli.words import title
 from tf_malleable.model import OperationError
 
 _POLL_SECONDS = 0.2
-# The exit code is written down at most this much after the job has ended.
+# Longest time after the end of a job until its exit code is recorded.
 _PATIENCE_SECONDS = 1.0
 _FAILED = 1
 
@@ -62,7 +62,7 @@ def wait(client: Client, jobs: tuple[str, ...]) -> None:
 
 
 def _wait(client: Client, jobs: set[str]) -> None:
-    """Return once none of these jobs is live; a controller may restart meanwhile."""
+    """Wait until none of these jobs is live; a controller may restart meanwhile."""
     while jobs:
         time.sleep(_POLL_SECONDS)
         with suppress(NoAnswerError):
@@ -70,7 +70,7 @@ def _wait(client: Client, jobs: set[str]) -> None:
 
 
 def _last_attempt(client: Client, job: JobRecord) -> JobRecord:
-    """Return the last of the attempts at an ended job, once there will be no more."""
+    """Return the last attempt of an ended job, once there will be no further ones."""
     if job.output is None:
         return job
     while is_kept(Path(job.output), job.user):
@@ -81,7 +81,7 @@ def _last_attempt(client: Client, job: JobRecord) -> JobRecord:
 
 
 def _exit_code(record: JobRecord) -> int | None:
-    """Return a job's exit code, as the controller or its keeper knows it; None if neither."""
+    """Return a job's exit code from the controller or the job's keeper; None if unknown."""
     if record.exit_code is not None or record.output is None:
         return record.exit_code
     deadline = time.monotonic() + _PATIENCE_SECONDS

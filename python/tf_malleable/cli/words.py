@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Formats jobs and summaries for users."""
+"""Text formatting of jobs and summaries for users."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def title(job: JobStatus | JobRecord) -> str:
 def state(job: JobStatus) -> str:
     """Return a job's state in one word.
 
-    ``"paused"``: a person has paused it. ``"stopped"``: a signal has, or `docker pause`.
-    ``"held"``: the policy has taken its cores away.
+    ``"paused"``: paused by a person. ``"stopped"``: stopped by a signal or `docker pause`.
+    ``"held"``: held by the policy, which has taken the cores away.
     """
     if job.held:
         return "paused"
@@ -32,37 +32,37 @@ def state(job: JobStatus) -> str:
 
 
 def desired(job: JobStatus) -> str:
-    """Return the number of cores a job asks for; a star marks one set by hand."""
+    """Return the desired number of cores of a job; a star marks one set by hand."""
     return str(job.desired) if job.by_hand is None else f"{job.desired}*"
 
 
 def granted(job: JobStatus) -> str:
-    """Return the number of cores a job is granted, and after a plus those it lends."""
+    """Return the number of granted cores of a job and, after a plus, the number of lent ones."""
     lent = f"+{len(job.lent)}" if job.lent else ""
     return f"{len(job.granted)}{lent}"
 
 
 def progress(job: JobStatus) -> float | None:
-    """Return the share of its steps that a job has done; None if unknown."""
+    """Return the share of a job's steps that are done; None if unknown."""
     if job.steps_done is None or not job.steps_total:
         return None
     return min(job.steps_done / job.steps_total, 1.0)
 
 
 def per_step(amount: float | None, steps: float | None) -> float | None:
-    """Return an amount for each step; None if unknown."""
+    """Return an amount per step; None if unknown."""
     return amount / steps if amount is not None and steps else None
 
 
 def read_and_saved(reading: TierReading | None) -> tuple[str, str]:
-    """Return what was read from the source of a data tier, and what from copies instead."""
+    """Return the sizes read from the source of a data tier, and from copies instead."""
     if reading is None:
         return "-", "-"
     return size_text(reading.source_bytes), size_text(reading.saved_bytes)
 
 
 def last_change(elastic: Elastic) -> str:
-    """Return why and when the present generation of a training began."""
+    """Return why and when the current generation of a training began."""
     if elastic.changed is None:
         return "-"
     return f"{elastic.reason or 'change'} at {datetime.fromtimestamp(elastic.changed):%H:%M:%S}"

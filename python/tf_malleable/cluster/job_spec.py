@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A MalleableJob as its author wrote it, read from the API's object."""
+"""Job spec: a MalleableJob as its author wrote it, parsed from the API object."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tf_malleable.elastic.settings import MOST_SHARDS
 Manifest = Mapping[str, Any]
 """An object of the API, as it is in JSON."""
 
-# The longest name of a pod's host is 63 characters, and ours add a role and a number.
+# A pod's hostname has at most 63 characters, and pod names add a role and a number to the job's.
 _LONGEST_NAME: Final = 40
 _BACKOFF_LIMIT: Final = 6
 _LEAST_CPUS: Final = 0.01
 
 
 class SpecError(ValueError):
-    """A MalleableJob cannot be carried out as it is. The message is one sentence."""
+    """Invalid MalleableJob. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class WorkersSpec:
-    """How many workers a job may have, and with how many CPUs each.
+    """Bounds of a job's number of workers and of the CPUs of each.
 
     Attributes:
-        least: The fewest.
-        most: The most.
-        least_cpus: The fewest CPUs of one.
-        most_cpus: The most.
+        least: Minimum number of workers.
+        most: Maximum number of workers.
+        least_cpus: Minimum CPUs of a worker.
+        most_cpus: Maximum CPUs of a worker.
     """
 
     least: int = 1
@@ -44,12 +44,12 @@ class WorkersSpec:
 
 @dataclass(frozen=True)
 class ServersSpec:
-    """How many parameter servers a job may have.
+    """Bounds of a job's number of parameter servers.
 
     Attributes:
-        least: The fewest.
-        most: The most.
-        cpus: CPUs of each.
+        least: Minimum number of servers.
+        most: Maximum number of servers.
+        cpus: CPUs of each server.
     """
 
     least: int = 0
@@ -59,11 +59,11 @@ class ServersSpec:
 
 @dataclass(frozen=True)
 class CheckpointSpec:
-    """Where workers save, for others that start when none is left.
+    """Checkpoint of a job, from which new workers start when no worker is left.
 
     Attributes:
-        path: A folder that all of a job's workers have.
-        every_seconds: How often.
+        path: Path of a folder that all workers of the job share.
+        every_seconds: Interval between checkpoints, in seconds.
     """
 
     path: str
@@ -72,28 +72,28 @@ class CheckpointSpec:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What a MalleableJob says, and what the API knows of it.
+    """Spec, metadata and status of a MalleableJob.
 
     Attributes:
-        uid: Of the object.
-        name: Of the object.
-        namespace: Where it is.
-        created: When, in seconds since the epoch.
-        generation: Of its spec.
-        deleted: When somebody has deleted it, in seconds since the epoch; None if nobody has.
-        finalizers: What holds it then.
-        labels: Of the object.
-        annotations: Of the object.
-        suspend: It is to have no workers.
-        managed_by: Who carries it out; empty for this operator.
-        priority: Greater comes first.
-        shards: Into how many pieces each batch is cut.
-        workers: How many.
-        servers: How many.
-        checkpoint: Where to save; None for what the script does itself.
-        backoff_limit: How many crashes without progress are borne.
-        template: Of its workers' pods.
-        status: As it was written last.
+        uid: Uid of the object.
+        name: Name of the object.
+        namespace: Namespace of the object.
+        created: Time of creation, in seconds since the epoch.
+        generation: Generation of the spec, as the API server counts it.
+        deleted: Deletion timestamp, in seconds since the epoch; None if the job is not deleted.
+        finalizers: Finalizers that delay the deletion.
+        labels: Labels of the object.
+        annotations: Annotations of the object.
+        suspend: True if the job must have no workers.
+        managed_by: Name of the controller that carries the job out; empty for this operator.
+        priority: Priority; a greater number goes first.
+        shards: Number of shards that each batch is cut into.
+        workers: Bounds of the workers.
+        servers: Bounds of the parameter servers.
+        checkpoint: Checkpoint settings; None if only the script itself saves.
+        backoff_limit: Number of crashes without progress that are tolerated.
+        template: Template of the workers' pods.
+        status: Status as last written.
     """
 
     uid: str
@@ -118,22 +118,22 @@ class JobSpec:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its namespace and name."""
+        """Namespace and name."""
         return self.namespace, self.name
 
     @property
     def is_ours(self) -> bool:
-        """Whether this operator is to carry it out."""
+        """Whether this operator carries the job out."""
         return self.managed_by in ("", resource_names.MANAGER)
 
     @property
     def memory(self) -> float:
-        """How many bytes a worker's pod requests; 0 if it does not say."""
+        """Memory that a worker's pod requests, in bytes; 0 if the template states none."""
         return sum(_requested(each, "memory") for each in containers(self.template))
 
     @property
     def overhead_cpus(self) -> float:
-        """How many CPUs the other containers of a worker's pod request."""
+        """CPUs that the other containers of a worker's pod request."""
         return sum(_requested(each, "cpu") for each in containers(self.template)[1:])
 
 
@@ -152,30 +152,30 @@ def _requested(container: Manifest, resource: str) -> float:
 
 
 def seconds_of(text: str | None) -> float:
-    """Return a time of the API in seconds since the epoch; 0 if there is none.
+    """Return a timestamp of the API in seconds since the epoch; 0 if there is none.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a timestamp.
     """
     if not text:
         return 0.0
     plain = text.removesuffix("Z")
-    # Python 3.10 takes neither a Z nor other than three or six digits.
+    # Python 3.10 accepts neither a Z nor a fraction of other than three or six digits.
     whole, _, rest = plain.partition(".")
     at = datetime.fromisoformat(whole).replace(tzinfo=timezone.utc).timestamp()
     return at + (float(f"0.{rest}") if rest else 0.0)
 
 
 def time_of(seconds: float) -> str:
-    """Return a time as the API has it."""
+    """Return a time, given in seconds since the epoch, in the API's format."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse(item: Manifest) -> JobSpec:
-    """Return a MalleableJob from the API's object.
+    """Parse the API object of a MalleableJob.
 
     Raises:
-        SpecError: It cannot be carried out, with the path of the field.
+        SpecError: The job is invalid; the message names the path of the field.
     """
     metadata, spec = item["metadata"], item.get("spec") or {}
     try:
@@ -216,7 +216,7 @@ def _workers(said: Manifest, shards: int) -> WorkersSpec:
         least,
         int(said.get("max", least)),
         least_cpus,
-        # Of more than there are shards, a worker cannot make use.
+        # A worker cannot use more CPUs than there are shards.
         quantities.number(cpu["max"]) if "max" in cpu else float(max(ceil(least_cpus), shards)),
     )
 
@@ -233,7 +233,7 @@ def _checkpoint(said: Manifest | None) -> CheckpointSpec | None:
 
 
 def _check(job: JobSpec) -> None:
-    """Check what the schema of the API checks, too: it may be an older one."""
+    """Check also what the CRD's schema checks: the installed CRD may be an older one."""
     workers, servers = job.workers, job.servers
     problem = ""
     if len(job.name) > _LONGEST_NAME:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Starts the operator: tfm cluster operator."""
+"""Entry point of the operator: tfm cluster operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tf_malleable.policies import registry
 
 _KEY: Final = "key"
 _RETRY_SECONDS: Final = 1.0
-# An operator that has not decided for so long hangs; a kubelet is to start it again.
+# An operator without a decision for this long hangs: /healthz fails, and the kubelet restarts it.
 _DEAD_SECONDS: Final = 120.0
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -37,7 +37,8 @@ def run(settings: OperatorSettings) -> int:
     """Run the operator until SIGTERM or SIGINT; return the exit code.
 
     Raises:
-        OperationError: No cluster is known, it refuses this operator, or the port is taken.
+        OperationError: No cluster is configured, the cluster refuses this operator, or the port is
+            taken.
         ValueError: There is no such policy.
     """
     return asyncio.run(_run(settings))
@@ -55,12 +56,12 @@ async def operate(
     stop: asyncio.Event,
     listens: Callable[[int], None] = lambda port: None,
 ) -> int:
-    """Run the operator until it is to stop; see run().
+    """Run the operator until `stop` is set; see run().
 
     Args:
-        settings: What it is told.
-        stop: Is set when it is to stop.
-        listens: Is told at which port it serves /metrics.
+        settings: Settings of the operator.
+        stop: Event that ends the run.
+        listens: Called with the port that serves /metrics.
     """
     policy = registry.create(settings.policy)
     server = kubeconfig.find(settings.kubeconfig, settings.context)
@@ -103,8 +104,8 @@ async def operate(
 async def _together(*work: Coroutine[Any, Any, None]) -> None:
     tasks = [asyncio.create_task(each) for each in work]
     try:
-        # None of them ends by itself, unless it is broken. Not gather(), which would go on when the
-        # first one is cancelled, and then interrupt what another one still does at its end.
+        # No task ends by itself unless it fails. gather() is unsuitable: it would go on when the
+        # first task is cancelled, and then interrupt the clean-up of another one.
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
@@ -115,7 +116,7 @@ async def _together(*work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _until_stopped(work: Coroutine[Any, Any, _Result], stop: asyncio.Event) -> _Result | None:
-    """Return what comes of some work; None if it is to stop before."""
+    """Return the result of `work`; None if `stop` is set first."""
     working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -127,10 +128,10 @@ async def _until_stopped(work: Coroutine[Any, Any, _Result], stop: asyncio.Event
 
 
 async def _own_key(client: ApiClient, namespace: str, name: str) -> bytes:
-    """Return the key from which all tokens follow, made by the first operator there is.
+    """Return the key from which all tokens are derived; the first operator creates it.
 
     Raises:
-        OperationError: The cluster refuses to show or to take it.
+        OperationError: The cluster refuses to read or to create the Secret with the key.
     """
     name = f"{name}-key"
     while True:

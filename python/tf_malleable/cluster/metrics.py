@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The operator's own metrics."""
+"""Prometheus metrics of the operator."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 
 
 class OperatorMetrics:
-    """What /metrics shows.
+    """Metrics that /metrics exposes.
 
     Attributes:
-        registry: With all of it.
-        decisions: How long decisions take, in seconds.
-        calls: What was done about jobs, by kind of action and result.
-        leader: 1 while this operator acts.
+        registry: Registry of all metrics.
+        decisions: Durations of decisions, in seconds.
+        calls: Number of actions carried out for jobs, by kind of action and result.
+        leader: 1 while this operator acts, otherwise 0.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class OperatorMetrics:
         self._cpus = Gauge("tfm_worker_cpus", "CPUs of workers.", ["number"], registry=made)
 
     def show(self, jobs: Iterable[JobDecision]) -> None:
-        """Show what was decided last."""
+        """Set the gauges from the last decision."""
         phases: Tally[str] = Tally()
         granted = running = 0
         actual = wanted = 0.0

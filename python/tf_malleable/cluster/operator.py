@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The operator: looks, decides once about all jobs, carries out the difference, and so on.
+"""Operator: a loop that observes, decides about all jobs at once, and carries out the difference.
 
-Nothing but the API's objects says what is to be done, so that it may be killed at any moment, and
-another one goes on. What is carried out for one job does not keep the others waiting: a job of
-which something is still under way is left out of the next rounds.
+The objects of the API alone determine what is to be done. The operator may therefore be killed at
+any moment, and another one continues. Actions for one job do not delay the others: a job with
+actions under way is left out of the next rounds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tf_malleable.policies.policy import Policy
 
 _RETRY_SECONDS: Final = 0.3
 _PROBLEM_SECONDS: Final = 5.0
-# Several changes come together; one decision is enough for them.
+# Changes arrive in groups; one decision is enough for a group.
 _GATHER_SECONDS: Final = 0.02
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ class Operator:
     """Carries out all MalleableJobs of a cluster.
 
     Attributes:
-        decided_at: When it last decided, in seconds of the monotonic clock.
+        decided_at: Time of the last decision, in seconds of the monotonic clock. An operator that
+            does not lead or does not know the cluster yet sets it, too.
     """
 
     def __init__(
@@ -52,14 +53,14 @@ class Operator:
         timings: Timings,
         metrics: OperatorMetrics,
     ) -> None:
-        """Prepare.
+        """Create an operator; run() starts it.
 
         Args:
-            client: Of the API server.
-            policy: Shares out the CPUs.
-            key: From which the jobs' tokens follow.
-            timings: How long to wait for what.
-            metrics: Are told what happens.
+            client: Client of the API server.
+            policy: Policy that shares out the CPUs.
+            key: Key from which the jobs' tokens are derived.
+            timings: Timeouts and intervals.
+            metrics: Metrics to update.
         """
         self.decided_at = time.monotonic()
         self._changed = asyncio.Event()
@@ -80,28 +81,28 @@ class Operator:
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
-        """Have it decide soon."""
+        """Request a decision soon."""
         self._changed.set()
 
     @property
     def is_ready(self) -> bool:
-        """Whether it knows the cluster."""
+        """Whether all informers have listed their objects."""
         return all(mirror.is_complete for mirror in self._mirrors.values())
 
     def _count(self, action: str, result: str) -> None:
         self._metrics.calls.labels(action, result).inc()
 
     async def run(self, may_act: Callable[[], bool]) -> None:
-        """Carry out jobs while that is allowed, until this is cancelled.
+        """Carry out jobs while that is allowed, until cancelled.
 
         Args:
-            may_act: Returns whether this operator is the one that acts.
+            may_act: Returns whether this operator is the leader.
         """
         work: list[Coroutine[Any, Any, None]] = [each.run() for each in self._mirrors.values()]
         work.append(self._decide_often(may_act))
         tasks = [asyncio.create_task(each) for each in work]
         try:
-            # None of them ends by itself, unless it is broken.
+            # No task ends by itself unless it fails.
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -125,7 +126,7 @@ class Operator:
             try:
                 with self._metrics.decisions.time():
                     decision = self._decider.decide(self._look())
-            except Exception:  # Of a policy of somebody else's, say. Trainings go on meanwhile.
+            except Exception:  # From a third-party policy, for example. Trainings go on meanwhile.
                 _log.exception("nothing can be decided")
                 wait = _PROBLEM_SECONDS
                 continue
@@ -182,7 +183,7 @@ class Operator:
             memory = self._decider.memories[uid]
             if not await self._carrier.carry_out(decision, memory, may_act):
                 await asyncio.sleep(_RETRY_SECONDS)
-        except Exception:  # One job must not end the others' operator.
+        except Exception:  # A failure with one job must not end the operator of all jobs.
             _log.exception("%s/%s: what was decided cannot be carried out", *decision.job.key)
             await asyncio.sleep(_RETRY_SECONDS)
         finally:

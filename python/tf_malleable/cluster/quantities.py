@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Quantities such as 500m and 2Gi, as numbers."""
+"""Kubernetes quantities, such as 500m and 2Gi, as numbers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DECIMAL: Final = {
 _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 
 
-# True is 1 where types do not count.
+# typed: without it, the cache takes True for 1.
 @lru_cache(maxsize=1024, typed=True)
 def number(quantity: Hashable) -> float:
     """Return a quantity's value, in cores or bytes.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The value is not a quantity.
     """
     match = _QUANTITY.match(str(quantity))
     if match is None or isinstance(quantity, bool):
@@ -36,7 +36,7 @@ def number(quantity: Hashable) -> float:
 
 
 def cores(value: float) -> str:
-    """Return a number of cores as servers write it: whole, or in thousandths."""
+    """Return a number of cores as API servers write it: whole, or in thousandths."""
     thousandths = round(value * 1000)
     return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How objects of the API are called: kinds, labels, and what belongs to a MalleableJob."""
+"""Names in the API: resource kinds, labels, annotations, and the objects of a MalleableJob."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ TOKEN_KEY: Final = "token"
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """A kind of the API, and where it is served.
+    """A resource kind of the API, and its path.
 
     Attributes:
-        prefix: Of the paths, such as ``"/api/v1"``.
-        plural: Its name in paths.
-        api_version: As objects say it.
-        kind: As objects say it.
+        prefix: Prefix of the paths, such as ``"/api/v1"``.
+        plural: Name of the kind in paths.
+        api_version: The ``apiVersion`` of its objects.
+        kind: The ``kind`` of its objects.
     """
 
     prefix: str
@@ -55,7 +55,7 @@ class ResourceKind:
     kind: str
 
     def path(self, namespace: str = "", name: str = "", part: str = "") -> str:
-        """Return the path of all objects, of those of a namespace, of one, or of a part of it."""
+        """Return the path of all objects, of a namespace's, of one object, or of a subresource."""
         words = [self.prefix]
         words += ["namespaces", namespace] if namespace else []
         words.append(self.plural)
@@ -81,8 +81,8 @@ LEASES: Final = ResourceKind(
 def secret_name(job: str, uid: str) -> str:
     """Return the name of the Secret with a job's token.
 
-    With part of the job's uid: nobody may read whose the Secret of an earlier job of the same
-    name is.
+    The name contains part of the job's uid because the operator may not read the Secrets of jobs:
+    it could not tell this job's Secret from that of an earlier job of the same name.
     """
     return f"{job}-elastic-{uid[:8]}"
 
@@ -93,7 +93,7 @@ def service_name(job: str) -> str:
 
 
 def budget_name(job: str) -> str:
-    """Return the name of the disruption budget of a job's last holder of the state."""
+    """Return the name of the disruption budget that protects a job's last holder of the state."""
     return f"{job}-state"
 
 

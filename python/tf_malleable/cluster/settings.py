@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What an operator is told at its start."""
+"""Settings of the operator, fixed at its start."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from tf_malleable.policies import registry
 
 @dataclass(frozen=True)
 class Timings:
-    """How long the operator waits for what, in seconds.
+    """Timeouts and intervals of the operator, in seconds.
 
     Attributes:
-        call: For an answer of the API server.
-        poll: Between two questions to a job's coordinator.
-        report: Between two writes of a status in which only progress has changed.
-        backoff: Before a worker is started again after the second crash in a row; doubled
-            each time.
-        longest_backoff: No longer than this.
-        deferred: For so long a resize may be deferred before it is given up.
-        unscheduled: For so long a pod may find no node before it is given up.
-        avoided: For so long nothing more is tried where something was given up.
-        stuck: If no worker has started for so long, for its image, say, the job has failed.
-        ending: Once a worker has come to the training's end, the others may take so long.
-        closing: For so long the finalizer holds a job whose workers do not go.
-        refused: When to try again what a quota has refused.
-        look: When to look again if nothing has happened.
-        patience: How long another number of workers must be wanted.
+        call: Timeout of a call of the API server.
+        poll: Interval between two status requests to a job's coordinator.
+        report: Interval between two writes of a status in which only progress has changed.
+        backoff: Delay before a worker is started again after the second crash in a row; doubled
+            after each further crash.
+        longest_backoff: Upper limit of that delay.
+        deferred: Time for which a resize may be deferred before it is given up.
+        unscheduled: Time for which a pod may stay unscheduled before it is given up.
+        avoided: Time for which a node or a resize that was given up is not tried again.
+        stuck: Time without any started worker, because of its image for example, after which the
+            job has failed.
+        ending: Time that the other workers have once one has reached the training's end.
+        closing: Time for which the finalizer holds a deleted job whose workers do not go.
+        refused: Delay before the operator tries again to create a pod that was refused, for
+            example by a quota.
+        look: Interval of decisions while nothing happens.
+        patience: Times for which another number of workers must be wanted.
     """
 
     call: float = 10.0
@@ -50,19 +52,22 @@ class Timings:
 
 @dataclass(frozen=True)
 class OperatorSettings:
-    """What an operator is told.
+    """Settings of an operator.
 
     Attributes:
-        kubeconfig: Where the API server is; None for KUBECONFIG, the home folder's, or the pod's.
-        context: Of the kubeconfig; None for its current one.
-        policy: Decides about CPUs, as tfm controller has it.
-        namespace: Of its lease and its key; None for the one that it runs in.
-        name: Of its lease; its key's has ``-key`` at the end.
-        identity: Names it among operators; None for the host's name and a random number.
-        host: Where it serves /metrics, /healthz and /readyz.
-        port: There; 0 for any.
-        lease_seconds: After how long without a word from the leader another one takes over.
-        timings: How long it waits for what.
+        kubeconfig: Path of the kubeconfig; None for that of KUBECONFIG or of the home folder, or,
+            in a pod, for the pod's service account.
+        context: Context of the kubeconfig; None for its current one.
+        policy: Policy that shares out the CPUs, specified as for tfm controller.
+        namespace: Namespace of the operator's lease and key; None for the one that it runs in.
+        name: Name of the lease; the key's Secret has this name with ``-key`` appended.
+        identity: Name of this operator among operators; None for the host's name and a random
+            number.
+        host: Address that serves /metrics, /healthz and /readyz.
+        port: Port that serves them; 0 for any free one.
+        lease_seconds: Time without a renewal by the leader after which another operator takes
+            over, in seconds.
+        timings: Timeouts and intervals.
     """
 
     kubeconfig: Path | None = None

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A small HTTP server: /metrics, /healthz and /readyz."""
+"""HTTP server of the operator: /metrics, /healthz and /readyz."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class StatusServer:
-    """Says how the operator is."""
+    """Metrics and health endpoints of the operator."""
 
     def __init__(
         self,
@@ -20,21 +20,21 @@ class StatusServer:
         is_alive: Callable[[], bool],
         is_ready: Callable[[], bool],
     ) -> None:
-        """Prepare.
+        """Create a server that does not listen yet.
 
         Args:
-            registry: Of the metrics.
+            registry: Registry of the metrics.
             is_alive: Returns whether the operator still decides.
-            is_ready: Returns whether it knows the cluster.
+            is_ready: Returns whether the operator knows the cluster.
         """
         self._registry, self._is_alive, self._is_ready = registry, is_alive, is_ready
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port.
+        """Start to listen and return the port.
 
         Raises:
-            OSError: It cannot listen there.
+            OSError: The address or the port cannot be used.
         """
         application = web.Application()
         application.router.add_get("/metrics", self._metrics)
@@ -46,7 +46,7 @@ class StatusServer:
         return int(self._runner.addresses[0][1])
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
 

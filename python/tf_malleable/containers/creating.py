@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Creates containers that are jobs: image, labels, and access to the controller."""
+"""Creation of containers that are jobs: image, labels, and access to the controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_malleable.api.address import SOCKET
 from tf_malleable.containers.engine import Engine, EngineRefusedError, NoSuchContainerError
 from tf_malleable.containers.labels import Labels
 
-# Where the directory of the controller's socket is mounted in the container.
+# Mount point of the directory of the controller's socket in the container.
 _FOLDER: Final = "/run/tf_malleable"
 
 
@@ -46,8 +46,8 @@ def fetch(engine: Engine, image: str, notice: Callable[[str], None]) -> None:
     """Pull an image if it does not exist locally.
 
     Args:
-        engine: The engine that needs it.
-        image: Its name.
+        engine: Engine that needs the image.
+        image: Name of the image.
         notice: Called with a sentence before pulling, which takes time.
 
     Raises:

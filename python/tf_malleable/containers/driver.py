@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Brings one container into its wanted state, and checks whether it is there.
+"""Driver of one container: brings it into its wanted state, and reads its actual state.
 
-Each command replaces the one before. If the engine is down, the command is retried until
-it is back; meanwhile its CPUs are changed in its cgroup, because they may have been
-granted to others.
+Each command replaces the previous one. If the engine is down, the command is retried until
+the engine is back. Meanwhile the container's CPUs are changed in its cgroup, because they may
+have been granted to others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class InThread(Protocol):
     """Calls a function in a thread that may wait for the engine."""
 
     def __call__(self, function: Callable[[], None]) -> Awaitable[None]:
-        """Return once it has returned, and raise what it raises."""
+        """Return once the function has returned, and raise its exception."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Wanted:
     """The wanted state of a container.
 
     Attributes:
-        cpus: CPUs it may use; empty leaves them unchanged.
-        frozen: Frozen rather than running.
-        ending: The signal to end it with; None does not end it.
+        cpus: CPUs the container may use; empty leaves them unchanged.
+        frozen: True if it is to be frozen rather than running.
+        ending: Signal to end it with; None does not end it.
     """
 
     cpus: Cpuset = frozenset()
@@ -58,7 +58,7 @@ class Wanted:
 
 
 class Driver:
-    """One container. Not thread-safe: one asyncio loop."""
+    """Driver of one container. Not thread-safe: one asyncio loop."""
 
     def __init__(
         self,
@@ -91,18 +91,18 @@ class Driver:
         self._task: asyncio.Task[None] | None = None
 
     def carry_out(self, cpus: Cpuset, *, frozen: bool) -> None:
-        """Run it on these CPUs, or freeze it; start it if it was never started."""
+        """Run the container on these CPUs, or freeze it; start it if it was never started."""
         last = self._wanted or Wanted()
         if last.ending is None:
             self._want(Wanted(cpus or last.cpus, frozen))
 
     def end(self, *, by_force: bool) -> None:
-        """End it with SIGTERM or SIGKILL; remove it if it was never started."""
+        """End the container with SIGTERM or SIGKILL; remove it if it was never started."""
         last = self._wanted or Wanted()
         self._want(Wanted(last.cpus, False, "SIGKILL" if by_force else "SIGTERM"))
 
     def release(self) -> None:
-        """Stop observing it; the last command is still carried out."""
+        """Stop observing the container; the last command is still carried out."""
         self._changed = lambda: None
         self._close_files()
 
@@ -144,7 +144,7 @@ class Driver:
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             except NoSuchContainerError:
-                pass  # The engine's events report that elsewhere.
+                pass  # The engine's events report the end.
             except EngineRefusedError as error:
                 self._warn(str(error))
                 with suppress(EngineGoneError, EngineRefusedError):
@@ -157,7 +157,7 @@ class Driver:
         self._changed()
 
     def _warn(self, problem: str) -> None:
-        """Log a problem, once until it is solved: a command may be repeated every second."""
+        """Log a problem once until it is solved: a command may be repeated every second."""
         if problem != self._problem:
             _log.warning("container %s: %s", self._info.name, problem)
         self._problem = problem
@@ -192,7 +192,7 @@ class Driver:
             self._engine.unpause(self._info.id)
 
     def _is_updated(self, wanted: Wanted) -> bool:
-        """Let the engine change the CPUs; return whether it supports that."""
+        """Have the engine change the CPUs; return whether it supports that."""
         try:
             self._engine.update(self._info.id, self._update(wanted.cpus))
         except NoSuchContainerError:
@@ -213,17 +213,17 @@ class Driver:
         if created:
             self._engine.remove(self._info.id)
             return
-        with suppress(EngineRefusedError):  # It has already ended.
+        with suppress(EngineRefusedError):  # The container has already ended.
             self._engine.kill(self._info.id, signal)
         if paused:
-            with suppress(EngineRefusedError):  # SIGKILL may have unpaused it.
+            with suppress(EngineRefusedError):  # SIGKILL may have unpaused the container.
                 self._engine.unpause(self._info.id)
 
     def look(self, pid: int) -> Look | None:
-        """Return its state as read from its cgroup; None if it cannot be read.
+        """Return the container's state as read from its cgroup; None if it cannot be read.
 
         Args:
-            pid: Its first process.
+            pid: First process of the container.
         """
         try:
             if self._files is None or self._files[0] != pid:

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The container engine, through its SDK; all calls block.
+"""Client of the container engine, through Docker's SDK; all calls block.
 
-Docker's SDK also works with Podman. Errors are turned into one sentence.
+The SDK also works with Podman. Errors are turned into one sentence.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Engine:
     """One engine. Thread-safe: each thread has its own connections.
 
     Attributes:
-        host: Its address.
+        host: Address of the engine.
         timeout: Seconds after which an engine that does not answer counts as down; None
             waits forever.
     """
@@ -110,9 +110,9 @@ class Engine:
         return client
 
     def _knock(self) -> None:
-        """Raise OSError if nobody listens at the engine's socket.
+        """Raise OSError if no process listens at the engine's socket.
 
-        The SDK leaves the socket of a connection that fails open until garbage is collected,
+        The SDK leaves the socket of a failed connection open until garbage collection,
         and a controller tries twice a second.
         """
         scheme, _, path = self.host.partition("://")
@@ -123,7 +123,7 @@ class Engine:
 
     @contextmanager
     def calling(self) -> Iterator[docker.DockerClient]:
-        """Yield the client, and turn its errors into ours.
+        """Yield the client, and translate its errors.
 
         Raises:
             EngineGoneError: No engine answers.
@@ -162,7 +162,8 @@ class Engine:
         """Change the CPUs of a container.
 
         Raises:
-            NoSuchContainerError: Also with Podman before 5, which lacks this request.
+            NoSuchContainerError: There is no such container; also with Podman before 5, which
+                lacks this request.
         """
         values: dict[str, Any] = {}
         if change.cpuset is not None:
@@ -208,7 +209,7 @@ class Engine:
             A function that waits for its exit code; it returns None if the engine goes down.
         """
         with self.calling() as client:
-            # The SDK's wait() does not tell when waiting has started; the header of the
+            # The SDK's wait() does not show when waiting has started; the header of the
             # engine's response does.
             answer = _ask(client, container, "wait", params={"condition": "next-exit"}, stream=True)
 
@@ -304,7 +305,7 @@ def _state(state: Mapping[str, Any]) -> ContainerState:
 
 
 def was_never_started(state: Mapping[str, Any]) -> bool:
-    """Return whether a container was never started, or could not be. Podman has words of its own.
+    """Return whether a container was never started, or could not be; Podman's states differ.
 
     Args:
         state: The state in the attributes returned by Engine.inspect().

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The containers of one engine, as required by the controller's ports.
+"""Containers of one engine, as required by the controller's ports.
 
 The controller's loop never waits for the engine: calls are made in threads, and another
-thread follows the engine's events. The engine reports all containers and changes, whoever
-made them; after an interruption everything is read anew.
+thread follows the engine's events. The engine reports all containers and changes, whatever
+client made them; after an interruption everything is read anew.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _THREADS: Final = 8
 _RETRY_SECONDS: Final = 0.5
 _FIRST_LOOK_SECONDS: Final = 2.0
 _CLOSING_SECONDS: Final = 3.0
-# Not "create": whoever creates a container also reports it to the controller, or starts
+# Not "create": the client that creates a container also reports it to the controller, or starts
 # it. "remove" is Podman's "destroy".
 _WATCHED_EVENTS: Final = frozenset({"start", "die", "destroy", "remove", "pause", "unpause", "oom"})
 
@@ -49,11 +49,11 @@ class EngineContainers:
     """The containers of an engine that are jobs of one controller. One asyncio loop."""
 
     def __init__(self, socket: str, engine: Engine | None = None) -> None:
-        """Create it; the engine is not contacted yet.
+        """Create the object; the engine is not contacted yet.
 
         Args:
             socket: The controller's socket, which its containers name in a label.
-            engine: By default the one at DOCKER_HOST, or at the default address.
+            engine: Engine; by default the one at DOCKER_HOST, or at the default address.
         """
         self._socket = socket
         self._engine = engine or Engine()
@@ -80,7 +80,7 @@ class EngineContainers:
         """Return a container.
 
         Args:
-            container: Its name, its id, or a prefix of its id.
+            container: Name, id, or prefix of the id.
 
         Raises:
             Refusal: There is no such container, it does not belong to this controller, its
@@ -103,7 +103,7 @@ class EngineContainers:
 
         Args:
             info: The container.
-            changed: Called when it may have reached its wanted state.
+            changed: Called when the container may have reached its wanted state.
         """
         loop = asyncio.get_running_loop()
         refused = partial(self._tell, loop, info.id)
@@ -124,14 +124,14 @@ class EngineContainers:
     async def _in_thread(self, function: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    # The following run in threads: the event thread, or one for calls.
+    # The following methods run in threads: the event thread, or one for calls.
 
     def _follow_events(self, loop: asyncio.AbstractEventLoop) -> None:
         warned = False
         while not self._over.is_set():
             try:
                 self._events = self._engine.events()
-                # Read all only now: later changes are in the stream.
+                # Read all containers only now: later changes are in the stream.
                 self._look(loop)
                 self._post(loop, self._has_looked.set)
                 warned = False
@@ -146,9 +146,9 @@ class EngineContainers:
                     _log.warning("%s", error)
                     warned = True
             except Exception:
-                # The stream broke; the SDK raises various errors then.
+                # The stream broke; the SDK raises various errors in this case.
                 _log.debug("the engine's events have ended", exc_info=True)
-            if not self._has_looked.is_set():  # Or the loop would be woken up for nothing.
+            if not self._has_looked.is_set():  # Otherwise the loop would be woken up in vain.
                 self._post(loop, self._has_looked.set)
             self._hang_up()
             self._over.wait(_RETRY_SECONDS)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs one container in the foreground, from its creation to its exit code."""
+"""A container job in the foreground, from its creation to its exit code."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class ContainerJob:
 
         Args:
             recipe: The container to create.
-            removed: The engine removes it when it has ended.
-            notices: Called while it waits in the queue.
+            removed: True if the engine removes the container when it has ended.
+            notices: Called while the container waits in the queue.
             say: Prints a sentence for the user.
         """
         self._notices = notices
@@ -80,7 +80,7 @@ class ContainerJob:
         self._problem = ""
 
     def run(self, *, detach: bool) -> int:
-        """Run it; return its exit code, or 0 at once if `detach` is set.
+        """Run the container; return its exit code, or 0 at once if `detach` is set.
 
         Raises:
             OperationError, ValueError: It cannot be run, and was removed.
@@ -124,13 +124,13 @@ class ContainerJob:
             self._engine.start(self._id)
             self._started = True
         except OperationError:
-            # A controller that has just restarted may have found it by its labels.
+            # A controller that has just restarted may have found the container by its labels.
             state = self._state()
             if state is None or was_never_started(state):
                 raise
 
     def _wait_for_start(self) -> None:
-        """Return when it has been started, or never will be."""
+        """Return when the container has been started, or never will be."""
         if self._job is not None:
             job = Submitted(self._job.id, self._job.min)
             admitted = admit(
@@ -146,7 +146,7 @@ class ContainerJob:
             time.sleep(_POLL_SECONDS)
 
     def _has_left_the_queue(self) -> bool:
-        """Check whether it has been started, or never will be."""
+        """Return whether the container has been started, or never will be."""
         if self._started or self._problem:
             return True
         state = self._state()
@@ -158,7 +158,7 @@ class ContainerJob:
         return self._started or bool(self._problem) or not was_never_started(state)
 
     def _state(self) -> dict[str, Any] | None:
-        """Return its state according to the engine; None if it no longer exists."""
+        """Return the container's state according to the engine; None if it no longer exists."""
         deadline = time.monotonic() + _ENGINE_SECONDS
         while True:
             try:
@@ -181,7 +181,7 @@ class ContainerJob:
         return waiter
 
     def _copy_in_thread(self) -> None:
-        """Copy its output without waiting: if it has just ended, that lasts until it is started."""
+        """Copy the output in a thread: that of an ended container lasts until its next start."""
         output = self._engine.attach(self._id)
         self._copier = threading.Thread(target=_copy, args=(output,), daemon=True)
         self._copier.start()
@@ -189,7 +189,7 @@ class ContainerJob:
     def _ended(self, waiter: threading.Thread) -> int:
         """Return the exit code of a container whose output has ended."""
         while True:
-            # What a restarted engine left running may run for long: do not ask all the time.
+            # A container that a restarted engine left running may run for long: poll slowly.
             waiter.join(_POLL_SECONDS if self._copier is None else _NOTICE_SECONDS)
             if self._exit_code is not None:
                 return self._explain(self._exit_code)
@@ -201,7 +201,7 @@ class ContainerJob:
                 self._problem = state["Error"]
                 return self._explain(int(state["ExitCode"]) or CANNOT_RUN)
             if state["Running"] and not waiter.is_alive():
-                # Its engine was restarted and left it running, or is about to stop again.
+                # The engine was restarted and left it running, or is about to stop again.
                 with suppress(EngineGoneError, EngineRefusedError):
                     waiter = self._wait_in_thread()
                     self._copy_in_thread()
@@ -218,13 +218,13 @@ class ContainerJob:
         raise CannotRunError(f"the container {self._id[:12]} was removed")
 
     def _wait_for_removal(self) -> None:
-        """If the engine removes it after its end, return when that is done."""
+        """If the engine removes the container after its end, wait until that is done."""
         if self._removed:
             with suppress(EngineGoneError, EngineRefusedError):
                 self._engine.await_removal(self._id, _REMOVAL_SECONDS)
 
     def _explain(self, code: int) -> int:
-        """Return an exit code; tell the user its reason if nothing else does."""
+        """Return an exit code; report its reason if nothing else does."""
         if self._problem:
             self._say(" ".join(self._problem.split()))
         elif code in _NO_PROGRAM and not self._started and self._removed:
@@ -275,8 +275,8 @@ class _Signals:
 
 
 def _copy(output: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-    """Copy the container's output to our stdout and stderr until it ends."""
-    with suppress(OSError):  # The engine was restarted, or our output was closed.
+    """Copy the container's output to this process's stdout and stderr until it ends."""
+    with suppress(OSError):  # The engine was restarted, or this process's output was closed.
         for stdout, stderr in output:
             for text, stream in ((stdout, sys.stdout.buffer), (stderr, sys.stderr.buffer)):
                 if text:

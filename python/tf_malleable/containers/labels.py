@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The labels that make a container a job.
+"""Labels that make a container a job.
 
 Labels stay with the container, so they tell the controller all it needs to know, also after
-a restart or for a container made by `docker run --label`.
+a restart or for a container created by `docker run --label`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Labels:
     """The labels of a job's container.
 
     Attributes:
-        request: The job request; its command is not stored in a label.
-        socket: Socket of the controller that it belongs to.
+        request: Job request; its command is not stored in a label.
+        socket: Socket of the controller that the container belongs to.
         user: User id of the job.
         resize: ``"cpuset"`` or ``"quota"``.
     """
@@ -65,22 +65,22 @@ class Labels:
 def is_ours(labels: Mapping[str, str], socket: str) -> bool:
     """Return whether a container with these labels belongs to the controller at `socket`.
 
-    Without a label for that, it belongs to root's.
+    Without a label for that, it belongs to the controller of root.
     """
     return JOB in labels and labels.get(_SOCKET, ROOT_SOCKET) == os.path.abspath(socket)
 
 
 def read(labels: Mapping[str, str], name: str) -> Labels:
-    """Parse a container's labels, in its controller.
+    """Parse a container's labels, in the controller it belongs to.
 
     Without a user, the job is that of the controller's user.
 
     Args:
-        labels: All its labels; those without our prefix are ignored.
-        name: The container's name, used if the job has none.
+        labels: All labels of the container; those without the project's prefix are ignored.
+        name: Name of the container, used if the job has none.
 
     Raises:
-        Refusal: 400; one of our labels is invalid.
+        Refusal: 400; one of the project's labels is invalid.
     """
     ours: dict[str, float | str] = {"user": os.getuid()}
     ours |= {

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs the controller as a process.
+"""Daemon: the controller as a process.
 
 Policy, CPUs, quotas, socket, port, state file and claims of other controllers are checked, in this
 order, before any job is touched.
@@ -54,19 +54,19 @@ class Options:
 
     Attributes:
         policy: Name and options of the policy; None for the last one used, or the default.
-        cpus: The CPUs to share out, such as ``"0-3,7"``; None for all the process may use.
-        socket: Path to listen at; None for the default.
-        group: Name of the group whose members may use the controller; None for nobody but its
-            own user and root.
-        state: File for jobs and history; None for the default.
-        quotas: File with the quotas of users; None for root's, if there is one.
+        cpus: CPUs to share out, such as ``"0-3,7"``; None for all that the process may use.
+        socket: Path of the socket to listen on; None for the default.
+        group: Name of the group whose members may use the controller; None for only the
+            controller's user and root.
+        state: State file for jobs and history; None for the default.
+        quotas: File with the quotas of users; None for the default file of root's controller.
         keep: Seconds for which the spans of ended jobs are kept; None for as long as the job.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
         gpus: Number of GPUs to share out, or ``"auto"`` for all of the host; None for none.
-        max_running: How many jobs may have started and not ended; None for no limit.
-        safe_watts: Peak that is kept while there is no power budget; None for no limit.
-        verbosity: 0 logs only problems; 1 also grants, pauses, ends and changes of the policy;
-            2 also requests.
+        max_running: Maximum number of jobs that have started and not ended; None for no limit.
+        safe_watts: Peak in watts that applies while there is no power budget; None for no limit.
+        verbosity: 0 logs only problems; 1 also grants, pauses, ends and policy changes; 2 also
+            requests.
     """
 
     policy: str | None = None
@@ -95,14 +95,14 @@ def run(
     """Run a controller until SIGTERM, SIGINT or SIGHUP.
 
     Args:
-        options: The controller's options.
+        options: Options of the controller.
         containers: Returns the containers of an engine, given the controller's socket;
             None disables containers.
-        power: What measures this host; None if nothing is metered.
+        power: Power meter of this host; None if nothing is metered.
 
     Returns:
-        The exit code: 0 after such a signal; 1 if it could not start, with the reason on
-        stderr.
+        Exit code: 0 after such a signal; 1 if the controller could not start, with the reason
+        on stderr.
 
     Raises:
         ValueError: An option is invalid.
@@ -215,9 +215,9 @@ async def _serve(
         if metrics is not None:
             app = metrics_application(service)
             servers.append(await Server.start(app, metrics, _METRICS_CONNECTIONS))
-        # Other threads read files and histories; the loop waits for one of them for so long.
+        # Other threads read files and histories; this is how long the loop waits for one of them.
         sys.setswitchinterval(_SWITCH_SECONDS)
-        # Collections would look at all modules, for 20 ms in which no grant is sent.
+        # Otherwise each garbage collection would scan all modules: 20 ms in which no grant is sent.
         gc.collect()
         gc.freeze()
         print(_ready(machine, service, listener, metrics), file=sys.stderr, flush=True)
@@ -226,8 +226,8 @@ async def _serve(
         notify("STOPPING=1")
     finally:
         following.cancel()
-        # Release jobs before closing their connections: a running service would take an
-        # agent that disconnects for one that ended, and share out its cores.
+        # Release jobs before closing their connections: a running service would regard an
+        # agent that disconnects as ended, and share out its cores.
         for server in servers:
             server.stop_listening()
         await service.close()
@@ -236,7 +236,7 @@ async def _serve(
 
 
 async def _until(stop: asyncio.Event) -> None:
-    """Return once the event is set; until then tell the service manager that the loop runs."""
+    """Wait for the event; until then, notify the service manager's watchdog periodically."""
     seconds = watchdog_seconds()
     while not stop.is_set():
         try:

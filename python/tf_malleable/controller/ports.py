@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the controller needs from a container engine, and from meters.
+"""Ports: the interfaces that the controller needs from a container engine and a power meter.
 
 The controller treats containers like any other job. The packages `containers` and `power`
 implement these protocols; the controller never imports them.
@@ -28,12 +28,12 @@ class Found:
     """A container that should be a job, as reported by its engine.
 
     Attributes:
-        info: Its id, name and image.
-        request: The job request from its labels.
+        info: Id, name and image of the container.
+        request: Job request from the container's labels.
         uid: User id of the job.
         state: ``"created"`` if it was never started; a frozen container is ``"running"``.
-        pid: Its first process in the host's PID namespace; None unless running.
-        exit_code: As in a shell; None unless it has ended.
+        pid: Pid of the first process in the host's PID namespace; None unless running.
+        exit_code: Exit code as in a shell; None unless the container has ended.
     """
 
     info: ContainerInfo
@@ -46,13 +46,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Look:
-    """The state of a running container, read from its cgroup.
+    """State of a running container, read from its cgroup.
 
     Attributes:
-        in_force: What it was last told is in force.
-        stopped: It was frozen by somebody else.
-        cpu_seconds: CPU time it has used.
-        pids: Its processes in the host's PID namespace.
+        in_force: True if the last command is in force.
+        stopped: True if the container is frozen, but not by the controller.
+        cpu_seconds: CPU time used by the container.
+        pids: Pids of its processes in the host's PID namespace.
     """
 
     in_force: bool
@@ -64,28 +64,28 @@ class Look:
 class Container(Protocol):
     """One container. No call waits for the engine: commands are carried out soon after.
 
-    If the engine is down, they are carried out when it is back.
+    If the engine is down, commands are carried out when it is back.
     """
 
     def carry_out(self, cpus: Cpuset, *, frozen: bool) -> None:
-        """Run it on these CPUs, or freeze it; start it if it was never started."""
+        """Run the container on these CPUs, or freeze it; start it if it was never started."""
 
     def end(self, *, by_force: bool) -> None:
-        """End it with SIGTERM or SIGKILL; remove it if it was never started."""
+        """End the container with SIGTERM or SIGKILL; remove it if it was never started."""
 
     def look(self, pid: int) -> Look | None:
-        """Return its state as read from its cgroup; None if it cannot be read.
+        """Return the container's state as read from its cgroup; None if it cannot be read.
 
         Args:
-            pid: Its first process.
+            pid: Pid of the container's first process.
         """
 
     def release(self) -> None:
-        """Stop observing it; the last command is still carried out."""
+        """Stop observing the container; the last command is still carried out."""
 
 
 class ContainerObserver(Protocol):
-    """Receives reports about containers. Called in the controller's loop."""
+    """Receiver of reports about containers. Called in the controller's loop."""
 
     def seen(self, found: Found) -> None:
         """Handle a container's current state; it may have been reported before."""
@@ -98,7 +98,7 @@ class ContainerObserver(Protocol):
 
 
 class Containers(Protocol):
-    """The containers of one engine that are, or may become, jobs of this controller."""
+    """Containers of one engine that are, or may become, jobs of this controller."""
 
     async def start(self, observer: ContainerObserver) -> None:
         """Start reporting to an observer, first all existing containers if an engine answers."""
@@ -107,7 +107,7 @@ class Containers(Protocol):
         """Return a container.
 
         Args:
-            container: Its name, its id, or a prefix of its id.
+            container: Name or id of the container, or a prefix of the id.
 
         Raises:
             Refusal: There is no such container, it does not belong to this controller, its
@@ -119,7 +119,7 @@ class Containers(Protocol):
 
         Args:
             info: The container.
-            changed: Called when it may have reached its wanted state.
+            changed: Called when the container may have reached its wanted state.
         """
 
     async def close(self) -> None:
@@ -127,54 +127,54 @@ class Containers(Protocol):
 
 
 class BudgetObserver(Protocol):
-    """Receives budgets that come from elsewhere. Called in the controller's loop."""
+    """Receiver of budgets from outside this host. Called in the controller's loop."""
 
     def given(self, author: str, budget: Budget) -> None:
-        """Take a budget of an author.
+        """Accept a budget of an author.
 
         Raises:
-            ValueError: It is refused; the message says why, in one sentence.
+            ValueError: The budget is refused; the message gives the reason in one sentence.
         """
 
     def withdrawn(self, author: str) -> None:
-        """Note that an author's budget is void: withdrawn, or nothing is heard of its author."""
+        """Handle that an author's budget is void: withdrawn, or the author has gone silent."""
 
     def profile(self) -> PowerStatus:
-        """Return what the host draws, to be told elsewhere."""
+        """Return the power status of the host, to be published."""
 
 
 class Power(Protocol):
-    """What this host draws, and who may limit it."""
+    """Power meter of this host, and source of budgets."""
 
     @property
     def area(self) -> str:
-        """The area that the host belongs to."""
+        """Area of the host."""
 
     @property
     def meter(self) -> str | None:
-        """What measures, for people; None if nothing does."""
+        """Description of the meter, for people; None if there is none."""
 
     @property
     def curve(self) -> PowerCurve | None:
-        """What the host draws by load; None if it was never calibrated."""
+        """Power draw of the host by load; None if it was never calibrated."""
 
     @property
     def problem(self) -> str | None:
-        """Why there is no better value; None if nothing is wrong."""
+        """Reason why there are no better values; None if there is no problem."""
 
     async def start(self, observer: BudgetObserver) -> None:
-        """Start to listen for budgets."""
+        """Start listening for budgets."""
 
     def draw(self, busy_seconds: float) -> Energy | None:
-        """Return what was drawn since the last call.
+        """Return the energy drawn since the last call.
 
-        Takes no longer than a few milliseconds.
+        The call takes at most a few milliseconds.
 
         Args:
             busy_seconds: CPU time of everything on the host since then.
 
         Returns:
-            None if nothing is known, as at the first call.
+            The energy; None if unknown, as at the first call.
         """
 
     async def close(self) -> None:

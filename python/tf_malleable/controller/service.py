@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The operations that users and agents may request, with their permission checks.
+"""Service: the operations that users and agents may request, with their permission checks.
 
 Each request is checked here and then passed to the reactor. A request that is not
 carried out raises a Refusal and changes nothing.
@@ -60,8 +60,8 @@ class Service:
     """The controller without its socket. Not thread-safe: one asyncio loop.
 
     Attributes:
-        share_out: Called with a machine, shares out its CPUs from now on.
-        power: What the host draws, and may draw.
+        share_out: Shares out the CPUs of the given machine from now on.
+        power: Power metering and power budgets.
         history: Returns the jobs that ended last; see :class:`Histories`.
     """
 
@@ -80,15 +80,15 @@ class Service:
         """Create a service; start() starts it.
 
         Args:
-            machine: The CPUs to share out.
+            machine: CPUs to share out.
             policy: Name and options of the policy; None for the last one used, or the default.
             store: Persistent state.
-            version: The version of tf_malleable, for clients.
-            containers: The containers of an engine; None without containers.
-            quotas: What each user may have.
-            provision: What to share out beside cores; None for nothing.
-            power: What measures this host; None if nothing is metered.
-            safe: The power budget while there is no other; None for no limit.
+            version: Version of tf_malleable, for clients.
+            containers: Containers of an engine; None without containers.
+            quotas: Quotas of the users.
+            provision: Resources to share out other than cores; None for none.
+            power: Power meter of this host; None if nothing is metered.
+            safe: Power budget while there is no other; None for no limit.
 
         Raises:
             ValueError: Unknown policy or invalid option.
@@ -131,14 +131,14 @@ class Service:
         self.history = self._histories.history
 
     async def start(self) -> None:
-        """Adopt jobs of an earlier controller that still run, and start."""
+        """Adopt the running jobs of an earlier controller, and start."""
         await self._reactor.start()
         if self._containers is not None:
             await self._containers.start()
         await self.power.start()
 
     async def close(self) -> None:
-        """Release all jobs; paused ones continue, as without a controller."""
+        """Release all jobs; suspended ones continue, as without a controller."""
         await self.power.close()
         self._feed.close()
         await self._reactor.close()
@@ -148,7 +148,7 @@ class Service:
     async def saved(self) -> None:
         """Return once all changes so far would survive a crash of the controller.
 
-        If the state file cannot be written it returns as well, and info() says so.
+        The method also returns if the state file cannot be written; info() reports that.
         """
         await self._reactor.saved()
 
@@ -171,7 +171,7 @@ class Service:
         )
 
     def sight(self, peer: Peer) -> Sight:
-        """Return what a caller may see of the answers of jobs(), status() and history()."""
+        """Return the filter for the answers of jobs(), status() and history() to a caller."""
         return self._callers.identify(peer).sight
 
     def jobs(self) -> list[JobStatus]:
@@ -181,7 +181,7 @@ class Service:
         return [job_status(live, now, reason=why(live)) for live in self._roster.live.values()]
 
     def events(self, peer: Peer) -> AsyncGenerator[bytes, None]:
-        """Yield lines with all live jobs, then their changes, as the caller may see them."""
+        """Yield a line with all live jobs, then lines of changes, as the caller may see them."""
         return self._feed.follow(self.sight(peer))
 
     def status(self, job: str) -> JobStatus:
@@ -194,7 +194,7 @@ class Service:
         return self._arrivals.submit(peer, submission)
 
     async def submit_soon(self, peer: Peer, submission: Submission) -> tuple[JobStatus, bool]:
-        """As submit(), but others are served while the kernel is slow."""
+        """Do the same as submit(), but serve other requests while the kernel is slow."""
         group = await self._arrivals.prepare(peer, submission)
         return self._arrivals.submit(peer, submission, group)
 
@@ -241,14 +241,14 @@ class Service:
         return self._amended(live, replace(live.record, by_hand=cores))
 
     def preview(self, peer: Peer, job: str, query: PreviewQuery) -> Preview:
-        """Return whose cores would change if a person changed a job."""
+        """Return the jobs whose number of cores would change if a person changed a job."""
         live = self._find_own(peer, job)
         if query.change == "cores":
             check_cores(self._reactor, self._quota_check, live, query.cores or None)
         return self._foresight.preview(live, query)
 
     def preview_policy(self, spec: str) -> Preview:
-        """Return whose cores would change with another policy."""
+        """Return the jobs whose number of cores would change with another policy."""
         return self._foresight.preview_policy(spec)
 
     async def outlook(self, peer: Peer, job: str) -> Outlook:
@@ -281,14 +281,14 @@ class Service:
         return job_status(live, self._reactor.now())
 
     def acknowledge(self, peer: Peer, job: str, acknowledgement: Acknowledgement) -> None:
-        """Note that a process of a job has carried out a grant."""
+        """Record that a process of a job has carried out a grant."""
         live = self._find_from_inside(peer, job)
         if acknowledgement.serial > live.record.serial:
             raise Refusal(409, f"job {job} has had no grant {acknowledgement.serial} yet")
         self._reactor.acknowledge(live, peer.pid, acknowledgement.serial)
 
     def progress(self, peer: Peer, job: str, progress: Progress) -> None:
-        """Note an agent's progress report."""
+        """Record an agent's progress report."""
         live = self._find_from_inside(peer, job)
         if progress.steps_done is not None:
             live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
@@ -301,8 +301,8 @@ class Service:
     ) -> AsyncGenerator[GrantLine, None]:
         """Yield a job's grant now and whenever it changes, until the job ends.
 
-        A caller inside the job is expected to acknowledge each grant, and to split it among the
-        job's other processes if it says so.
+        A caller inside the job is expected to acknowledge each grant; with `splits`, also to split
+        it among the job's other processes.
         """
         live = self._find(job)
         inside = self._callers.identify(peer).job is live
@@ -338,11 +338,11 @@ class Service:
         return self.policies()
 
     def set_budget(self, peer: Peer, request: BudgetRequest) -> PowerStatus:
-        """Limit what this host draws, or withdraw the limit."""
+        """Set or withdraw a power budget."""
         return self.power.change(self._callers.identify(peer), request)
 
     async def encoded_history(
         self, peer: Peer, limit: int, spans: bool, since: float = 0.0
     ) -> list[bytes]:
-        """Return history() as JSON in pieces, as the caller may see it; others are served too."""
+        """Return history() as JSON in pieces, as the caller may see it, without blocking others."""
         return await self._histories.encoded(self.sight(peer), limit, spans, since)

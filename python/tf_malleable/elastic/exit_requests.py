@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How a process goes on, or does not."""
+"""Exit and restart requests to a process of a training."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Restart:
-    """Where to go on after a loss.
+    """Where a process continues after a loss.
 
     Attributes:
-        lineage: Of the training.
-        step: With which step.
-        giver: Who has the sum of the one before; None if nobody needs it.
+        lineage: Lineage of the training.
+        step: Step to continue with.
+        giver: Id of the process that has the sum of the step before; None if no process needs it.
     """
 
     lineage: str
@@ -23,14 +23,14 @@ class Restart:
 
 @dataclass
 class Ending:
-    """Why a process must end.
+    """Reasons for which a process must end.
 
     Attributes:
-        finished: The training is over.
-        leaving: This process is no member any more.
-        last: It was the last one.
-        exit_code: For its end.
-        reason: Why it was sent away, for people.
+        finished: True if the training is over.
+        leaving: True if this process is no longer a member.
+        last: True if it was the last member.
+        exit_code: Exit code for the end of the process.
+        reason: Why the process was expelled, for the user; empty if it was not.
     """
 
     finished: bool = False
@@ -41,5 +41,5 @@ class Ending:
 
     @property
     def is_near(self) -> bool:
-        """Whether this process takes part in nothing any more."""
+        """Whether this process takes part in no more steps."""
         return self.finished or self.leaving

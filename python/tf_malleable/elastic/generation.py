@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Who is in an elastic training, computes which shards and owns which slices. Pure."""
+"""Generation: the members of an elastic training, their shards, and owners of slices. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Final
 
 # Low bits of a generation's number, which tell coordinators of one training apart.
 _INCARNATION_BITS: Final = 24
-# Slices begin at multiples of so many words, so that no cache line has two owners.
+# Slices begin at multiples of this many words, so that no cache line has two owners.
 _ALIGNMENT: Final = 16
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a process listens for the others.
+    """Address at which a process listens for the others.
 
     Attributes:
-        host: Name or address of its host.
+        host: Name or address of the host.
         port: TCP port.
-        machine: Names the running kernel; processes with the same one may meet at `path`.
-        path: Name of its Unix socket in the abstract namespace; empty if it has none.
+        machine: Id of the running kernel; processes with the same id may meet at `path`.
+        path: Name of a Unix socket in the abstract namespace; empty if there is none.
     """
 
     host: str
@@ -36,13 +36,13 @@ class Member:
     """A process that trains.
 
     Attributes:
-        id: Names it among all processes of the training.
-        address: Where it listens.
-        cpus: With how many CPUs it computes.
-        start: The first shard of its run.
-        stop: The one after its last; equal to `start` if it computes none.
-        at_first: Its run in the generation's first step, in which a newcomer computes nothing:
-            the state is on its way while the others compute. None if it is no different.
+        id: Unique id among all processes of the training.
+        address: Address at which the member listens.
+        cpus: Number of CPUs with which it computes.
+        start: First shard of its run.
+        stop: First shard after the run; equal to `start` if it computes none.
+        at_first: Run of the member in the generation's first step, in which a newcomer computes
+            nothing: the state is on its way while the others compute. None if it is no different.
     """
 
     id: str
@@ -58,8 +58,8 @@ class SliceServer:
     """A process that owns slices of the vector, but computes no shards.
 
     Attributes:
-        id: Names it among all processes of the training.
-        address: Where it listens.
+        id: Unique id among all processes of the training.
+        address: Address at which the server listens.
     """
 
     id: str
@@ -71,11 +71,11 @@ class Generation:
     """One membership of a training.
 
     Attributes:
-        number: Greater than those of all generations before; see next_number().
-        shards: Into how many shards each batch is cut.
-        members: In the order of their runs; the first is the lead.
-        servers: Own all slices, if there are any; else the members do.
-        sources: From which member each newcomer gets the state, by their ids.
+        number: Number of the generation, greater than all earlier ones; see next_number().
+        shards: Number of shards of each batch.
+        members: Members in the order of their runs; the first is the lead.
+        servers: Owners of all slices, if there are any; otherwise the members own them.
+        sources: Id of each newcomer, with the id of the member that gives it the state.
     """
 
     number: int
@@ -86,30 +86,30 @@ class Generation:
 
     @property
     def ordinal(self) -> int:
-        """Its number for people; there may be gaps."""
+        """Number of the generation for users; there may be gaps."""
         return self.number >> _INCARNATION_BITS
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Ids of those that own slices, in the order of the slices."""
+        """Ids of the processes that own slices, in the order of the slices."""
         return tuple(each.id for each in self.servers or self.members)
 
     @property
     def processes(self) -> tuple[Member | SliceServer, ...]:
-        """All of its processes."""
+        """All processes of the generation."""
         return (*self.members, *self.servers)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids of all of its processes."""
+        """Ids of all processes of the generation."""
         return tuple(each.id for each in self.processes)
 
     def member(self, id: str) -> Member | None:  # noqa: A002
-        """Return the member of an id; None if there is none."""
+        """Return the member with an id; None if there is none."""
         return next((each for each in self.members if each.id == id), None)
 
     def run(self, id: str, *, is_first_step: bool) -> tuple[int, int]:  # noqa: A002
-        """Return the first shard of a member's run and the one after its last."""
+        """Return the first shard of a member's run, and the first shard after it."""
         member = self.member(id)
         if member is None:
             return 0, 0
@@ -118,15 +118,15 @@ class Generation:
         return member.start, member.stop
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for a message."""
+        """Return the generation as the JSON value of a message."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Generation:
-        """Return what as_json() said.
+        """Return the generation from what as_json() has returned.
 
         Raises:
-            KeyError, TypeError, ValueError: It did not say this.
+            KeyError, TypeError, ValueError: The value is malformed.
         """
         return cls(
             int(said["number"]),
@@ -138,19 +138,19 @@ class Generation:
 
 
 def incarnation(random: int) -> int:
-    """Return what tells a coordinator from the others of its training, from a random number."""
+    """Return the number that tells a coordinator from others of its training, from a random one."""
     return random % (1 << _INCARNATION_BITS)
 
 
 def next_number(highest: int, incarnation: int) -> int:
     """Return a number for a generation that no other coordinator gives.
 
-    One that has just started does not know what was prepared for the one before, and a number that
-    means one thing here and another there would be the end of every agreement.
+    A coordinator that has just started does not know what the one before has prepared. A number
+    with two meanings would break every agreement.
 
     Args:
-        highest: The greatest number known.
-        incarnation: Of the coordinator.
+        highest: Greatest number known.
+        incarnation: Incarnation of the coordinator.
     """
     return ((highest >> _INCARNATION_BITS) + 1 << _INCARNATION_BITS) | incarnation
 
@@ -168,14 +168,14 @@ def _member(said: Mapping[str, Any]) -> Member:
 
 
 def shares(shards: int, speeds: Sequence[float]) -> tuple[int, ...]:
-    """Return how many shards each of several members computes, so that all end soonest.
+    """Return the number of shards of each member such that the last one ends soonest.
 
-    Each shard in turn goes to whoever ends first with it, which is optimal for pieces of one
-    size (Graham 1969 on machines of different speeds). A slow member may get none.
+    Each shard in turn goes to the member that ends first with it, which is optimal for pieces of
+    one size (Graham 1969 on machines of different speeds). A slow member may get none.
 
     Args:
-        shards: How many there are.
-        speeds: Shards a second of each member, or anything in proportion; positive.
+        shards: Number of shards.
+        speeds: Speed of each member in shards a second, or any proportional value; positive.
     """
     counts = [0] * len(speeds)
     for _ in range(shards):
@@ -185,12 +185,12 @@ def shares(shards: int, speeds: Sequence[float]) -> tuple[int, ...]:
 
 
 def step_time(counts: Sequence[int], speeds: Sequence[float]) -> float:
-    """Return how long a step takes, in units of one shard at speed 1."""
+    """Return the duration of a step, in units of one shard at speed 1."""
     return max(count / speed for count, speed in zip(counts, speeds, strict=True))
 
 
 def with_runs(members: Sequence[Member], counts: Sequence[int]) -> tuple[Member, ...]:
-    """Return these members with contiguous runs of so many shards."""
+    """Return these members with contiguous runs of these numbers of shards."""
     found, start = [], 0
     for member, count in zip(members, counts, strict=True):
         found.append(replace(member, start=start, stop=start + count, at_first=None))
@@ -201,7 +201,7 @@ def with_runs(members: Sequence[Member], counts: Sequence[int]) -> tuple[Member,
 def with_first_step(
     members: Sequence[Member], newcomers: Collection[str], speeds: Mapping[str, float], shards: int
 ) -> tuple[Member, ...]:
-    """Return these members such that newcomers compute nothing in the first step."""
+    """Return these members with runs such that newcomers compute nothing in the first step."""
     counts = shares(shards, [speeds[each.id] for each in members if each.id not in newcomers])
     left, found, start = list(counts), [], 0
     for member in members:
@@ -212,11 +212,11 @@ def with_first_step(
 
 
 def bounds(words: int, owners: int) -> tuple[tuple[int, int], ...]:
-    """Return the slice of each owner: its first word and the one after its last.
+    """Return the slice of each owner: its first word, and the first word after it.
 
     Args:
-        words: Length of the vector.
-        owners: How many own slices of it, at least 1.
+        words: Length of the vector, in words.
+        owners: Number of owners; at least 1.
     """
     edges = [
         words if each == owners else words * each // owners // _ALIGNMENT * _ALIGNMENT

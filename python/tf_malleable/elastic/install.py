@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Makes the Keras of this process elastic as soon as it is imported.
+"""Installation of elastic training into Keras, as soon as the script imports it.
 
-Nothing here imports TensorFlow or Keras: an import hook waits until the script does.
+This module imports neither TensorFlow nor Keras: an import hook waits until the script does.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Any, Final
 from tf_malleable.elastic.mesh import Mesh, StateHolder
 from tf_malleable.elastic.settings import TrainingSettings
 
-# With it, Keras has imported all that is hooked. Keras itself may be half imported when it
-# imports TensorFlow, and with it this.
+# Once this module is imported, so is all of Keras that is hooked. Keras itself may be half
+# imported when it imports TensorFlow, and with it tf_malleable.
 _MODULE: Final = "keras.src.models.model"
 
 
 def install(
     settings: TrainingSettings, make_mesh: Callable[[StateHolder], Mesh] | None = None
 ) -> None:
-    """Have each fit() of this process be a member of an elastic training.
+    """Make each fit() of this process part of an elastic training.
 
     Python's, NumPy's and TensorFlow's generators get the training's seed, so that the script
-    prepares the same data in each member; what the script seeds itself comes later.
+    prepares the same data in each member. Seeds that the script sets come later.
 
     Args:
-        settings: The same for all members.
+        settings: Settings of the training, the same for all members.
         make_mesh: Returns the mesh for a state, when the first fit() begins; None for a
-            training without others.
+            training without other processes.
     """
 
     def set_up() -> None:
@@ -80,7 +80,7 @@ def _finish_at_exit(training: Any) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing itself, but has something done after one module is imported."""
+    """Import hook that finds no module, but runs a callback after the import of one."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then = then
@@ -89,7 +89,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec that others find, with a loader that does more."""
+        """Return the spec that the path finder finds, with a loader that also runs the callback."""
         if fullname != _MODULE or self._is_done:
             return None
         self._is_done = True
@@ -113,6 +113,6 @@ class _Loader(importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, and then what is to be done."""
+        """Execute the module, then run the callback."""
         self._inner.exec_module(module)
         self._then()

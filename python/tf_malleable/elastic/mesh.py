@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a training sees of the others that train with it."""
+"""Mesh: a training's interface to the other processes that train with it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a member does in a step.
+    """Work of a member in a step.
 
     Attributes:
-        step: The step. Of a newcomer it is not the one that it asked for: its state has been loaded
-            and is that of this step.
-        generation: Number of the generation, for people.
-        start: The first shard to compute.
-        stop: The one after the last; equal to `start` if there is nothing to compute.
-        is_lead: This member saves files.
-        is_first: It is the first step of its generation, for all members of it.
-        is_only: No other process takes part. The step is as good as done: reduce() is not
-            called, and the sum at the root is this process's.
-        finished: The training has ended without this process, which has no state and must end.
-        leaving: This process is no member any more, and must end quietly with `exit_code`.
-        last: It leaves, and nobody is left: what is not saved now is lost.
+        step: Number of the step. For a newcomer it is not the one that it asked for: its state
+            has been loaded, and is that of this step.
+        generation: Number of the generation, for the user.
+        start: First shard to compute.
+        stop: First shard after those; equal to `start` if there is nothing to compute.
+        is_lead: True if this member saves files.
+        is_first: True in the first step of a generation, for all its members.
+        is_only: True if no other process takes part. The step is as good as done: reduce() is
+            not called, and the sum at the root is this process's.
+        finished: True if the training has ended without this process, which has no state and
+            must end.
+        leaving: True if this process is no longer a member, and must end quietly with `exit_code`.
+        last: True if it leaves as the last member: what is not saved now is lost.
         kept: File that has the state of a member that leaves; empty if there is none.
-        exit_code: For the end of the process.
+        exit_code: Exit code for the end of the process.
     """
 
     step: int
@@ -59,7 +60,7 @@ class Rescaled(Exception):  # noqa: N818 - nothing has gone wrong.
     """The members have changed within a step.
 
     Attributes:
-        turn: What to do now: other shards of the same step, or to end.
+        turn: What to do now: compute other shards of the same step, or end.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -68,20 +69,20 @@ class Rescaled(Exception):  # noqa: N818 - nothing has gone wrong.
 
 
 class StateHolder(Protocol):
-    """The state of a training. All but load() may be called from any thread.
+    """State of a training. All methods but load() may be called from any thread.
 
-    They are called only while the state stands still: after begin() has returned and before
-    reduce() does. The mesh waits with the return of reduce() until it has called release().
+    They are called only while the state does not change: after begin() has returned and before
+    reduce() does. The mesh delays the return of reduce() until it has called release().
     """
 
     def describe(self) -> bytes:
-        """Return what load() must know besides the buffers; at most a few megabytes."""
+        """Return what load() needs besides the buffers; at most a few megabytes."""
 
     def buffers(self) -> Sequence[memoryview]:
         """Return the bytes of the state; they do not change before release()."""
 
     def release(self) -> None:
-        """The buffers are no longer used."""
+        """Note that the buffers are no longer used."""
 
     def load(self, description: bytes, buffers: Sequence[memoryview]) -> None:
         """Take over a state; called inside begin(), in the thread of the training."""
@@ -89,18 +90,18 @@ class StateHolder(Protocol):
 
 @runtime_checkable
 class CountsBatches(Protocol):
-    """Knows how far it is; may be asked from any thread."""
+    """A training that counts its batches; may be asked from any thread."""
 
     def batches(self) -> tuple[int | None, int | None]:
-        """Return how many batches are done, and will be done; None if that is not known."""
+        """Return the number of batches done, and in all; None for a number not known."""
 
 
 @runtime_checkable
 class HoldsStill(Protocol):
-    """A StateHolder of which a state can be had without a copy; asked between two steps."""
+    """A StateHolder whose state can be had without a copy; asked between two steps."""
 
     def still_buffers(self) -> Sequence[memoryview]:
-        """Return the bytes of the state; they stay as they are though steps go on."""
+        """Return the bytes of the state; they do not change although steps continue."""
 
     def is_at_epoch_end(self) -> bool:
         """Return whether the state is that after an epoch."""
@@ -108,39 +109,39 @@ class HoldsStill(Protocol):
 
 @runtime_checkable
 class RestoresState(Protocol):
-    """A mesh that may have a state from a file.
+    """A mesh whose state may come from a file.
 
     Attributes:
-        restored_from: The file of which the state is that was loaded or is to be; empty if none.
+        restored_from: File of the state that was loaded or will be; empty if there is none.
     """
 
     restored_from: str
 
 
 class Mesh(Protocol):
-    """What a training calls, from one thread."""
+    """Interface that a training calls, from one thread."""
 
     @property
     def shards(self) -> int:
-        """Into how many shards each batch is cut."""
+        """Number of shards of each batch."""
 
     def ahead(self) -> bytes | None:
-        """Return how a member describes its state now; None if this is the first member.
+        """Return a member's description of its current state; None if this is the first member.
 
-        To be asked before the first begin(), so that a newcomer can bring its data to that place
-        while the others train on. Waits until there is an answer: of several processes that
-        start at once, one is the first.
+        It is called before the first begin(), so that a newcomer can bring its data to that
+        position while the others train on. It waits until there is an answer: of several
+        processes that start at once, one is the first.
 
         Raises:
-            Rescaled: There is nothing to do for this process, whose turn says that it must end.
+            Rescaled: There is nothing to do for this process; its turn says that it must end.
         """
 
     def begin(self, step: int) -> Turn:
-        """Begin a step; this is where members come and go.
+        """Begin a step; this is where members join and leave.
 
         Args:
-            step: The step that follows this process's state. In the first call a member that is
-                not the first gets the state of another one, and the turn says of which step.
+            step: Step that follows this process's state. In the first call, a member that is not
+                the first gets the state of another one, and the turn has the step of that state.
         """
 
     def reduce(self, step: int, parts: Mapping[Node, Vector]) -> Vector:
@@ -148,46 +149,46 @@ class Mesh(Protocol):
 
         Args:
             step: As in begin().
-            parts: The sum at each node of the run of the latest turn (see tree.cover()): vectors
-                of float32 or float64, contiguous, all of one length. They must not change
-                until this returns. Only the training's own state must not change, either.
+            parts: Sum at each node of the run of the latest turn (see reduction_tree.cover()):
+                contiguous vectors of float32 or float64, all of one length. They must not
+                change until this returns, nor must the training's state.
 
         Returns:
-            The sum. It must not be changed, and holds until the next call.
+            The sum. It must not be changed, and is valid until the next call.
 
         Raises:
             Rescaled: Call again with the parts of another turn, or end.
-            MeshError: Another member computes something else.
+            MeshError: Another member runs a different computation.
         """
 
     def end(self, step: int) -> None:
-        """Say that the step has been applied: the state is now that of the next one."""
+        """Note that the step has been applied: the state is now that of the next step."""
 
     def finish(self) -> Turn:
-        """Say that there are no more steps; return once all have said so.
+        """Note that there are no more steps; return once all members have called this.
 
         Returns:
             A turn that says whether this member is the lead.
         """
 
     def leave(self) -> None:
-        """Ask to go; a later turn says that this process is no member any more.
+        """Ask to leave; a later turn says that this process is no longer a member.
 
-        May be called by a signal handler and from any thread.
+        A signal handler may call this, and any thread.
         """
 
     def close(self) -> None:
-        """Hang up; nothing else is called after it."""
+        """Close all connections; no other call follows."""
 
 
 class Alone:
-    """A mesh of one member, which needs no network and no coordinator."""
+    """Mesh of one member, which needs no network and no coordinator."""
 
     def __init__(self, shards: int) -> None:
-        """Make one.
+        """Create the mesh.
 
         Args:
-            shards: Into how many each batch is cut.
+            shards: Number of shards of each batch.
         """
         self.shards = shards
 
@@ -211,7 +212,7 @@ class Alone:
         return Turn(0, 0, is_lead=True)
 
     def leave(self) -> None:
-        """Do nothing: there is nobody to hand over to."""
+        """Do nothing: there is no member to hand over to."""
 
     def close(self) -> None:
         """Do nothing."""

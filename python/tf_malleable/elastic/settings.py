@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a process must know to take part in a training, in environment variables."""
+"""Settings with which a process takes part in a training, in environment variables."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ LEFT: Final = 83
 
 CHECKPOINT_SECONDS: Final = 300.0
 """How often the state is kept, unless somebody says otherwise."""
-# Shorter ones could be guessed.
+# Shorter secrets could be guessed.
 _SECRET_BYTES: Final = 16
-# Beyond it, the words that whole numbers are cut into would not add up exactly.
+# Beyond this, the words into which whole numbers are cut would not add up exactly.
 MOST_SHARDS: Final = 256
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a training is cut up; the same for all its members.
+    """How a training is cut into shards; the same for all its members.
 
     Attributes:
-        shards: Into how many each batch is cut; 1 … 256.
-        seed: Of Python's, NumPy's and TensorFlow's generators, before the script runs; None
-            leaves them as they are.
-        threads: Threads inside an op of a shard, whatever the process may use: bits are
-            then the same for any CPUs. None for as many as the process may use.
+        shards: Number of shards of each batch; 1 … 256.
+        seed: Seed of Python's, NumPy's and TensorFlow's generators, set before the script runs;
+            None leaves them as they are.
+        threads: Number of threads inside an op of a shard, whatever the process may use: bits
+            are then the same for any CPUs. None for as many as the process may use.
     """
 
     shards: int = 1
@@ -50,25 +50,27 @@ class MeshSettings:
     """How to reach the coordinator, and this process.
 
     Attributes:
-        coordinator: Where the coordinator listens; None to train alone.
-        secret: Of the training.
+        coordinator: Address of the coordinator; None to train alone.
+        secret: Secret of the training.
         host: Name or address at which others reach this process.
-        port: At which it listens; 0 for any.
-        reached_at: Where others reach it, if that is not where it listens.
-        cpus: With how many CPUs it computes; None for as many as it may use at the time.
-        id: Names it; empty for a random name.
-        place: Where it is, for people and programs; empty for its host and process id.
-        patience_seconds: For how long to look for a coordinator at the start.
-        alone_seconds: After how long without a coordinator, having lost others, to train on alone.
-        leave_seconds: After how long without a coordinator to go, if told to; well before the 10 s
-            after which a controller kills.
-        shards: Into how many each batch is cut, if this process trains alone; with a coordinator,
-            that says it.
-        seed: As in TrainingSettings; None for one that follows from the secret, if there is one.
-        threads: Inside an op of a shard; 0 for as many as the process may use. None for 1, or
-            without a coordinator and with one shard for 0.
-        checkpoint: Folder in which the state is kept; empty to keep it nowhere.
-        checkpoint_seconds: How often, at most.
+        port: TCP port at which this process listens; 0 for any.
+        reached_at: Address at which others reach this process, if it listens at another; else
+            None.
+        cpus: Number of CPUs with which it computes; None for as many as it may use at the time.
+        id: Id of this process; empty for a random one.
+        place: Name of its place, for the user and programs; empty for host and process id.
+        patience_seconds: How long to look for a coordinator at the start.
+        alone_seconds: Time without a coordinator, having lost others, after which it trains on
+            alone.
+        leave_seconds: Time without a coordinator after which it leaves if told to; well before
+            the 10 s after which a controller kills.
+        shards: Number of shards of each batch if this process trains alone; otherwise the
+            coordinator decides.
+        seed: As in TrainingSettings; None for one derived from the secret, if there is one.
+        threads: Number of threads inside an op of a shard; 0 for as many as the process may use.
+            None for 1, or for 0 without a coordinator and with one shard.
+        checkpoint: Folder in which the state is saved; empty to save it nowhere.
+        checkpoint_seconds: Minimum time between two checkpoints.
         left_code: Exit code of a worker that leaves before the training has ended.
     """
 
@@ -91,27 +93,27 @@ class MeshSettings:
     left_code: int = 0
 
     def training(self) -> TrainingSettings:
-        """Return how the training is cut up, but for what a coordinator says."""
+        """Return how the training is cut into shards, except for what a coordinator decides."""
         seed = self.seed
         if seed is None and self.secret:
             digest = hashlib.sha256(b"seed" + self.secret).digest()
             seed = int.from_bytes(digest[:4], "big")
-        # Shards run side by side, so that one thread for each is the cheapest, too.
+        # Shards run side by side, so one thread for each is also the cheapest.
         usual = 0 if self.coordinator is None and self.shards == 1 else 1
         threads = usual if self.threads is None else self.threads
         return TrainingSettings(self.shards, seed, threads or None)
 
     def encode(self) -> str:
-        """Return it as the value of TF_MALLEABLE_ELASTIC."""
+        """Return the settings as the value of TF_MALLEABLE_ELASTIC."""
         said = {**asdict(self), "secret": self.secret.hex()}
         return json.dumps(said)
 
     @classmethod
     def from_environment(cls) -> MeshSettings | None:
-        """Return what TF_MALLEABLE_ELASTIC says; None if it is not set.
+        """Return the settings from TF_MALLEABLE_ELASTIC; None if it is not set.
 
         Raises:
-            MeshError: It is not what tfm elastic sets.
+            MeshError: The value is not one that tfm elastic sets.
         """
         text = os.environ.get(SETTINGS)
         if not text:
@@ -130,7 +132,7 @@ def address(text: str) -> Address:
     """Return an address from HOST:PORT.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not HOST:PORT.
     """
     host, colon, port = text.rpartition(":")
     if not (host and colon and port.isdigit() and int(port) < 65536):
@@ -139,10 +141,10 @@ def address(text: str) -> Address:
 
 
 def secret(variables: Mapping[str, str] = os.environ) -> bytes:
-    """Return the secret that the environment has.
+    """Return the training's secret from the environment.
 
     Raises:
-        ValueError: It has none, or one that is too short or no hexadecimal number.
+        ValueError: There is none, or it is too short or not a hexadecimal number.
     """
     try:
         found = bytes.fromhex(variables.get(SECRET, ""))

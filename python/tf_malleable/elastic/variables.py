@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The variables that make `tfm run` start a worker of an elastic training, as in a pod.
+"""Environment variables that make `tfm run` start a worker of an elastic training, as in a pod.
 
-Whoever starts workers where they cannot be given options sets them: COORDINATOR and SECRET at
-least, and HOST where others are on other hosts.
+They are for workers that cannot be given options: COORDINATOR and SECRET are required, and HOST
+if the others are on other hosts.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _MOST_SECONDS: Final = 1e6
 
 
 def worker(variables: Mapping[str, str]) -> MeshSettings | None:
-    """Return the settings of the worker that these variables ask for; None if they do not.
+    """Return the settings of the worker that these variables request; None if they do not.
 
-    It has as many CPUs as its cgroup allows at the time.
+    The worker has as many CPUs as its cgroup allows at the time.
 
     Raises:
-        ValueError: The value of one is not allowed.
+        ValueError: The value of a variable is not allowed.
     """
     where = variables.get(COORDINATOR)
     if not where:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Makes this process what TF_MALLEABLE_ELASTIC says: a worker of an elastic training."""
+"""Start of an elastic worker in this process, as TF_MALLEABLE_ELASTIC requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tf_malleable.elastic.settings import MeshSettings
 
 
 def start() -> None:
-    """Have each fit() of this process be part of the training, if there is one.
+    """Make each fit() of this process part of the training, if there is one.
 
     Raises:
-        SystemExit: The environment says something that cannot be understood. A worker that went
-            on without the others would train on its own.
+        SystemExit: The environment variable is malformed. A worker that went on without the
+            others would train on its own.
     """
     try:
         settings = MeshSettings.from_environment()

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Draws several histories of the same jobs, one line each: turnaround, utilisation and queue."""
+"""Comparison of histories of the same jobs, one line each: turnaround, utilisation and queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_malleable.api.history import History
 from tf_malleable.figures import series, style, time_axis
 from tf_malleable.figures.timeline import rows
 
-# In inches.
+# Inches.
 _WIDTH = 11.0
 _HEIGHT = 5.6
 _LEGEND_ROW = 0.2
@@ -24,12 +24,12 @@ _LEGEND_LINE = 0.85
 _LEGEND_LETTER = 0.08
 
 _MOST_COLUMNS = 4
-# With more, lines of several policies hide each other.
+# With more steps, lines of several policies hide each other.
 _MOST_STEPS = 120
 _LONGEST_LABEL = 60
 _LONGEST_TITLE = 120
 _LINE = 1.5
-# With the six colours these make 24 lines, all different; the first eight differ in grey, too.
+# With the six colours these give 24 different lines; the first eight also differ in grey.
 _DASHES: tuple[style.Dashes, ...] = (
     (0, ()),
     (0, (5, 1.6)),
@@ -44,7 +44,7 @@ _DASHES: tuple[style.Dashes, ...] = (
 
 @dataclass(frozen=True)
 class _Line:
-    """What is drawn of one history; all times are in seconds."""
+    """Curves of one history; all times are in seconds."""
 
     label: str
     colour: str
@@ -59,10 +59,10 @@ def compare(histories: Mapping[str, History], cores: int, title: str = "") -> Fi
     """Return a figure of several histories: turnaround, utilisation and queue, a line for each.
 
     Args:
-        histories: With spans, by the name of their policy, in the order of the legend. A job
-            without spans counts with its mean number of cores.
-        cores: Cores that each policy shared out.
-        title: For the whole figure; may be empty.
+        histories: Histories with spans, by the name of their policy, in the order of the legend.
+            A job without spans counts with its mean number of cores.
+        cores: Number of cores that each policy shared out.
+        title: Title of the whole figure; may be empty.
 
     Raises:
         ValueError: There are no jobs to draw, or no cores.
@@ -94,7 +94,7 @@ def compare(histories: Mapping[str, History], cores: int, title: str = "") -> Fi
 
 
 def _columns(lines: Sequence[_Line]) -> int:
-    """Return the number of the legend's columns: as many as fit beside each other."""
+    """Return the number of the legend's columns: as many as fit side by side."""
     longest = max(len(line.label) for line in lines)
     fitting = int(_WIDTH / (_LEGEND_LINE + _LEGEND_LETTER * longest))
     return max(1, min(fitting, _MOST_COLUMNS, len(lines)))
@@ -117,7 +117,7 @@ def _line(index: int, name: str, history: History, cores: int) -> _Line:
 def _draw_turnaround(axes: Axes, lines: Sequence[_Line]) -> None:
     ends = [max(time_axis.SHORTEST, time) for line in lines for time, _ in line.turnaround]
     for line in lines:
-        # It rises from the bottom at the shortest turnaround.
+        # The curve rises from the bottom at the shortest turnaround.
         begin = [(time, 0.0) for time, _ in line.turnaround[:1]]
         _plot(axes, line, [(max(time_axis.SHORTEST, t), v) for t, v in (*begin, *line.turnaround)])
     time_axis.logarithmic(axes, min(ends), max(ends))
@@ -130,7 +130,7 @@ def _draw_turnaround(axes: Axes, lines: Sequence[_Line]) -> None:
 
 
 def _draw_over_time(upper: Axes, lower: Axes, lines: Sequence[_Line]) -> None:
-    """Draw utilisation and queue; where a line has many steps, means of all lines instead."""
+    """Draw utilisation and queue; if a line has many steps, draw means for all lines."""
     longest = max(line.longest for line in lines) or 1.0
     curves = [(line, line.utilisation, line.queue) for line in lines]
     is_averaged = any(len(steps) > _MOST_STEPS for _, *both in curves for steps in both)
@@ -140,7 +140,7 @@ def _draw_over_time(upper: Axes, lower: Axes, lines: Sequence[_Line]) -> None:
             _plot(axes, line, series.averaged(steps, mean) if is_averaged else steps)
     for axes in (upper, lower):
         time_axis.linear(axes, longest)
-        # Lines at 0 are above the frame, and those above 1, where jobs borrow, below its end.
+        # Lines at 0 stay above the frame, and those above 1, where jobs borrow, below its end.
         top = max(1.0, axes.dataLim.y1)
         axes.set_ylim(-0.02 * top, 1.05 * top)
     upper.tick_params(axis="x", labelbottom=False)

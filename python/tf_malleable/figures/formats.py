@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What pictures can be; known without matplotlib, so that others are refused at once."""
+"""Picture formats, known without matplotlib so that others are refused at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 SUFFIXES: Final = (".png", ".svg")
-# Histories in one Gantt chart, one above the other.
+# Maximum number of histories in one Gantt chart, one above the other.
 MOST_PANELS: Final = 40
 
 

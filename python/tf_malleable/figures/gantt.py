@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Draws a history as a Gantt chart: which job had how many cores when.
+"""Gantt chart of a history: the cores of each job over time.
 
 There is one row per job; the height of a bar is the number of cores. A strip below
 stacks all cores in use and so shows idle and oversubscribed times.
@@ -29,7 +29,7 @@ _VEIL = "#FFFFFF99"
 _ALL = "#5F7C99"
 _ENDS: dict[Outcome | None, str] = {"failed": "X", "cancelled": "s"}
 
-# In inches.
+# Inches.
 _WIDTH = 9.0
 _TALLEST = 36.0
 _STRIP = 0.95
@@ -46,10 +46,10 @@ _WAITING_BAR = 0.1
 _PAUSED_BAR = 0.3
 _ONE_CORE = 0.25
 
-# Of the strip's height.
+# Fraction of the strip's height.
 _TICKS_APART = 0.15
 
-# More stacked colours than this are unreadable.
+# With more stacked colours than this, the strip is unreadable.
 _MOST_BANDS = 40
 
 _Corners = list[tuple[float, float]]
@@ -78,7 +78,7 @@ def compare(
         histories: Pairs of title and history, at least one.
         cpus: Number of CPUs, for each history if they differ; by default as many as occur in
             all spans.
-        zero: What counts as the first arrival, if histories are parts of one, such as its
+        zero: Time of the first arrival, if the histories are parts of one, such as its
             hosts; by default each begins with its own.
 
     Raises:
@@ -95,13 +95,13 @@ def compare(
 
 
 def draw_rows(panel: Sequence[Row], metrics: str, *, most: int = 0, unit: str) -> Figure:
-    """Return a figure of rows that come from elsewhere.
+    """Return a figure of rows that do not come from a history.
 
     Args:
         panel: The rows.
-        metrics: What is written above them.
-        most: How many there are of what the heights of bars are; 0 if that is not known.
-        unit: What one of these is called.
+        metrics: Text above the rows.
+        most: Total number of the units that the heights of bars show; 0 if unknown.
+        unit: Name of one of these units.
     """
     return _figure([panel], [("", metrics)], [most], unit)
 
@@ -203,7 +203,7 @@ def _draw_rows(axes: Axes, panel: Sequence[Row], tallest: float, inches: float) 
 
 
 def _bar(count: float, tallest: float) -> float:
-    """Return a bar's height: proportional to the cores while a single core is visible.
+    """Return the height of a bar: proportional to the cores while a single core is visible.
 
     With more than four cores it is a power of the proportion, such that one core still
     has a quarter of the height.
@@ -240,7 +240,7 @@ def _draw_strip(axes: Axes, panel: Sequence[Row], cpus: int, label: str) -> None
         axes.axhline(cpus, color="black", linewidth=1, linestyle=style.DASHES)
     axes.set_ylim(0, highest * 1.12)
     most = math.ceil(highest)
-    # Of two labels that would overlap, the number of CPUs is the one with a line.
+    # If two labels would overlap, only the number of CPUs, which has a line, is kept.
     axes.set_yticks(sorted({0, cpus, most if most - cpus >= _TICKS_APART * most else cpus}))
     axes.set_ylabel(label, fontsize=9)
     axes.tick_params(labelsize=8.5)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Turns a history into curves: turnaround, utilisation and queue. Knows nothing of drawing."""
+"""Curves of a history: turnaround, utilisation and queue, independent of drawing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from tf_malleable.api.history import History
 from tf_malleable.figures.timeline import Row, load
 
-# A panel has fewer pixels than would show more.
+# Maximum number of points of a curve; a panel has too few pixels to show more.
 MOST_POINTS: Final = 500
 
 # Pairs of a position and the value from there on.
@@ -25,11 +25,11 @@ def turnarounds(history: History) -> list[float]:
 
 
 def distribution(values: Sequence[float], most: int = MOST_POINTS) -> Steps:
-    """Return the empirical distribution function: from each value on, which share is no larger.
+    """Return the empirical distribution function: from each value on, the share not above it.
 
     Args:
-        values: Ascending.
-        most: Of more values, only as many are kept, at equal distances of rank, with the
+        values: Values in ascending order.
+        most: Maximum number of values to keep, at equal distances of rank, with the
             smallest and the largest.
     """
     last = len(values) - 1
@@ -43,7 +43,7 @@ def utilisation(rows: Sequence[Row], cores: int) -> Steps:
 
     Args:
         rows: The jobs; times are in seconds since the first arrival.
-        cores: Cores there are.
+        cores: Total number of cores.
 
     Raises:
         ValueError: There are no cores.
@@ -54,7 +54,7 @@ def utilisation(rows: Sequence[Row], cores: int) -> Steps:
 
 
 def queue(rows: Sequence[Row]) -> Steps:
-    """Return how many jobs have arrived but have no cores, from the first arrival to the last end.
+    """Return the number of jobs without cores over time, from the first arrival to the last end.
 
     These are the jobs that are waiting or paused.
 
@@ -75,11 +75,11 @@ def queue(rows: Sequence[Row]) -> Steps:
 
 
 def averaged(steps: Steps, seconds: float) -> Steps:
-    """Return the mean of steps over times of equal length; the area below them stays the same.
+    """Return the means of steps over intervals of equal length; the area below stays the same.
 
     Args:
-        steps: In ascending order of time, the first at 0.
-        seconds: The length of each of these times, above 0; the last one may be shorter.
+        steps: Steps in ascending order of time, the first at 0.
+        seconds: Length of each interval, above 0; the last one may be shorter.
     """
     if not steps:
         return []
@@ -99,10 +99,10 @@ def averaged(steps: Steps, seconds: float) -> Steps:
 
 
 def last_end(rows: Sequence[Row]) -> float:
-    """Return when the last job ended, in seconds since the first arrival; 0 if there is none."""
+    """Return the end of the last job, in seconds since the first arrival; 0 without jobs."""
     return max((row.stretches[-1].end for row in rows if row.stretches), default=0.0)
 
 
 def _to_the_end(steps: Iterable[tuple[float, float]], rows: Sequence[Row]) -> Steps:
-    """Return steps that begin at the first arrival and end with nothing at the last end."""
+    """Return steps that begin at the first arrival and end with 0 at the last end."""
     return sorted({0.0: 0.0, last_end(rows): 0.0, **dict(steps)}.items()) if rows else []

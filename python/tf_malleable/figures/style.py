@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What all our pictures share: colours, frames, files that do not change by themselves."""
+"""Common style of all pictures: colours, frames, and reproducible files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAUSED: Final = "#8A8A8A"
 ALARM: Final = "#B00020"
 GRID: Final = "#DDDDDD"
 
-# An offset, and lengths of dashes and gaps, in widths of the line.
+# An offset, and the lengths of dashes and gaps, in line widths.
 Dashes = tuple[float, tuple[float, ...]]
 DASHES: Final[Dashes] = (0, (4, 2))
 SMALL: Final = 8.5
@@ -30,17 +30,17 @@ def title(axes: Axes, text: str) -> None:
 
 
 def plain(text: str, most: int) -> str:
-    """Return a text of others as it is drawn literally, cut to at most `most` characters."""
+    """Return an external text escaped to be drawn literally, cut to at most `most` characters."""
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     # A dollar sign would start a formula.
     return short.replace("$", r"\$")
 
 
 def frame(axes: Axes, grid: str = "x") -> None:
-    """Leave the frame open above and at the right, and draw a faint grid behind all.
+    """Leave the frame open at the top and right, and draw a faint grid behind everything.
 
     Args:
-        axes: What is framed.
+        axes: Axes to frame.
         grid: ``"x"`` or ``"y"``: the axis whose values are to be read off.
     """
     axes.spines[["top", "right"]].set_visible(False)
@@ -52,8 +52,8 @@ def write(figure: Figure, path: Path) -> None:
     """Write a picture in the format that the file's suffix names.
 
     Raises:
-        OSError: It cannot be written.
-        ValueError: The suffix names no format.
+        OSError: The file cannot be written.
+        ValueError: The suffix is not that of a picture format.
     """
     # No date and no random names: the same history gives the same file.
     metadata = {"Date": None} if path.suffix.lower() == ".svg" else None

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Labels axes of time in the units in which people think of them. All positions are seconds."""
+"""Labels for time axes in common units of time. All positions are seconds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-# The shortest duration that a logarithmic axis shows.
+# Seconds. The shortest duration that a logarithmic axis shows.
 SHORTEST: Final = 1e-3
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _MOST_TICKS = 9
 _UNITS = (("s", 1, 300), ("min", _MINUTE, 10_800), ("h", _HOUR, 4 * _DAY), ("d", _DAY, math.inf))
 
-# From fine to coarse, in their units.
+# Round durations from fine to coarse, in their units.
 _GRADES = (
     ((1, 2, 5, 10, 20, 30), (1, 2, 5, 10, 20, 30), (1, 2, 5, 12), (1, 2, 5, 10, 20, 50, 100)),
     ((1, 3, 10, 30), (1, 3, 10, 30), (1, 3, 12), (1, 4, 10, 30, 100)),
@@ -26,7 +26,7 @@ _GRADES = (
 )
 _BELOW_ONE_SECOND = ((1, 2, 5, 10, 20, 50, 100, 200, 500), (1, 10, 100), (1, 10, 100), (1, 30))
 _LABELS_SIDE_BY_SIDE = 11
-# A logarithmic axis spans at least this factor, so that it has ticks to read.
+# Minimum factor that a logarithmic axis spans, so that it has ticks to read.
 _LEAST_FACTOR = 10.0
 
 
@@ -34,8 +34,8 @@ def linear(axes: Axes, longest: float) -> None:
     """Label the horizontal axis with the time since the first arrival.
 
     Args:
-        axes: Their data are in seconds.
-        longest: The last time, above 0.
+        axes: Axes whose data are in seconds.
+        longest: Last time in seconds, above 0.
     """
     unit, seconds = next((unit, seconds) for unit, seconds, most in _UNITS if longest <= most)
     locator = MaxNLocator(_MOST_TICKS, steps=[1, 2, 5, 10])
@@ -52,9 +52,9 @@ def logarithmic(axes: Axes, shortest: float, longest: float) -> None:
     """Give the horizontal axis a logarithmic scale of durations, each tick with its unit.
 
     Args:
-        axes: Their data are in seconds.
-        shortest: The shortest duration, at least SHORTEST.
-        longest: The longest, no shorter than that.
+        axes: Axes whose data are in seconds.
+        shortest: Shortest duration in seconds, at least SHORTEST.
+        longest: Longest duration in seconds, no shorter than that.
     """
     missing = max(1.0, _LEAST_FACTOR * shortest / longest)
     low, high = shortest / math.sqrt(missing) / 1.1, longest * math.sqrt(missing) * 1.1
@@ -69,8 +69,8 @@ def durations(low: float, high: float) -> list[tuple[float, str]]:
     """Return round durations within a range, with their labels; few enough to read.
 
     Args:
-        low: In seconds, above 0.
-        high: In seconds, above `low`.
+        low: Lower end of the range, in seconds; above 0.
+        high: Upper end of the range, in seconds; above `low`.
     """
     least = (high / low) ** (1 / _LABELS_SIDE_BY_SIDE)
     for grade in range(len(_GRADES)):

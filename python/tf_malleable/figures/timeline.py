@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Turns a history into rows and steps over time: the part of a figure without drawing."""
+"""Rows and steps over time of a history, independent of drawing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_malleable.model import JobState
 
 # Stretches with a smaller gap are considered adjacent.
 _TOUCHING_SECONDS = 1e-3
-# Sums of mean numbers of cores do not cancel exactly.
+# Digits to round to, as sums of mean numbers of cores do not cancel exactly.
 _DIGITS = 9
 _NOTHING = 1e-9
 
@@ -25,7 +25,7 @@ class Stretch:
         begin: Seconds since the first arrival of the history.
         end: Seconds since the first arrival of the history.
         state: The job's state.
-        cores: Its number of cores, possibly a mean.
+        cores: Number of cores, possibly a mean.
     """
 
     begin: float
@@ -36,12 +36,12 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Row:
-    """One job.
+    """The row of one job.
 
     Attributes:
-        label: Its name, with its id if other jobs have the same name.
-        stretches: In chronological order.
-        outcome: How it ended; None if it is live.
+        label: Name of the job, with its id if other jobs have the same name.
+        stretches: Stretches in chronological order.
+        outcome: Outcome of the job; None if it is live.
     """
 
     label: str
@@ -67,8 +67,8 @@ def rows(history: History, zero: float | None = None) -> list[Row]:
     number of cores.
 
     Args:
-        history: Its times are of any clock.
-        zero: What counts as the first arrival, on the same clock; by default the history's.
+        history: The history; its times are on any one clock.
+        zero: Time of the first arrival, on the same clock; by default that of the history.
     """
     spans: defaultdict[str, list[Span]] = defaultdict(list)
     for span in sorted(history.spans, key=lambda span: span.begin):
@@ -143,7 +143,8 @@ def _changes(rows: Sequence[Row]) -> list[tuple[float, list[tuple[int, float]]]]
 def _by_record(job: JobRecord) -> list[Stretch]:
     if job.started is None:
         return [Stretch(job.submitted, job.ended, "waiting", 0)]
-    # Pauses are unknown, too: the mean is over them, so that the core-seconds are right.
+    # The times of pauses are unknown, too: the mean includes them, so that the core-seconds are
+    # right.
     seconds = job.ended - job.started
     cores = job.core_seconds / seconds if seconds > 0 else 0.0
     return [

@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Linux's interfaces: files below /proc and /sys, descriptors, affinity, signals."""
+"""Linux interfaces: files below /proc and /sys, descriptors, CPU affinity, signals."""

@@ -13,22 +13,22 @@ from tf_malleable.model import Cpuset
 def move(pid: int, cpus: Collection[int], *, but: int | None = None) -> None:
     """Set the CPU affinity of every thread of a process.
 
-    A thread inherits the affinity of the one that starts it. So once a listing shows no
+    A thread inherits the affinity of the thread that creates it. So once a listing shows no
     unmoved thread, none can appear later.
 
     Args:
-        pid: The process.
+        pid: Pid of the process.
         cpus: CPU numbers of the operating system.
-        but: Id of a thread to leave alone.
+        but: Id of a thread whose affinity is not changed; None for no such thread.
 
     Raises:
-        OSError: There is no such process, it is allowed none of these CPUs, or we have no
-            permission to move it. Some of its threads may have been moved.
+        OSError: There is no such process, it is allowed none of these CPUs, or this process
+            lacks the permission. Some threads may have been moved.
     """
     moved = set() if but is None else {but}
     while fresh := {int(thread) for thread in os.listdir(f"/proc/{pid}/task")} - moved:
         for thread in fresh:
-            with suppress(ProcessLookupError):  # It may have ended since the listing.
+            with suppress(ProcessLookupError):  # The thread may have ended since the listing.
                 os.sched_setaffinity(thread, cpus)
         moved |= fresh
 
@@ -36,14 +36,14 @@ def move(pid: int, cpus: Collection[int], *, but: int | None = None) -> None:
 def confine(pids: Iterable[int], cpus: Cpuset) -> None:
     """Move every thread of these processes to these CPUs; skip processes that fail."""
     for pid in pids:
-        with suppress(OSError):  # It has ended, or the kernel refuses.
+        with suppress(OSError):  # The process has ended, or the kernel refuses.
             move(pid, cpus)
 
 
 def narrow(pids: Iterable[int], cpus: Cpuset) -> None:
-    """Take all other CPUs from every thread of these processes; skip processes that fail.
+    """Restrict every thread of these processes to these CPUs; skip processes that fail.
 
-    A thread that may use some of these CPUs gets no more of them; one that may use none gets all.
+    A thread keeps those of these CPUs that its affinity has already, or gets all if it has none.
     """
     for pid in pids:
         with suppress(OSError):

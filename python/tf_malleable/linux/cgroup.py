@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Cgroups: where their files are and how to read them, for v1, v2 and hybrid set-ups.
+"""Cgroup files: paths and parsers, for v1, v2 and hybrid set-ups.
 
 Containers, Kubernetes pods and systemd units are cgroups.
 """
@@ -25,8 +25,8 @@ _CONTAINER_ID: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 def in_container() -> bool:
     """Return whether this process seems to be in a container.
 
-    Docker and Podman create a file; Podman and systemd-nspawn set a variable; Kubernetes
-    sets variables of its own, whatever its container runtime.
+    Docker and Podman create a file; Podman and systemd-nspawn set an environment variable;
+    Kubernetes sets variables of its own with any container runtime.
     """
     files = ("/.dockerenv", "/run/.containerenv")
     variables = ("container", "KUBERNETES_SERVICE_HOST")
@@ -38,10 +38,10 @@ class Mount:
     """A mounted cgroup hierarchy.
 
     Attributes:
-        root: The cgroup that appears at the mount point.
-        point: The mount point.
-        controllers: The controllers of v1, among other mount options.
-        unified: Whether it is v2.
+        root: Cgroup that appears at the mount point.
+        point: Mount point.
+        controllers: Mount options; for v1 they contain the controllers.
+        unified: Whether the hierarchy is v2.
     """
 
     root: str
@@ -55,9 +55,9 @@ class Source:
     """One or two files that limit the CPUs of a cgroup, and their parser.
 
     Attributes:
-        paths: The files.
-        parse: Takes their texts and returns the number of CPUs; None for no limit.
-        shows_in_affinity: The kernel applies this limit to the CPU affinity.
+        paths: Paths of the files.
+        parse: Function from the texts of the files to a number of CPUs; None for no limit.
+        shows_in_affinity: Whether the kernel applies this limit to the CPU affinity.
     """
 
     paths: tuple[Path, ...]
@@ -65,7 +65,7 @@ class Source:
     shows_in_affinity: bool = False
 
 
-# Asked for every job, and nearly always with the same text.
+# Called for every job, and nearly always with the same text.
 @lru_cache(maxsize=1)
 def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
     """Return the cgroup hierarchies listed in the text of /proc/PID/mountinfo."""
@@ -91,10 +91,10 @@ def _unescaped(path: str) -> str:
 
 
 def parse_memberships(cgroup: str) -> dict[str, str]:
-    """Return a process's cgroup by controller; the key for v2 is "".
+    """Return the cgroup of a process by controller; the key for v2 is "".
 
     Args:
-        cgroup: The text of /proc/PID/cgroup.
+        cgroup: Text of /proc/PID/cgroup.
 
     Raises:
         ValueError: A line does not name a cgroup.
@@ -110,7 +110,7 @@ def parse_memberships(cgroup: str) -> dict[str, str]:
 
 
 def folders(mount: Mount, path: str) -> tuple[Path, ...]:
-    """Return the folders of a cgroup and its visible parents, from the innermost out."""
+    """Return the folders of a cgroup and its visible parents, innermost first."""
     root = mount.root.rstrip("/")
     names = [name for name in path[len(root) :].split("/") if name]
     if f"{path}/".startswith(f"{root}/") and ".." not in names:
@@ -140,10 +140,10 @@ def sources(mounts: tuple[Mount, ...], memberships: dict[str, str]) -> tuple[Sou
 
 
 def parse_cpu_max(text: str) -> float | None:
-    """Return the number of CPUs that v2's cpu.max allows; None for no limit.
+    """Return the number of CPUs that cpu.max (v2) allows; None for no limit.
 
     Raises:
-        ValueError: The text is not of this form.
+        ValueError: The text does not have the format of cpu.max.
     """
     match text.split():
         case ["max"] | ["max", _]:
@@ -154,10 +154,10 @@ def parse_cpu_max(text: str) -> float | None:
 
 
 def parse_cfs(quota: str, period: str) -> float | None:
-    """Return the number of CPUs that v1's quota and period allow; None for no limit.
+    """Return the number of CPUs that the CFS quota and period (v1) allow; None for no limit.
 
     Raises:
-        ValueError: The texts are not of this form.
+        ValueError: A text is not a number of microseconds.
     """
     return None if quota.strip() == "-1" else _ratio(quota.strip(), period.strip())
 
@@ -182,9 +182,9 @@ def parse_size(cpus: str) -> float | None:
 
 
 def container_ids(pid: int) -> list[str]:
-    """Return possible container ids from the names of a process's cgroups.
+    """Return the possible container ids in the cgroup names of a process.
 
-    The form depends on engine and driver: `/docker/ID`, `docker-ID.scope`,
+    The format depends on engine and driver: `/docker/ID`, `docker-ID.scope`,
     `libpod-ID.scope`.
     """
     try:

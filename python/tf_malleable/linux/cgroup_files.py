@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A container's cgroup files, as seen from the host: what is really in force."""
+"""Cgroup files of a container, read and written from the host: the limits in force."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Final
 from tf_malleable.linux import cgroup
 from tf_malleable.model import Cpuset, parse_cpuset
 
-# Period of a quota, the same as that of the engines.
+# Period of a CPU quota in microseconds, the same as that of the engines.
 PERIOD_US: Final = 100_000
-# In bytes. Enough for the pids of more processes than any container has.
+# In bytes; enough for the pids of more processes than any container has.
 _LONGEST: Final = 1 << 20
 
 
@@ -23,11 +23,11 @@ class State:
     """The contents of a container's cgroup files.
 
     Attributes:
-        cpus: CPUs it may use; None if unknown.
-        quota_cpus: Its quota of CPU time, in CPUs; None without a quota.
-        frozen: Whether it is frozen.
-        cpu_seconds: CPU time used.
-        pids: Its processes.
+        cpus: CPUs that the container may use; None if unknown.
+        quota_cpus: Quota of CPU time, in CPUs; None for no quota.
+        frozen: Whether the container is frozen.
+        cpu_seconds: CPU time used, in seconds.
+        pids: Pids of the container's processes.
     """
 
     cpus: Cpuset | None
@@ -38,7 +38,7 @@ class State:
 
 
 class CgroupFiles:
-    """The files of one container. They stay open, being read ten times a second.
+    """The cgroup files of one container. They stay open, as they are read ten times a second.
 
     Raises:
         OSError: The process has ended.
@@ -57,7 +57,7 @@ class CgroupFiles:
             raise
 
     def read(self) -> State:
-        """Return the present contents.
+        """Return the current contents.
 
         Raises:
             OSError: The container has ended.
@@ -95,7 +95,7 @@ def write(pid: int, *, cpuset: str | None = None, quota_cpus: int | None = None)
     """Change the limits of a process's container directly, bypassing its engine.
 
     Args:
-        pid: The process.
+        pid: Pid of the process.
         cpuset: List of CPUs in the kernel's format; None for no change.
         quota_cpus: Quota of CPU time, in CPUs; None for no change.
 
@@ -123,8 +123,8 @@ def paths(mountinfo: str, membership: str) -> dict[str, Path]:
     """Return the path of each file, by purpose.
 
     Args:
-        mountinfo: The text of our own /proc/self/mountinfo.
-        membership: The text of the process's /proc/PID/cgroup.
+        mountinfo: Text of this process's /proc/self/mountinfo.
+        membership: Text of /proc/PID/cgroup of the container's process.
     """
     mounts = cgroup.parse_mounts(mountinfo)
     memberships = cgroup.parse_memberships(membership)
@@ -160,11 +160,11 @@ def paths(mountinfo: str, membership: str) -> dict[str, Path]:
 
 
 def _is_frozen(text: str) -> bool:
-    """Return whether v1's freezer.state or v2's cgroup.events says frozen."""
+    """Return whether freezer.state (v1) or cgroup.events (v2) says frozen."""
     return text.strip() == "FROZEN" or "frozen 1" in text.splitlines()
 
 
 def _cpu_seconds(text: str) -> float:
-    """Return the CPU time in v1's cpuacct.usage (nanoseconds) or v2's cpu.stat."""
+    """Return the CPU time in cpuacct.usage (v1, nanoseconds) or cpu.stat (v2), in seconds."""
     first, *rest = text.split() or ["0"]
     return int(rest[0]) / 1e6 if rest else int(first) / 1e9

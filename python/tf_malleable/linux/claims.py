@@ -1,14 +1,14 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which CPUs are shared out already: one controller for each set of CPUs on a host.
+"""Claims on CPUs: at most one controller shares out each CPU of a host.
 
-A controller claims its CPUs by a file that it keeps locked. The kernel releases the lock
-with its holder, so a claim without a lock was left behind by a killed controller. Root's
-claims are in a folder below /run that only root can change; those of other users are in one
-below /tmp, where all can add their own. Everybody can read both.
+A controller claims its CPUs with a file that it keeps locked. The kernel releases the lock
+when the holder ends, so a claim without a lock was left behind by a killed controller. Root's
+claims are in a folder below /run that only root can change; those of other users are in a
+folder below /tmp, where every user can add claims. Every user can read both.
 
-Whoever may read a file may lock it, too. So a claim counts only while the process that it
-names runs as well; otherwise any user could keep alive the claim of a controller that has
-ended. The user is that of the file, not what the file says.
+A user with read access to a file can also lock it. So a claim counts only while the process
+that it names runs as well; otherwise any user could keep alive the claim of a controller that
+has ended. The user of a claim is the owner of the file, not the user that the file names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ROOTS_FOLDER: Final = "/run/tf_malleable-claims"
 _SHARED_FOLDER: Final = "/tmp/tf_malleable-claims"
 
 _LONGEST = 1024
-# Of more files than these, somebody has put most there to slow down others.
+# More files than this are only there to slow down other controllers.
 _MOST = 64
 _ATTEMPTS = 20
 _ATTEMPT_SECONDS = 0.01
@@ -43,18 +43,18 @@ _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ClaimError(Exception):
-    """Another controller shares out some of these CPUs; the message is one sentence."""
+    """Another controller has claimed some of these CPUs; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """What a running controller has claimed.
+    """The claim of a running controller.
 
     Attributes:
         uid: User id of the controller.
-        pid: Its pid.
-        cpus: The CPUs it shares out.
-        socket: Where it listens.
+        pid: Pid of the controller.
+        cpus: CPUs that the controller shares out.
+        socket: Path of the controller's socket.
     """
 
     uid: int
@@ -67,20 +67,20 @@ class Claim:
     """A claim on CPUs. Not thread-safe.
 
     Attributes:
-        problem: Why others cannot see the claim, or which other controllers it ignores; one
-            sentence, None if there is nothing to say.
+        problem: Why other controllers cannot see the claim, or which other controller's claim
+            it overrides; one sentence. None for no problem.
     """
 
     def __init__(self, cpus: Cpuset, socket: str) -> None:
         """Claim these CPUs.
 
         Args:
-            cpus: The CPUs to share out.
-            socket: Where the controller listens.
+            cpus: CPUs to share out.
+            socket: Path of the controller's socket.
 
         Raises:
-            ClaimError: A controller of root or, unless we are root, of any user has
-                claimed some of them.
+            ClaimError: A controller of root or, unless this process runs as root, of any
+                user has claimed some of the CPUs.
         """
         self.problem: str | None = None
         self._socket = socket
@@ -89,7 +89,8 @@ class Claim:
         self._name = ""
         folders = [folder for path in _paths() if (folder := _open_folder(path)) is not None]
         try:
-            # Before reading the others': of two that start at once, at least one sees the other's.
+            # Write before reading: of two controllers that start at the same time, at least one
+            # sees the other's claim.
             self._write(folders, cpus)
             others = [other for folder in folders for other in self._others(folder)]
         finally:
@@ -103,13 +104,13 @@ class Claim:
             raise
 
     def update(self, cpus: Cpuset) -> None:
-        """Claim these CPUs instead, whoever has claimed them."""
+        """Claim these CPUs instead, even if another controller has claimed them."""
         if self._file is not None:
             with suppress(OSError):
                 self._put(self._file, cpus)
 
     def close(self) -> None:
-        """Give the claim up."""
+        """Give up the claim."""
         if self._folder is not None:
             with suppress(OSError):
                 os.unlink(self._name, dir_fd=self._folder)
@@ -155,7 +156,7 @@ class Claim:
         for other in overlapping:
             shared = format_cpuset(other.cpus & cpus)
             who = f"a controller of {user_name(other.uid)} (pid {other.pid})"
-            # No user can keep root from sharing out the machine.
+            # No user can prevent root from sharing out the machine.
             if other.uid != 0 and os.geteuid() == 0:
                 self.problem = f"{who} shares out CPUs {shared}, too, until it is stopped"
                 continue
@@ -166,7 +167,7 @@ class Claim:
 
 
 def _paths() -> list[str]:
-    """Return the folders of claims; a controller's own is in the first that it can change."""
+    """Return the folders of claims; a controller writes to the first one that it can change."""
     chosen = os.environ.get(VARIABLE)
     if chosen is not None:
         return [chosen] if chosen else []
@@ -174,24 +175,25 @@ def _paths() -> list[str]:
 
 
 def _open_folder(path: str) -> int | None:
-    """Return a descriptor of a folder of claims, made if need be; None if there is none."""
+    """Open a folder of claims, created if need be; return its descriptor, None on failure."""
     with suppress(OSError):
         os.mkdir(path, 0o700)
-        # All may read it; only that below /tmp may all add to, and nobody remove others'.
+        # Every user can read both folders. In the one below /tmp, every user can add files but
+        # not remove those of others.
         os.chmod(path, 0o755 if path == _ROOTS_FOLDER else 0o1777)
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     if path == _ROOTS_FOLDER and os.geteuid() == 0:
-        # Where systemd has made it, for root only.
+        # systemd may have created it for root only.
         with suppress(OSError):
             os.fchmod(folder, 0o755)
     return folder
 
 
 def _create(folder: int, name: str) -> int:
-    """Return the descriptor of a new file that all can read and that we have locked."""
+    """Create a file that every user can read, and lock it; return its descriptor."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(name, flags, 0o600, dir_fd=folder)
     try:
@@ -199,11 +201,11 @@ def _create(folder: int, name: str) -> int:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except BlockingIOError:  # Another controller looks whether it is locked.
+            except BlockingIOError:  # Another controller is testing the lock.
                 time.sleep(_ATTEMPT_SECONDS)
         else:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        # Not before: whoever can open it can lock it.
+        # Only now: a process that can open the file can lock it.
         os.fchmod(file, 0o644)
     except BaseException:
         os.close(file)
@@ -214,7 +216,7 @@ def _create(folder: int, name: str) -> int:
 
 
 def _read(folder: int, name: str) -> Claimed | None:
-    """Return what a file claims; None if it claims nothing, or was left behind."""
+    """Return the claim in a file; None if it contains none, or was left behind."""
     try:
         file = os.open(name, _READ_FLAGS, dir_fd=folder)
     except OSError:
@@ -226,7 +228,7 @@ def _read(folder: int, name: str) -> Claimed | None:
         content = os.pread(file, _LONGEST, 0)
         if _is_locked(file):
             return _parsed(content, about.st_uid)
-        # A file is locked before anything is written to it.
+        # A controller locks its file before it writes to it: this one was left behind.
         if content and os.geteuid() in (0, about.st_uid):
             os.unlink(name, dir_fd=folder)
     except OSError:
@@ -259,7 +261,7 @@ def _text(cpus: Cpuset, socket: str) -> bytes:
 
 
 def _parsed(content: bytes, uid: int) -> Claimed | None:
-    """Return a claim whose process runs; None if it has ended, or the content makes no sense."""
+    """Parse a claim; return None if its process has ended or the content is malformed."""
     text = content.decode(errors="replace")
     fields = {key: value for key, _, value in map(_split, text.splitlines())}
     try:
@@ -277,7 +279,7 @@ def _split(line: str) -> tuple[str, str, str]:
 
 
 def _runs(pid: int, start: int) -> bool:
-    """Return whether a process runs, even where /proc hides those of other users."""
+    """Return whether a process runs, even if /proc hides processes of other users."""
     if not 0 < pid < 1 << 31:
         return False
     now = procfs.read_stat(pid)

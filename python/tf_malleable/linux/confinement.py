@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Whether a process is in a container, seen from outside.
+"""Detection of processes in containers, from outside.
 
-The kernel reports root in a container as root, unless it has a user namespace. Its PID
-namespace and its cgroup tell the two apart, and a process cannot leave either by forking.
+The kernel reports root in a container as root, unless the container has a user namespace. The
+PID namespace and the cgroup of a process tell the two apart, and a process cannot leave either
+by forking.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from tf_malleable.linux.cgroup import container_ids
 
 @dataclass(frozen=True)
 class Confinement:
-    """What confines a process.
+    """Container and PID namespace of a process, as far as they are not our own.
 
     Attributes:
-        container: Id of its innermost container, from the names of its cgroups; "" if we share
-            it or there is none.
-        namespace: Whether it is in a PID namespace that we are not in.
+        container: Id of the innermost container, from the cgroup names of the process; "" if
+            there is none or this process is in it, too.
+        namespace: Whether the process is in a PID namespace that this process is not in.
     """
 
     container: str
@@ -33,15 +34,15 @@ class Confinement:
 
 
 def confinement_of(pid: int) -> Confinement | None:
-    """Return what confines a process.
+    """Return the confinement of a process.
 
-    None if there is no such process, or we may not see it.
+    None if there is no such process, or it is not visible to this process.
     """
     try:
         status = files.read(f"/proc/{pid}/status")
     except OSError:
         return None
-    # Its pids from our PID namespace down to its own.
+    # Pids of the process, from our PID namespace down to its own.
     _, _, pids = status.partition(b"\nNSpid:")
     is_inside = len(pids.partition(b"\n")[0].split()) > 1
     others = [each for each in container_ids(pid) if each not in _own_container_ids()]

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The number of CPUs that this process may use, for repeated reading.
+"""Effective CPUs: the number of CPUs that this process may use, for repeated reading.
 
 That is the minimum of the CPU affinity, the cpuset and the CPU quota, over the
 process's own cgroup and every visible parent.
@@ -16,11 +16,11 @@ from typing import Final
 from tf_malleable.linux.cgroup import Source, parse_memberships, parse_mounts, sources
 
 _OWN: Final = Path("/proc/self")
-# In bytes. Longer than any of the kernel's cgroup files.
+# In bytes; longer than any of the kernel's cgroup files that are read here.
 _LONGEST: Final = 1 << 14
 _LONGEST_REASON: Final = 200
-# How often to look for new mounts and newly enabled controllers. Both are rare, and there
-# may be thousands of mounts to parse.
+# Interval between looks for new mounts and newly enabled controllers. Both are rare, and
+# there may be thousands of mounts to parse.
 _RARE_SECONDS: Final = 10.0
 
 
@@ -32,7 +32,7 @@ class Warnings:
         self._said: set[Path] = set()
 
     def add(self, path: Path, error: Exception) -> None:
-        """Warn about a file, unless that has been done before."""
+        """Warn about a file, unless it has been warned about before."""
         if path not in self._said:
             self._said.add(path)
             reason = error.strerror if isinstance(error, OSError) else None
@@ -43,8 +43,8 @@ class _File:
     """A file that is kept open for repeated reading.
 
     Attributes:
-        path: Its path.
-        content: What was last read.
+        path: Path of the file.
+        content: Content at the last read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class _File:
         self._identity = (0, 0)
 
     def read(self) -> str:
-        """Return the present content.
+        """Return the current content.
 
         Raises:
             OSError: The file is missing or cannot be read.
@@ -140,10 +140,10 @@ class EffectiveCpus:
     """The number of CPUs this process may use now. Not thread-safe."""
 
     def __init__(self, warnings: Warnings, own: Path = _OWN, thread: int = 0) -> None:
-        """Prepare to read.
+        """Create a reader.
 
         Args:
-            warnings: Told about files that cannot be read or parsed.
+            warnings: Receiver of warnings about files that cannot be read or parsed.
             own: Folder with this process's "cgroup" and "mountinfo".
             thread: Id of the thread whose CPU affinity counts; 0 for the main thread.
         """
@@ -176,8 +176,8 @@ class EffectiveCpus:
     def may_have_changed(self) -> bool:
         """Return whether read() may return something new.
 
-        This is called several times a second in somebody else's program, so it is cheap:
-        it compares bytes, without decoding or parsing, and tries no missing files.
+        This is called several times a second in a user's program, so it is cheap: it compares
+        bytes, without decoding or parsing, and does not try missing files.
         """
         try:
             for descriptor, content in self._glances:
@@ -188,7 +188,7 @@ class EffectiveCpus:
         return os.sched_getaffinity(self._pid) != self._affinity or time.monotonic() >= self._due
 
     def written_to(self) -> tuple[Path, ...]:
-        """Return the files that are written to when the CPUs are changed."""
+        """Return the files that a change of the CPUs writes to."""
         paths = [path for source in self._values for path in source.paths]
         # In v2, cpuset.cpus is written to, but cpuset.cpus.effective is in force.
         asked_for = [path.with_name("cpuset.cpus") for path in paths if "cpuset" in path.name]

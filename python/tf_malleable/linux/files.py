@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Small files of the kernel: thousands are read every minute.
+"""Fast reads of small kernel files, of which thousands are read every minute.
 
-A file object, or a path of pathlib, takes longer than the kernel does.
+File objects and pathlib would take longer than the kernel.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ _MOST: Final = 65536
 
 
 def read(path: str, most: int = _MOST) -> bytes:
-    """Return what a file of the kernel says, at most so many bytes.
+    """Return the content of a kernel file from a single read, at most `most` bytes.
 
-    For files that are made in one piece. Of a long list, such as cgroup.procs, one read returns
-    a part.
+    This is for files that the kernel produces in one piece. For a long list, such as
+    cgroup.procs, a single read returns only a part; see read_whole().
 
     Raises:
-        OSError: It cannot be read, or its process has ended.
+        OSError: The file cannot be read, or its process has ended.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -29,10 +29,10 @@ def read(path: str, most: int = _MOST) -> bytes:
 
 
 def read_whole(path: str) -> bytes:
-    """Return what a file of the kernel says, however long.
+    """Return the whole content of a kernel file of any length.
 
     Raises:
-        OSError: As read().
+        OSError: See read().
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -46,9 +46,9 @@ def read_whole(path: str) -> bytes:
 
 
 def read_text(path: str, most: int = _MOST) -> str:
-    """Return the same as text; bytes that are no UTF-8 become U+FFFD.
+    """Return the result of read() as text; bytes that are not UTF-8 become U+FFFD.
 
     Raises:
-        OSError: As read().
+        OSError: See read().
     """
     return read(path, most).decode(errors="replace")

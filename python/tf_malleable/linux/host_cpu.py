@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The CPU time of everything on this host."""
+"""CPU time of the whole host, from /proc/stat."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 from tf_malleable.linux import files
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-# user nice system idle iowait irq softirq steal …; a guest's time is in user already.
+# user nice system idle iowait irq softirq steal …; user already includes guest time.
 _BUSY = (1, 2, 3, 6, 7)
 _LONGEST = 4096
 
 
 class HostCpu:
-    """Reads /proc/stat, whose resolution is a hundredth of a second for each CPU.
+    """Reader of /proc/stat, whose resolution is a hundredth of a second for each CPU.
 
     Args:
-        path: The file; another one in tests.
+        path: Path of the file; differs in tests.
 
     Attributes:
-        cpus: Number of CPUs of the host that are online.
+        cpus: Number of online CPUs of the host.
     """
 
     def __init__(self, path: str = "/proc/stat") -> None:
@@ -30,7 +30,7 @@ class HostCpu:
         self._last = self._read()
 
     def busy_since(self) -> float:
-        """Return the CPU time in seconds since the last call; 0 if the clock went back."""
+        """Return the CPU time in seconds since the last call; 0 if the counters went back."""
         last, self._last = self._last, self._read()
         return max(0.0, self._last - last)
 

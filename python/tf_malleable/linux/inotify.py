@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Waits for writes to files, with Linux's inotify.
+"""Waiting for writes to files, with inotify(7).
 
-It also reports writes to cgroup files, including those through another mount, for
+inotify also reports writes to cgroup files, including those through another mount, for
 example by the host into a container.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 # <sys/inotify.h>
 _IN_MODIFY: Final = 0x2
-# In bytes; the rest is read next time.
+# In bytes; the next call reads the rest.
 _LARGEST_READ: Final = 1 << 12
 
 
@@ -34,7 +34,7 @@ def _libc() -> Any:  # noqa: ANN401 - ctypes has no type for it
 
 
 class Writes:
-    """Waits for writes to some files. One thread may wait; any other may wake it up."""
+    """Watcher of writes to files. One thread may wait; any other thread may wake it up."""
 
     def __init__(self) -> None:
         self._libc = _libc()

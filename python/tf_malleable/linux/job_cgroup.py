@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A cgroup for one job, so that none of its processes can be overlooked.
+"""The cgroup of one job, which contains all processes of the job.
 
-It is made below the cgroup that the job's main process is in, so that all limits there
-still hold for the job. No controller of v2 needs to be enabled: membership, freezing,
-killing and CPU time are there without. Of v1, the freezer's hierarchy is used.
+It is created below the cgroup of the job's main process, so that all limits there still
+apply to the job. With v2, no controller needs to be enabled: membership, freezing, killing
+and CPU time work without. With v1, the freezer hierarchy is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class JobGroup:
     """The cgroup of one job.
 
     Attributes:
-        folder: Its folder.
+        folder: Folder of the cgroup.
     """
 
     def __init__(self, folder: Path, *, unified: bool) -> None:
@@ -38,11 +38,11 @@ class JobGroup:
         self._unified = unified
 
     def has_freezer(self) -> bool:
-        """Return whether it can be frozen; v2 can since Linux 5.2."""
+        """Return whether the cgroup can be frozen; v2 can since Linux 5.2."""
         return (self.folder / ("cgroup.freeze" if self._unified else "freezer.state")).exists()
 
     def add(self, pid: int) -> None:
-        """Move a process into it; its later children are in it, too.
+        """Move a process into the cgroup; its later children will be in it, too.
 
         Raises:
             OSError: The process has ended, or the kernel refuses.
@@ -50,7 +50,7 @@ class JobGroup:
         (self.folder / "cgroup.procs").write_text(str(pid))
 
     def pids(self) -> list[int]:
-        """Return its processes; none if it does not exist any more."""
+        """Return the pids of the processes in the cgroup; empty if it no longer exists."""
         try:
             found = files.read_whole(f"{self.folder}/cgroup.procs").split()
         except OSError:
@@ -58,7 +58,7 @@ class JobGroup:
         return sorted({int(pid) for pid in found} - {0})  # 0 is outside our PID namespace.
 
     def cpu_seconds(self) -> float | None:
-        """Return the CPU time of all its processes, ended ones included; None if unknown."""
+        """Return the CPU time in seconds of all processes, also ended ones; None if unknown."""
         if not self._unified:
             return None
         try:
@@ -69,7 +69,7 @@ class JobGroup:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Freeze it during the context, so that no process is started meanwhile."""
+        """Freeze the cgroup during the context, so that no process starts meanwhile."""
         self._freeze()
         try:
             yield
@@ -88,18 +88,18 @@ class JobGroup:
                 return "frozen 1" in (self.folder / "cgroup.events").read_text().splitlines()
             return (self.folder / "freezer.state").read_text().strip() == "FROZEN"
         except OSError:
-            return True  # It is gone.
+            return True  # The cgroup is gone.
 
     def thaw(self) -> None:
-        """Let its processes run again."""
+        """Thaw the cgroup: its processes run again."""
         self._write(*(("cgroup.freeze", "0") if self._unified else ("freezer.state", "THAWED")))
 
     def kill(self) -> bool:
-        """Kill all its processes; return whether the kernel can (v2, since Linux 5.14)."""
+        """Kill all processes; return whether the kernel can (v2, since Linux 5.14)."""
         return self._unified and self._write("cgroup.kill", "1")
 
     def remove(self) -> bool:
-        """Remove it unless it has processes; return whether it is gone."""
+        """Remove the cgroup unless it has processes; return whether it is gone."""
         try:
             self.folder.rmdir()
         except FileNotFoundError:
@@ -124,14 +124,14 @@ class JobGroup:
 
 
 def make(process: ProcessId) -> JobGroup | None:
-    """Make a cgroup for a job, or find the one that was made for it.
+    """Create the cgroup of a job, or return the existing one.
 
     Args:
-        process: The job's main process.
+        process: Main process of the job.
 
     Returns:
-        The cgroup, with the process and all its descendants; None if none can be made
-        here: nothing is mounted, or no permission.
+        The cgroup, with the process and all its descendants; None if it cannot be created,
+        because no hierarchy is mounted or for lack of permission.
     """
     for folder, unified in _homes(process.pid):
         if folder.name == _name(process):
@@ -148,7 +148,7 @@ def make(process: ProcessId) -> JobGroup | None:
 
 
 def found(folder: Path, process: ProcessId) -> JobGroup | None:
-    """Return the cgroup in this folder if it was made for this main process, in this boot."""
+    """Return the cgroup in this folder if it was created for this process, in this boot."""
     ours = folder.name == _name(process) and process.boot == procfs.boot_id()
     if not ours or not (folder / "cgroup.procs").exists():
         return None
@@ -156,7 +156,7 @@ def found(folder: Path, process: ProcessId) -> JobGroup | None:
 
 
 def main_of(pid: int) -> int | None:
-    """Return the main process in whose job's cgroup a process seems to be; None if in none."""
+    """Return the pid of a job's main process from a process's cgroup; None if in no job's."""
     try:
         text = files.read_text(f"/proc/{pid}/cgroup")
     except OSError:
@@ -166,20 +166,20 @@ def main_of(pid: int) -> int | None:
 
 
 def _moved(process: ProcessId, group: JobGroup) -> bool:
-    """Move a process and all its descendants; return whether the kernel allows it."""
+    """Move a process and all its descendants; return whether the kernel permits it."""
     try:
         group.add(process.pid)
     except OSError:
         return False
     if procfs.has_children(process.pid):
         for pid in procfs.trees([process.pid])[process.pid]:
-            with suppress(OSError):  # It has ended since.
+            with suppress(OSError):  # The process has ended since.
                 group.add(pid)
     return True
 
 
 def _homes(pid: int) -> list[tuple[Path, bool]]:
-    """Return the folders of a process's cgroups in which a job's can be, and which are v2."""
+    """Return possible parents of a job's cgroup: folders, each with whether it is v2; v2 first."""
     try:
         mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text(errors="replace"))
         text = files.read_text(f"/proc/{pid}/cgroup")

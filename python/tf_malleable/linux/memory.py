@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How much memory this host has left, how much it lacks, and what a process uses."""
+"""Memory of the host and of a process: available bytes, pressure (PSI), private use."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Memory:
     """The memory of this host.
 
     Attributes:
-        total: All there is, in bytes.
-        available: What new processes could use without swapping, in bytes.
+        total: Total memory in bytes.
+        available: Memory that new processes could use without swapping, in bytes.
         stalled: Share of the last ten seconds, 0 … 1, in which some process waited for
-            memory; None if the kernel does not tell (no PSI).
+            memory; None if the kernel does not report it (no PSI).
     """
 
     total: int
@@ -32,7 +32,7 @@ class Memory:
 
 
 def read_memory() -> Memory | None:
-    """Return the memory of this host now; None if the kernel does not tell."""
+    """Return the current memory of this host; None if the kernel does not report it."""
     try:
         total, available = _parse_meminfo(_MEMINFO.read_text())
     except (OSError, ValueError, KeyError):
@@ -54,7 +54,7 @@ def _parse_meminfo(text: str) -> tuple[int, int]:
 
 
 def _parse_pressure(text: str) -> float:
-    """Return avg10 of the line `some`, as a share; raise ValueError if there is none."""
+    """Return avg10 of the line `some`, as a share; raise ValueError if it is missing."""
     for line in text.splitlines():
         kind, *fields = line.split()
         for field in fields:
@@ -65,11 +65,11 @@ def _parse_pressure(text: str) -> float:
 
 
 def process_memory(pid: int) -> int:
-    """Return the memory in bytes that a process has to itself; 0 if there is none such.
+    """Return the private memory of a process in bytes; 0 if there is no such process.
 
-    That is its resident memory without files and shared memory: what would be free if it
-    had never run. After a fork, parent and child both count the pages that neither has
-    written to since.
+    That is the resident memory without files and shared memory: the bytes that would be free
+    if the process had never run. After a fork, parent and child both count the pages that
+    neither has written to since.
     """
     try:
         _, resident, shared, *_ = files.read(f"/proc/{pid}/statm").split()

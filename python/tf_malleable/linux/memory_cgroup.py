@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The memory of one job as its cgroup counts and limits it.
+"""Memory accounting and memory limit of one job, with cgroups.
 
-With v2 that is the job's own cgroup, if its parent has the memory controller enabled for
-its children. With v1, memory has a hierarchy of its own, in which one is made.
+With v2, the job's own cgroup is used if the memory controller is enabled for the children of
+its parent. With v1, memory has a separate hierarchy, in which a cgroup is created.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tf_malleable.model import ProcessId
 
 
 class MemoryGroup:
-    """A cgroup in which the memory of a job is counted.
+    """The cgroup that accounts for the memory of a job.
 
     Attributes:
-        folder: Its folder.
+        folder: Folder of the cgroup.
     """
 
     def __init__(self, folder: Path, *, unified: bool) -> None:
@@ -28,10 +28,10 @@ class MemoryGroup:
         self._unified = unified
 
     def limit(self, size: int) -> bool:
-        """Limit the memory of all its processes; return whether the kernel does it.
+        """Limit the memory of the job to `size` bytes; return whether the kernel accepts it.
 
-        If they need more and nothing of it is page cache, the kernel kills one of them, or
-        all with v2. They do not swap instead, which would slow down the whole host.
+        If the job needs more and no page cache can be reclaimed, the kernel kills one process,
+        or all with v2. The job does not swap instead, which would slow down the whole host.
         """
         if self._unified:
             limited = self._write("memory.max", size)
@@ -43,11 +43,11 @@ class MemoryGroup:
         return limited
 
     def lift(self) -> bool:
-        """Limit its processes no longer; return whether the kernel does it."""
+        """Remove the limit; return whether the kernel accepts it."""
         if self._unified:
             self._write("memory.swap.max", "max")
             return self._write("memory.max", "max")
-        # In this order: with swap must never be less than without.
+        # In this order: the limit with swap must never be lower than the limit without.
         self._write("memory.memsw.limit_in_bytes", -1)
         return self._write("memory.limit_in_bytes", -1)
 
@@ -62,11 +62,11 @@ class MemoryGroup:
                     values[name] = int(value)
         except (OSError, ValueError):
             return None
-        # Old kernels do not count shared memory apart.
+        # Old kernels do not count shared memory separately.
         return sum(values.values()) if names[0] in values else None
 
     def remove(self) -> bool:
-        """Remove it if it is not the job's own cgroup as well; return whether it is gone."""
+        """Remove the cgroup of v1, which is separate from the job's; return False on failure."""
         return self._unified or JobGroup(self.folder, unified=False).remove()
 
     def _write(self, name: str, value: int | str) -> bool:
@@ -85,14 +85,15 @@ class MemoryGroup:
 
 
 def make(process: ProcessId, group: JobGroup) -> MemoryGroup | None:
-    """Return the cgroup in which a job's memory can be limited; make it if need be.
+    """Return the cgroup that can limit the memory of a job; create it if need be.
 
     Args:
-        process: The job's main process.
-        group: The job's cgroup, with all its processes.
+        process: Main process of the job.
+        group: Cgroup of the job, with all its processes.
 
     Returns:
-        None if memory cannot be limited here: not enabled, not mounted, or no permission.
+        The cgroup; None if memory cannot be limited: the controller is not enabled or not
+        mounted, or for lack of permission.
     """
     if (group.folder / "memory.max").exists():
         return MemoryGroup(group.folder, unified=True)
@@ -109,13 +110,13 @@ def make(process: ProcessId, group: JobGroup) -> MemoryGroup | None:
         own.remove()
         return None
     for pid in group.pids():
-        with suppress(OSError):  # It has ended since.
+        with suppress(OSError):  # The process has ended since.
             own.add(pid)
     return MemoryGroup(own.folder, unified=False)
 
 
 def _home(pid: int) -> Path | None:
-    """Return the folder of a process's cgroup in v1's hierarchy for memory."""
+    """Return the folder of a process's cgroup in the memory hierarchy of v1; None if not found."""
     try:
         mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text(errors="replace"))
         text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Tells a process of the end of the one that started it, however that ends (prctl(2))."""
+"""Parent-death signal: a signal to this process when its parent ends for any reason (prctl(2))."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def signal_at_end_of_parent(number: int, parent: int) -> None:
-    """Have the kernel send this process a signal when the thread that started it ends.
+    """Have the kernel send this process a signal when the thread that created it ends.
 
-    That holds for the program that this process becomes, too, and not for its children.
+    The setting survives exec; children do not inherit it.
 
     Args:
-        number: Of the signal.
-        parent: Process id of the parent. If it has ended before this call, the signal comes at
-            once; the kernel alone would never send it.
+        number: Number of the signal.
+        parent: Pid of the parent. If the parent ended before this call, this function raises
+            the signal at once; the kernel alone would never send it.
 
     Raises:
         OSError: The kernel refuses.

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The process at the other end of a Unix socket, identified by the kernel.
+"""Peer credentials: the process at the other end of a Unix socket, identified by the kernel.
 
-SO_PEERCRED tells its pid and user. The pid alone could be misused: a process connects, forks
-and exits, and its child goes on with the connection while the pid leads nowhere, or to
+SO_PEERCRED returns its pid and user. The pid alone could be misused: a process connects, forks
+and exits, and its child keeps using the connection while the pid is unused or belongs to
 another process. SO_PEERPIDFD (Linux 6.5) tells whether the process that connected still
 runs.
 """
@@ -23,7 +23,7 @@ _UCRED = struct.Struct("3i")
 # From asm-generic/socket.h; Python's socket module does not define it.
 _SO_PEERPIDFD: Final = 77
 _NOT_SUPPORTED: Final = (errno.ENOPROTOOPT, errno.EOPNOTSUPP)
-# What kernels say if the process is gone; they differ.
+# Errors of different kernels if the process is gone.
 _HAS_ENDED: Final = (errno.ESRCH, errno.EINVAL, errno.ENODATA)
 
 
@@ -47,9 +47,9 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 def peer_runs(connection: socket.socket) -> bool:
-    """Return whether the process that connected still runs; a zombie does not.
+    """Return whether the process that connected still runs; False for a zombie.
 
-    Before Linux 6.5 this asks only whether a process with its pid runs.
+    Before Linux 6.5, this only checks whether a process with its pid runs.
 
     Raises:
         OSError: This is not a connected Unix socket, or there are no free descriptors.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Waiting for the end of a process that is not our child, and its exit code."""
+"""Pidfds: the end and the exit code of a process that is not a child of this one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_malleable.model import ProcessId
 _PIDFD_INFO = struct.Struct("QQ11Ii")
 _PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 _PIDFD_INFO_EXIT = 1 << 3
-# There is no such process; or a thread has its number now, for which kernels differ.
+# There is no such process, or a thread now has its number, for which kernels differ.
 _HAS_ENDED = (errno.ESRCH, errno.EINVAL, errno.ENOENT)
 
 
@@ -34,7 +34,7 @@ def open_pidfd(process: ProcessId) -> int | None:
             return None
         raise
     try:
-        # is_alive() reads a file. If it could not be opened, the process would seem to have ended.
+        # is_alive() opens a file. Without a free descriptor, the process would seem to have ended.
         os.close(os.dup(descriptor))
     except OSError:
         os.close(descriptor)
@@ -46,13 +46,14 @@ def open_pidfd(process: ProcessId) -> int | None:
 
 
 def exit_code(process: ProcessId, pidfd: int) -> int | None:
-    """Return the exit code of a process that has ended; None if the kernel cannot tell.
+    """Return the exit code of a process that has ended; None if the kernel does not report it.
 
-    As in a shell: 0 … 255, or 128 + the number of the signal that ended it. It comes from
-    /proc until the parent has waited for the process, and then from the pidfd, which needs
-    Linux 6.15. /proc tells only those who may trace the process, such as its user and root.
+    The code is that of a shell: 0 … 255, or 128 + the number of the signal that ended the
+    process. Its source is /proc until the parent has waited for the process, and then the
+    pidfd, which needs Linux 6.15. /proc shows it only to users who may trace the process, such
+    as its own user and root.
     """
-    # First /proc: the parent may wait for the process at any time.
+    # /proc first: the parent may wait for the process at any time.
     if _may_trace(process.pid):
         stat = read_stat(process.pid)
         if stat is not None and stat.start == process.start and stat.state == "Z":
@@ -67,9 +68,9 @@ def exit_code(process: ProcessId, pidfd: int) -> int | None:
 
 
 def _may_trace(pid: int) -> bool:
-    """Return whether /proc shows us all about a process.
+    """Return whether this process may trace another one, so that /proc shows its exit code.
 
-    To others it shows 0 instead of the exit code.
+    Without the permission, /proc shows 0 instead.
     """
     try:
         os.readlink(f"/proc/{pid}/cwd")  # The kernel makes the same check for this link.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Gets the controller a CPU soon, although its jobs keep all CPUs busy."""
+"""Scheduling priority of the controller, whose jobs keep all CPUs busy."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tf_malleable.model import Cpuset
 
 _NICE = -10
 _AUTOGROUP = Path("/proc/self/autogroup")
-# A thread that may use all CPUs that the process may; 0 is the main thread.
+# Id of a thread that may use all CPUs that the process may use; 0 is the main thread.
 _unpinned = 0
 
 
 def raise_priority() -> None:
-    """Make the scheduler run this process soon after it wakes up.
+    """Reduce the scheduling latency of this process after a wake-up.
 
     With autogroup, Linux schedules each session as a group and divides a group's weight
     among the CPUs on which it ran recently. A session that mostly sleeps and wakes up on
     changing CPUs was measured to wait up to 130 ms next to trainings. A higher weight
-    helps; without permission for that, staying on one CPU does.
+    helps; without permission for that, staying on one CPU helps.
     """
     try:
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     except PermissionError:
         _stay_on_one_cpu()
         return
-    # Only in a session of our own. Otherwise other programs would be in the group, too.
+    # Only as the leader of the session. Otherwise other programs would be in the group, too.
     if os.getsid(0) == os.getpid():
         with suppress(OSError):
             _AUTOGROUP.write_text(str(_NICE))
@@ -41,13 +41,13 @@ def unpinned_thread() -> int:
 
 
 def unpinned_cpus() -> Cpuset:
-    """Return the CPUs that this process may use, not just those it stays on by choice."""
+    """Return the CPUs that this process may use, regardless of raise_priority()."""
     return frozenset(os.sched_getaffinity(_unpinned))
 
 
 def _stay_on_one_cpu() -> None:
     global _unpinned
-    # It only waits, and keeps the affinity that the kernel updates as the machine changes.
+    # This thread only waits. The kernel updates its affinity when the machine changes.
     keeper = threading.Thread(target=threading.Event().wait, name="tfm-cpus", daemon=True)
     keeper.start()
     _unpinned = keeper.native_id or 0

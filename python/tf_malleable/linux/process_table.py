@@ -1,5 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which process started which, read one by one: with thousands it takes long."""
+"""Process table: parents and children of all processes, read in small steps.
+
+Reading thousands of processes takes long.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class ProcessTable:
     """The processes read so far.
 
     Attributes:
-        starts: Start time, in clock ticks since boot, by pid.
+        starts: Start times by pid, in clock ticks since boot.
     """
 
     def __init__(self) -> None:
@@ -23,14 +26,14 @@ class ProcessTable:
 
     @classmethod
     def now(cls) -> ProcessTable:
-        """Return all processes."""
+        """Return a table of all processes."""
         table = cls()
         for _ in table.filling():
             pass
         return table
 
     def filling(self) -> Iterator[None]:
-        """Read all processes, one in each step."""
+        """Read all processes, one per step of the iterator."""
         with os.scandir("/proc") as entries:
             for entry in entries:
                 if entry.name.isdigit():
@@ -44,8 +47,8 @@ class ProcessTable:
             self._children[parent].append(pid)
 
     def tree(self, root: int) -> list[int]:
-        """Return a process and all its descendants; only itself if it was not read."""
+        """Return a process and all its descendants; only the process if it was not read."""
         tree = [root]
-        for pid in tree:  # It grows during the loop.
+        for pid in tree:  # The list grows during the loop.
             tree.extend(self._children.get(pid, ()))
         return tree

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Processes from /proc: CPU time, state, parents and children.
 
-The controller is not the parent of its jobs. It seldom reads all processes, to see which
-belong together, and often only those of running jobs.
+The controller is not the parent of its jobs. Rarely, it reads all processes to find out which
+belong together; often, it reads only those of running jobs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tf_malleable.model import ProcessId
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # In bytes: 52 numbers of at most 20 digits, and a name.
 _LONGEST_STAT = 4096
-# The same up to the state: a number, and a name of at most 64 bytes.
+# In bytes, up to the state: a number, and a name of at most 64 bytes.
 _UP_TO_STATE = 128
-# For many more children than a worker has.
+# In bytes; enough for many more children than a worker has.
 _LONGEST_CHILDREN = 1 << 16
 
 
@@ -32,12 +32,12 @@ class Stat:
     """One process, from /proc/PID/stat.
 
     Attributes:
-        parent: Pid of its parent.
+        parent: Pid of the parent.
         state: One letter; T is stopped, Z is a zombie.
         start: Start time, in clock ticks since boot.
-        cpu_seconds: CPU time of all its threads and of the children it has
-            waited for.
-        exit_status: As from wait(); valid in state Z only.
+        cpu_seconds: CPU time in seconds of all threads and of the children that the process
+            has waited for.
+        exit_status: Status as from wait(); valid in state Z only.
     """
 
     parent: int
@@ -76,7 +76,7 @@ def _stat_fields(path: str) -> list[bytes] | None:
 
 
 def _state(path: str) -> bytes | None:
-    """Return the third field of a stat, without the time to look at the others."""
+    """Return the third field of a stat file without parsing the others; None if unreadable."""
     try:
         text = files.read(path, _UP_TO_STATE)
     except OSError:
@@ -87,18 +87,18 @@ def _state(path: str) -> bytes | None:
 
 @cache
 def boot_id() -> str:
-    """Return the kernel's id of the present boot."""
+    """Return the kernel's id of the current boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Return the identity of the process that has this pid now; None if there is none."""
+    """Return the identity of the process that now has this pid; None if there is none."""
     stat = read_stat(pid)
     return None if stat is None else ProcessId(pid, stat.start, boot_id())
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Return whether this process still runs, and not just another with its pid."""
+    """Return whether this very process still runs, not another one with the same pid."""
     stat = read_stat(process.pid)
     return (
         stat is not None
@@ -109,13 +109,13 @@ def is_alive(process: ProcessId) -> bool:
 
 
 def read_parent(pid: int) -> tuple[int, int] | None:
-    """Return a process's parent and its start time; None if there is no such process."""
+    """Return the parent and the start time of a process; None if there is no such process."""
     fields = _stat_fields(f"/proc/{pid}/stat")
     return None if fields is None else (int(fields[1]), int(fields[19]))
 
 
 def has_children(pid: int) -> bool:
-    """Return whether a process has children; True if the kernel does not tell."""
+    """Return whether a process has children; True if the kernel does not report it."""
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             if files.read(f"/proc/{pid}/task/{thread}/children", 1):
@@ -139,7 +139,7 @@ def descendants(root: int) -> list[int]:
     Children of a process that ends meanwhile may be missing.
     """
     found = [root]
-    for pid in found:  # It grows during the loop.
+    for pid in found:  # The list grows during the loop.
         with suppress(OSError):  # It has ended.
             for thread in os.listdir(f"/proc/{pid}/task"):
                 text = files.read(f"/proc/{pid}/task/{thread}/children", _LONGEST_CHILDREN)
@@ -148,7 +148,7 @@ def descendants(root: int) -> list[int]:
 
 
 def trees(roots: Iterable[int]) -> dict[int, list[int]]:
-    """Return the process itself and all its descendants, for each of these processes."""
+    """Return each of these processes with all its descendants, by root."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -158,14 +158,14 @@ def trees(roots: Iterable[int]) -> dict[int, list[int]]:
     found = {}
     for root in roots:
         tree = [root]
-        for pid in tree:  # It grows during the loop.
+        for pid in tree:  # The list grows during the loop.
             tree.extend(children.get(pid, ()))
         found[root] = tree
     return found
 
 
 def runnable(pids: Iterable[int]) -> int:
-    """Return how many threads of these processes run or wait for a CPU."""
+    """Return the number of threads of these processes that run or wait for a CPU."""
     count = 0
     for pid in pids:
         with suppress(OSError):  # It has ended.
@@ -175,10 +175,11 @@ def runnable(pids: Iterable[int]) -> int:
 
 
 def queued(pids: Iterable[int]) -> dict[int, tuple[float, bool]]:
-    """Return how the threads of these processes queue for a CPU, by thread id.
+    """Return the run delay of each thread of these processes, and whether it is runnable.
 
-    For each, the seconds since its creation in which it was runnable but did not run, up
-    to when it last got a CPU (0 on a kernel that does not tell); and whether it is runnable.
+    The result is keyed by thread id. The run delay is the time in seconds that the thread has
+    been runnable without running since its creation, up to when it last got a CPU; 0 on a
+    kernel that does not report it.
     """
     threads = {}
     for pid in pids:
@@ -192,7 +193,7 @@ def queued(pids: Iterable[int]) -> dict[int, tuple[float, bool]]:
 
 
 def _run_delay(path: str) -> float:
-    """Return the second number of a schedstat, in seconds; 0 if there is none."""
+    """Return the second number of a schedstat file, in seconds; 0 if it is missing."""
     try:
         return int(files.read(path).split()[1]) / 1e9
     except (OSError, IndexError):

@@ -15,8 +15,8 @@ from tf_malleable.model import ProcessId
 def send(processes: Iterable[ProcessId], number: signal.Signals) -> None:
     """Send a signal to these processes; skip those that are gone or not permitted.
 
-    A pid may belong to another process by now. So the signal goes through a descriptor of
-    the process, whose start time is checked once nobody can take its pid over any more.
+    The pid may belong to another process by now. So the signal goes through a pidfd of the
+    process: once it is open, it refers to one process only, whose start time is then checked.
     """
     for process in processes:
         with suppress(OSError):

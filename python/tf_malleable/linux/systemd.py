@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Tells systemd about the state of a service, like sd_notify(3)."""
+"""Service notifications to systemd, as in sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from contextlib import suppress
 
 
 def watchdog_seconds() -> float | None:
-    """Return how often to send ``"WATCHDOG=1"``; None if the service manager does not ask."""
+    """Return the interval of ``"WATCHDOG=1"`` in seconds; None if it is not requested."""
     text = os.environ.get("WATCHDOG_USEC", "")
     is_for_us = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-    # Twice as often as it must be.
+    # Half of the interval that the service manager requires.
     return int(text) / 2e6 if is_for_us and text.isdecimal() and int(text) else None
 
 
 def notify(state: str) -> None:
-    """Send a state such as ``"READY=1"``, if the service manager asked for it."""
+    """Send a state such as ``"READY=1"`` to the service manager, if it has requested that."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
-    if address.startswith("@"):  # In the kernel's abstract namespace.
+    if address.startswith("@"):  # An address in the kernel's abstract namespace.
         address = f"\0{address[1:]}"
     # The service must work even if the message cannot be delivered.
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:

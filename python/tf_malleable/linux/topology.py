@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The CPUs of this host, their cores and NUMA nodes, from /sys."""
+"""CPU topology of this host: CPUs, their cores and NUMA nodes, from /sys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 def machine(cpus: Cpuset | None = None) -> Machine:
-    """Return the machine with these CPUs; by default with all this process may use.
+    """Return the machine with these CPUs; None for all that this process may use.
 
     Raises:
         ValueError: The set is empty or has a CPU that this process may not use.
@@ -38,11 +38,11 @@ def _machine(wanted: Cpuset) -> Machine:
 
 
 def present(wanted: Cpuset | None, allowed: Cpuset, most: float) -> Machine:
-    """Return what may be used now of the CPUs to share out; maybe nothing.
+    """Return those of the CPUs to share out that may be used now; possibly none.
 
     Args:
-        wanted: The CPUs to share out; None for all.
-        allowed: The CPUs that this process may use.
+        wanted: CPUs to share out; None for all.
+        allowed: CPUs that this process may use.
         most: Number of CPUs that cgroups allow, a quota included; fractions are cut off.
     """
     cpus = sorted(allowed if wanted is None else wanted & allowed)
@@ -50,7 +50,7 @@ def present(wanted: Cpuset | None, allowed: Cpuset, most: float) -> Machine:
 
 
 def _siblings(cpu: int) -> str:
-    """Return a text that is the same for all CPUs of a physical core, and for no others."""
+    """Return a text that identifies the physical core of a CPU."""
     try:
         return (_CPUS / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
     except OSError:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The host's users: their names, and those that our user namespace does not have."""
+"""Users of the host: names, and user ids that are not mapped into our user namespace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 _PROC = Path("/proc")
-# All user ids, as they are outside.
+# The map of the initial user namespace: all user ids, unchanged.
 _EVERYONE = ["0", "0", "4294967295"]
 
 
@@ -22,13 +22,13 @@ def user_name(uid: int) -> str:
 
 
 def is_foreign(uid: int, proc: Path = _PROC) -> bool:
-    """Return whether the kernel gives this uid to users that our user namespace does not have.
+    """Return whether this is the kernel's uid for users that our user namespace does not map.
 
-    So in a container, the host's root may be one.
+    In a container, the host's root may be such a user.
 
     Args:
-        uid: As the kernel has told it.
-        proc: Where procfs is mounted.
+        uid: User id as reported by the kernel.
+        proc: Mount point of procfs.
     """
     try:
         mapped = (proc / "self" / "uid_map").read_text().split()

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A policy's decision: the CPUs each job may use."""
+"""Allocation: a policy's decision about the CPUs that each job may use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Grant:
     """The CPUs of one job.
 
     Attributes:
-        cpus: CPUs it may use; their number is its thread limit.
-        lent: CPUs of its own that it does not use, so that other jobs may be granted them
+        cpus: CPUs that the job may use; their number is its thread limit.
+        lent: The job's own CPUs that it does not use, so that they may be granted to other jobs
             until it needs them again. If a job has lent all its CPUs, its affinity stays
-            unchanged: asleep it needs no CPU, and after waking up it shares one with the
-            borrower until that has left.
+            unchanged: while it sleeps it needs no CPU, and after waking up it shares one with
+            the borrower until the borrower has left.
     """
 
     cpus: Cpuset = frozenset()
@@ -41,7 +41,7 @@ class Allocation:
     """A policy's whole decision.
 
     Attributes:
-        grants: By job id. A job without a grant, or with an empty one, gets no CPUs: it
+        grants: Grants by job id. A job without a grant, or with an empty one, gets no CPUs: it
             waits, or is paused if it was running.
         review_at: Time of the next decision if nothing happens before; None for no such
             time.

@@ -15,7 +15,8 @@ def parse_duration(text: str) -> float:
     """Return a duration in seconds.
 
     Raises:
-        ValueError: The text is not a positive number with a unit, or longer than a hundred years.
+        ValueError: The text is not a positive number with a unit, or the duration is longer
+            than a hundred years.
     """
     found = _DURATION.fullmatch(text)
     seconds = int(found[1]) * _SECONDS[found[2]] if found else 0

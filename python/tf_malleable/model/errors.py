@@ -13,7 +13,7 @@ class ControllerError(RuntimeError):
     """The controller refuses a request. The message is one sentence with the reason.
 
     Attributes:
-        status: The HTTP status of its answer, for example 409.
+        status: HTTP status of the controller's response, for example 409.
     """
 
     def __init__(self, status: int, sentence: str) -> None:

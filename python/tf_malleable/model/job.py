@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A job as a policy sees it."""
+"""Job: the properties of a job that a policy sees."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tf_malleable.model.shape import Shape
 JobState = Literal["waiting", "running", "paused"]
 
 
-class Rate(NamedTuple):  # Compared and hashed in every decision.
-    """A measured speed, in steps a second, with a number of cores."""
+class Rate(NamedTuple):  # A tuple, as every decision compares and hashes it.
+    """Measured speed, in steps per second, with a number of cores."""
 
     cores: int
     steps_per_second: float
@@ -21,32 +21,32 @@ class Rate(NamedTuple):  # Compared and hashed in every decision.
 
 @dataclass(frozen=True)
 class Job:
-    """What a policy knows about a job. Times are in seconds on the caller's clock.
+    """A policy's view of a job. Times are in seconds on the caller's clock.
 
     Attributes:
-        id: Unique; never reused.
-        shape: The cores it asks for.
+        id: Unique id; never reused.
+        shape: Cores that the job requests.
         submitted: Time of arrival.
-        priority: Higher goes first.
-        weight: Its share relative to the other jobs' weights; above 0.
+        priority: Priority; a higher one goes first.
+        weight: Share relative to the weights of other jobs; above 0.
         state: ``"waiting"``: has never had a grant. ``"running"``: has a grant.
             ``"paused"``: has lost its grant.
-        since: When it entered this state.
-        grant: Its present grant; empty unless running.
-        started: When it first had a grant; None while waiting.
-        resized: When its number of cores last changed while it ran, or later; None if it
-            never did.
-        run_seconds: Total time with a grant.
-        used_cpus: CPUs that it recently kept busy or had runnable threads for, at least 0;
-            None if not measured yet.
-        steps_done: Training steps done; None if it reports none.
-        steps_total: Training steps at its end; None if unknown.
+        since: Time at which the job entered this state.
+        grant: Current grant; empty unless running.
+        started: Time of the first grant; None while waiting.
+        resized: Time of the last change of the number of cores while running, or a later
+            time; None if it never changed.
+        run_seconds: Total time with a grant, in seconds.
+        used_cpus: Number of CPUs that the job recently kept busy or had runnable threads for,
+            at least 0; None if not measured yet.
+        steps_done: Training steps done; None if the job reports none.
+        steps_total: Training steps at the end of the job; None if unknown.
         rates: Measured speeds, one for each number of cores, including those of earlier
             jobs with the same name.
-        expected_seconds: Expected total run time, from earlier runs of the same command;
-            None if there are none.
-        user: Id of the user it belongs to; None if unknown.
-        area: The area that its energy is counted for; None for the host's.
+        expected_seconds: Expected total run time in seconds, from earlier runs of the same
+            command; None if there are none.
+        user: Id of the job's user; None if unknown.
+        area: Area to which the job's energy is attributed; None for the host's.
     """
 
     id: str

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The CPUs to divide among jobs, and their topology."""
+"""Machine: the CPUs to divide among jobs, and their topology."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Cpu:
     """One CPU of the operating system, that is, one hardware thread.
 
     Attributes:
-        id: Its number in the operating system.
-        core: Number of its physical core, unique on the machine. CPUs with the
+        id: Number of the CPU in the operating system.
+        core: Number of the physical core, unique on the machine. CPUs with the
             same core are SMT siblings.
-        node: Number of its NUMA node.
+        node: Number of the NUMA node.
     """
 
     id: int
@@ -33,9 +33,9 @@ class Machine:
     """The CPUs that a policy divides among jobs. May be empty; ids are unique.
 
     Attributes:
-        cpus: These CPUs.
-        power: What the host may draw; None for no limit. Only ``budget+`` looks at it.
-        areas: What the jobs of areas may draw, at most once for each; as `power`.
+        cpus: CPUs of the machine.
+        power: Power limit of the host; None for no limit. Only ``budget+`` uses it.
+        areas: Power limits of areas, at most one for each. Only ``budget+`` uses them.
     """
 
     cpus: tuple[Cpu, ...]
@@ -44,7 +44,7 @@ class Machine:
 
     @cached_property
     def cpuset(self) -> Cpuset:
-        """The numbers of its CPUs."""
+        """The numbers of the machine's CPUs."""
         return frozenset(cpu.id for cpu in self.cpus)
 
     @cached_property
@@ -69,22 +69,22 @@ class Machine:
 
     @classmethod
     def flat(cls, cpus: int) -> Machine:
-        """Return a machine with this many CPUs, each a core of its own, on one node."""
+        """Return a machine with this many CPUs, each on a core of its own, on one NUMA node."""
         return cls(tuple(Cpu(id=number, core=number) for number in range(cpus)))
 
     @classmethod
     def regular(cls, cpus: int, nodes: int = 1, siblings: int = 1) -> Machine:
-        """Return a machine all of whose cores and nodes are alike.
+        """Return a machine with identical cores and identical NUMA nodes.
 
-        Siblings are numbered far apart, as Linux does.
+        Siblings are numbered far apart, as on Linux.
 
         Args:
             cpus: Number of CPUs.
-            nodes: NUMA nodes.
-            siblings: CPUs of a physical core.
+            nodes: Number of NUMA nodes.
+            siblings: Number of CPUs per physical core.
 
         Raises:
-            ValueError: The CPUs cannot be divided so.
+            ValueError: The CPUs cannot be divided evenly into these cores and nodes.
         """
         cores = cpus // siblings
         if cores * siblings != cpus or cores % nodes:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What jobs need beside cores, and what there is of it: memory, GPUs, a number of jobs."""
+"""Need and supply of resources other than cores: memory, GPUs, number of jobs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ Lack = Literal["memory", "gpus", "jobs"]
 
 @dataclass(frozen=True)
 class Need:
-    """What a job needs beside cores.
+    """A job's need of resources other than cores.
 
     Attributes:
-        mem: Memory that it is expected to use at most, in bytes.
-        basis: Where `mem` is from: its user, earlier runs of its command, or an assumption.
-        used: Memory that it uses now, in bytes.
-        gpus: Number of GPUs that it waits for, or has.
+        mem: Expected peak memory of the job, in bytes.
+        basis: Origin of `mem`: declared by the user, learned from earlier runs of the command,
+            or an assumption.
+        used: Memory that the job uses now, in bytes.
+        gpus: Number of GPUs that the job waits for, or has.
     """
 
     mem: float = 0.0
@@ -29,14 +30,14 @@ class Need:
 
 @dataclass(frozen=True)
 class Supply:
-    """What there is for jobs beside cores.
+    """Supply of resources other than cores.
 
     Attributes:
         mem: Memory that new processes could use now without swapping, in bytes; None if
-            memory keeps no job waiting.
-        strained: Processes of this host wait for memory right now.
-        gpus: Number of GPUs shared out, those in use included.
-        most_jobs: How many jobs may have been started and not ended; None for no limit.
+            no job has to wait for memory.
+        strained: Whether processes of this host currently wait for memory.
+        gpus: Number of GPUs shared out, including those in use.
+        most_jobs: Limit of jobs that have started and not ended; None for no limit.
     """
 
     mem: float | None = None

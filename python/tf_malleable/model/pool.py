@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One of TensorFlow's thread pools at one instant."""
+"""Pool: the state of one TensorFlow thread pool at one instant."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Pool:
         name: Name of its threads, for example ``"tf_Compute"``.
         kind: ``"intra_op"`` (threads inside one op), ``"inter_op"`` (ops run
             side by side) or ``"other"``, which follows the intra-op limit.
-        capacity: Worker threads the pool can have. Becomes lower only if the system refuses
-            to start one.
-        limit: How many of these may run tasks; 1 … capacity.
-        active: Workers running a task at that instant.
-        queued: Tasks waiting, approximately.
-        tasks_run: Tasks finished since the pool was built.
-        stand_in_tasks: Of these, tasks run above the limit because all admitted
+        capacity: Number of worker threads that the pool can have. It decreases only if the
+            system refuses to start a thread.
+        limit: Number of workers that may run tasks; 1 … capacity.
+        active: Number of workers running a task at that instant.
+        queued: Approximate number of waiting tasks.
+        tasks_run: Number of tasks finished since the pool was built.
+        stand_in_tasks: Number of these tasks that ran above the limit because all admitted
             workers had been asleep in a task for a second.
-        busy_seconds: Time spent in tasks, summed over workers.
+        busy_seconds: Time spent in tasks in seconds, summed over workers.
     """
 
     id: int

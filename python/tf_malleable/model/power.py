@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a machine draws at which load, and what it may draw. Watts, joules and seconds."""
+"""Power curves, power budgets and power limits of a machine. Watts, joules and seconds."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ MOST_WINDOW: Final = 86400.0
 
 @dataclass(frozen=True)
 class PowerCurve:
-    """What a host draws by the share of its CPUs that is busy, linear between points.
+    """Power of a host as a function of load, the share of busy CPUs; linear between points.
 
     Attributes:
         points: Pairs of load and watts. Loads increase strictly from 0 (idle) to 1 (full).
 
     Raises:
-        ValueError: They do not, or a number of watts is not one; the message says which.
+        ValueError: The loads do not increase so, or a power is out of range; the message says
+            which.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -41,23 +42,23 @@ class PowerCurve:
         if not all(one < other for one, other in pairwise(loads)):
             raise ValueError("the loads of a power curve must increase from one point to the next")
         for load, watts in self.points:
-            if not 0 <= watts <= MOST_WATTS:  # NaN is neither.
+            if not 0 <= watts <= MOST_WATTS:  # This rejects NaN, too.
                 raise ValueError(
                     f"a power curve must have 0 … {MOST_WATTS:.0f} W, not {watts} at load {load:g}"
                 )
 
     @property
     def idle(self) -> float:
-        """Watts without any load."""
+        """Power in watts without load."""
         return self.points[0][1]
 
     @property
     def full(self) -> float:
-        """Watts with all CPUs busy."""
+        """Power in watts with all CPUs busy."""
         return self.points[-1][1]
 
     def watts(self, load: float) -> float:
-        """Return what it draws at a load; beyond 0 … 1 it draws what it does there."""
+        """Return the power in watts at a load, which is clamped to 0 … 1."""
         load = min(1.0, max(0.0, load))
         right = min(bisect_right(self.points, (load, math.inf)), len(self.points) - 1)
         (low, least), (high, most) = self.points[right - 1], self.points[right]
@@ -65,13 +66,13 @@ class PowerCurve:
 
 
 def lower_hull(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the vertices of the lower convex hull, by their first number.
+    """Return the vertices of the lower convex hull, in order of their first number.
 
-    Switching between two neighbours of it reaches every point of the line between them, and no
-    way to switch does with less.
+    Switching between two neighbouring vertices reaches every point on the line between them on
+    average, and no other way of switching between points achieves a lower one.
 
     Args:
-        points: In increasing order of the first number.
+        points: Points in increasing order of their first number.
     """
     hull: list[tuple[float, float]] = []
     for point in points:
@@ -91,17 +92,17 @@ def _is_above(
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be drawn.
+    """A power budget.
 
     Attributes:
-        watts: So much.
-        kind: ``"peak"``: never more. ``"mean"``: not more on average over any window.
+        watts: Power in watts.
+        kind: ``"peak"``: never exceeded. ``"mean"``: not exceeded on average over any window.
         window: Length of the window in seconds; None for a peak.
-        until: Unix time at which it expires; None for never.
-        serial: Later ones of the same author have higher numbers.
+        until: Unix time at which the budget expires; None for never.
+        serial: Serial number; later budgets of the same author have higher numbers.
 
     Raises:
-        ValueError: A number is out of its range; the message says which.
+        ValueError: A number is out of range; the message says which.
     """
 
     watts: float
@@ -126,23 +127,23 @@ class Budget:
             raise ValueError(f"until must be a time, not {self.until}")
 
     def is_over(self, now: float) -> bool:
-        """Return whether it has expired at this Unix time."""
+        """Return whether the budget has expired at this Unix time."""
         return self.until is not None and now >= self.until
 
 
 @dataclass(frozen=True)
 class PowerLimit:
-    """A budget in force on a machine, and what a policy must know to keep it.
+    """A budget in force on a machine, with the state that a policy needs to keep it.
 
     Attributes:
-        budget: The budget.
-        curve: What the whole host draws.
-        cpus: The CPUs of the whole host.
-        shared: Those of them that are shared out among jobs.
-        beside: How many CPUs what is no job keeps busy.
-        scale: What the host was measured to draw, by what the curve says.
-        credit: Joules that may be drawn beyond the mean now; negative for a debt.
-        at: When that was; on the clock of the decision.
+        budget: Budget in force.
+        curve: Power curve of the whole host.
+        cpus: Number of CPUs of the whole host.
+        shared: Number of these CPUs that are shared out among jobs.
+        beside: Number of CPUs kept busy by processes that belong to no job.
+        scale: Measured power of the host divided by the power of the curve.
+        credit: Energy in joules that may be drawn beyond the mean now; negative for a debt.
+        at: Time of the credit, on the clock of the decision.
     """
 
     budget: Budget
@@ -155,21 +156,21 @@ class PowerLimit:
     at: float = 0.0
 
     def watts(self, cores: int) -> float:
-        """Return what the host is expected to draw if jobs keep so many cores busy."""
+        """Return the expected power of the host in watts if jobs keep this many cores busy."""
         return self.scale * self.curve.watts((cores + self.beside) / max(1, self.cpus))
 
     def levels(self) -> Sequence[tuple[float, float]]:
-        """Return cores and watts of the lower convex hull, fewest cores first."""
+        """Return the lower convex hull of cores and watts, fewest cores first."""
         return lower_hull((cores, self.watts(cores)) for cores in range(self.shared + 1))
 
     @property
     def depth(self) -> float:
-        """The credit in joules with which jobs begin to run with more cores."""
+        """The credit in joules at which jobs begin to run with more cores."""
         return _DEPTH * self.budget.watts * (self.budget.window or 0.0)
 
     @property
     def most_credit(self) -> float:
-        """The most credit in joules: so much more than the mean any window may draw."""
+        """The maximum credit in joules: the excess over the mean that any window may draw."""
         return _MOST / _DEPTH * self.depth
 
 
@@ -177,21 +178,21 @@ class PowerLimit:
 class AreaLimit(PowerLimit):
     """A budget in force for the jobs of an area that share a machine with others.
 
-    What is limited is the power that counts as theirs: what the host draws beyond idle, divided
-    by CPU time. So a core's part depends on how busy the host is, and the most that it can be
-    counts: with any number of cores busy for others. No decision about one area depends on
-    another one's then.
+    The limit applies to the power attributed to the area: the power of the host beyond idle,
+    divided by CPU time. So the power attributed to a core depends on how busy the host is. Its
+    maximum over any number of cores busy for others counts, so that no decision about one area
+    depends on a decision about another.
 
     Attributes:
-        area: Its name.
-        taken: Cores that its jobs have beside those that are to be shared out.
+        area: Name of the area.
+        taken: Cores that the area's jobs have beside those that are to be shared out.
     """
 
     area: str = ""
     taken: int = 0
 
     def watts(self, cores: int) -> float:
-        """Return the most that its jobs are expected to draw if they keep so many cores busy."""
+        """Return the expected maximum power of the area in watts with this many busy cores."""
         if cores <= 0:
             return 0.0
         busy = cores + self.beside
@@ -200,15 +201,15 @@ class AreaLimit(PowerLimit):
         return cores * max(self._price(busy), later)
 
     def _price(self, busy: float) -> float:
-        """Return what counts for each of so many busy CPUs."""
+        """Return the watts attributed to each CPU if this many CPUs are busy."""
         drawn = self.scale * self.curve.watts(busy / max(1, self.cpus))
         return max(0.0, drawn - self.curve.idle) / busy
 
     @cached_property
     def _highest(self) -> list[tuple[float, float]]:
-        """Numbers of busy CPUs, each with the highest price from there on.
+        """Numbers of busy CPUs, each with the highest price at that number or a higher one.
 
-        Between two points of the curve a price increases or decreases all the way.
+        Between two points of the curve, the price is monotonic.
         """
         most = self.shared + self.beside
         bends = [load * self.cpus for load, _ in self.curve.points]
@@ -219,7 +220,7 @@ class AreaLimit(PowerLimit):
         return found[::-1]
 
 
-# As parts of a whole window's energy. A decision comes up to a tenth of a second late, and what is
-# saved meanwhile is not to be lost.
+# As parts of the energy of a whole window. A decision comes up to a tenth of a second late, and
+# the energy saved meanwhile must not be lost.
 _DEPTH = 0.012
 _MOST = 0.016

@@ -11,7 +11,7 @@ class ProcessId:
     """The identity of one process. The pid alone is not enough, as pids are reused.
 
     Attributes:
-        pid: Its pid.
+        pid: Pid of the process.
         start: Start time, in clock ticks since boot.
         boot: The kernel's id of that boot.
     """

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What each user of a controller may have, and how much the user counts."""
+"""Quotas and weights of a controller's users."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Quota:
-    """What the jobs of one user may have together. None is no limit.
+    """Limits for all jobs of one user together; None for no limit.
 
     Attributes:
-        weight: The user's share of the cores relative to other users'; above 0.
-        max_jobs: Jobs at once, running or not.
-        max_queued: Jobs that wait at once.
-        max_running: Jobs that have cores at once.
-        max_cores: Cores at once.
+        weight: Share of the cores relative to other users' weights; above 0.
+        max_jobs: Limit of jobs at a time, running or not.
+        max_queued: Limit of waiting jobs at a time.
+        max_running: Limit of jobs with cores at a time.
+        max_cores: Limit of cores at a time.
     """
 
     weight: float = 1.0
@@ -35,15 +35,15 @@ class Quotas:
     """The quotas of all users.
 
     Attributes:
-        usual: That of users who have none of their own.
-        own: By user id.
+        usual: Quota of users without one of their own.
+        own: Quotas of single users, by user id.
     """
 
     usual: Quota = NO_QUOTA
     own: Mapping[int, Quota] = field(default_factory=dict)
 
     def of(self, user: int | None) -> Quota:
-        """Return the quota of a user; None is an unknown user."""
+        """Return the quota of a user; None for an unknown user."""
         return self.usual if user is None else self.own.get(user, self.usual)
 
 

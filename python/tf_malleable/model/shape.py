@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How many cores a job can use."""
+"""Shape: the numbers of cores that a job can use."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """A job's cores: 1 ≤ min ≤ preferred ≤ max.
+    """Numbers of cores of a job: 1 ≤ min ≤ preferred ≤ max.
 
     Attributes:
-        min: It does not run with fewer.
-        preferred: Cores it asks for.
-        max: Most it can use.
+        min: Minimum; the job does not run with fewer cores.
+        preferred: Number of cores that the job requests.
+        max: Maximum that the job can use.
 
     Raises:
         ValueError: The numbers are not in this order.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Amounts of memory as text: 512M, 4G. The units are powers of 1024, as for Docker and Slurm."""
+"""Sizes in bytes as text: 512M, 4G. Units are powers of 1024, as in Docker and Slurm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse_size(text: str) -> int:
 
 
 def size_text(size: float | None) -> str:
-    """Return a number of bytes as text: 512 B, 1.5 GiB; a dash if it is unknown."""
+    """Return a number of bytes as text: 512 B, 1.5 GiB; a dash for None."""
     if size is None:
         return "-"
     if size < 1024:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The thread limits of a process."""
+"""Thread limits of a process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Threads:
     """Thread limits of a process; None while TensorFlow has no such pool.
 
     Attributes:
-        intra: Limit of threads inside one op.
-        inter: Limit of ops run side by side.
+        intra: Intra-op limit: threads inside one op.
+        inter: Inter-op limit: ops run side by side.
     """
 
     intra: int | None

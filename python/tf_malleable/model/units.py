@@ -1,21 +1,21 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Formats quantities and names for people."""
+"""Formatting of quantities and names for people."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Return text without control characters, as users choose the names of jobs."""
+    """Replace unprintable characters: users choose the names of jobs."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """Return a number as text, or a dash if it is unknown."""
+    """Return a number as text; a dash for None."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as text: 4.2 s, 3:05, 2:10:00; a dash if unknown."""
+    """Return seconds as text: 4.2 s, 3:05, 2:10:00; a dash for None."""
     if seconds is None:
         return "-"
     if seconds < 99.95:
@@ -26,7 +26,7 @@ def duration(seconds: float | None) -> str:
 
 
 def short(seconds: float | None) -> str:
-    """Return seconds as text, those of less than one in milliseconds: 48 ms; a dash if unknown."""
+    """Return seconds as text, less than one in milliseconds: 48 ms; a dash for None."""
     if seconds is None or seconds >= 0.9995:
         return duration(seconds)
     return f"{1000 * seconds:.0f} ms"
@@ -38,12 +38,12 @@ def cores(count: int) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage, or a dash if it is unknown."""
+    """Return a share as a percentage; a dash for None."""
     return "-" if share is None else f"{share:.0%}"
 
 
 def energy(joules: float | None) -> str:
-    """Return joules as text: 820 J, 12.5 kJ, 3.40 kWh; a dash if unknown."""
+    """Return joules as text: 820 J, 12.5 kJ, 3.40 kWh; a dash for None."""
     if joules is None:
         return "-"
     if joules < 999.5:

@@ -6,9 +6,9 @@ ended. A job behind it starts if it fits now and is expected to end before that 
 needs only cores that the head will not need then. (Lifka, "The ANL/IBM SP scheduling
 system", JSSPP 1995; Mu'alem and Feitelson, "Utilization, predictability, workloads, and
 user runtime estimates in scheduling the IBM SP2 with backfilling", TPDS 12(6), 2001.)
-Nothing is killed at its estimate, as the batch systems of these papers do. So estimates
-that are too short could hold the head back again and again, and only jobs that arrive
-within a bounded time after it may overtake.
+Nothing is killed at its estimate, unlike in the batch systems of these papers. Estimates
+that are too short could therefore hold the head back again and again, so only jobs that arrive
+within a bounded time after it may overtake it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from functools import cached_property
 from tf_malleable.model import Job
 from tf_malleable.policies.remaining import remaining_seconds, usual_seconds
 
-# A head is overtaken by jobs that arrive this long after it at most: a number of
-# seconds, and this many times its own run time.
+# A head is overtaken only by jobs that arrive within this time after it: a number of
+# seconds, plus this multiple of its own run time.
 OVERTAKING_SECONDS = 600.0
 OVERTAKING_RUN_TIMES = 3.0
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """When the head of a queue can start.
+    """Expected start of the head of a queue.
 
     Attributes:
-        seconds: Expected time until then.
+        seconds: Expected time until the start.
         spare: Cores that will be free then, beside those of the head.
     """
 
@@ -53,14 +53,14 @@ def reserve(need: int, free: int, running: Iterable[tuple[float, int]]) -> Reser
     """Return the reservation of a job that needs more cores than are free.
 
     Args:
-        need: Cores the head needs; not more than there are.
+        need: Number of cores the head needs; not more than the machine has.
         free: Cores that are free now.
         running: For each running job, the seconds until its end, and its cores.
     """
     ends = sorted(running)
     for index, (seconds, cores) in enumerate(ends):
         free += cores
-        # Of jobs that end at the same time, count all.
+        # Count all jobs that end at the same time.
         last = index + 1 == len(ends) or ends[index + 1][0] > seconds
         if free >= need and last:
             return Reservation(seconds, free - need)
@@ -68,7 +68,7 @@ def reserve(need: int, free: int, running: Iterable[tuple[float, int]]) -> Reser
 
 
 class Backfill:
-    """What is expected of the jobs of one decision.
+    """Expected run times of the jobs of one decision.
 
     Args:
         jobs: All jobs; a new command is expected to run for the median of their run times.
@@ -79,17 +79,17 @@ class Backfill:
 
     @cached_property
     def _usual(self) -> float | None:
-        # Not for each decision: a queue may be long, and its head is seldom blocked.
+        # Computed lazily: a queue may be long, and its head is seldom blocked.
         return usual_seconds(self._jobs)
 
     def seconds(self, job: Job) -> float | None:
-        """Return how long a job without cores will run; None if nothing is known."""
+        """Return the run time of a job without cores; None if nothing is known."""
         if job.started is not None:
             return remaining_seconds(job)
         return self._usual if job.expected_seconds is None else job.expected_seconds
 
     def seconds_left(self, job: Job) -> float:
-        """Return how long a job that runs or starts now will run; a guess if nothing is known."""
+        """Return the time until a running or starting job ends; a guess if nothing is known."""
         seconds = self.seconds(job)
         return remaining_seconds(job) if seconds is None else seconds
 

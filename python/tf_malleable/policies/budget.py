@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Keeps a power budget by giving jobs fewer cores, or by pausing all of them for a while.
+"""Power budget policy: gives jobs fewer cores, or pauses all of them for a while.
 
-A host at half load draws much more than half of its full power. So a mean is kept best by
-switching between two loads that are neighbours on the lower convex hull of the host's power
-curve; on most hosts these are none and all. A peak leaves no choice but fewer cores.
+A host at half load draws much more than half of its full power. A mean budget is therefore
+kept best by switching between two loads that are neighbours on the lower convex hull of the
+host's power curve; on most hosts these are none and all. A peak budget leaves no choice but
+fewer cores.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ from tf_malleable.policies.policy import Policy
 class BudgetPolicy:
     """Wraps any policy, and lets it share out only as many cores as the budget allows now.
 
-    For a mean there is a credit, as in a token bucket: it grows while the host draws less than
-    the budget, and shrinks while it draws more. Jobs run with the cores of the upper of two
-    loads until it is used up, and with those of the lower one (often none: all are paused
-    together) until it is full. So no window has more than its budget and this small credit.
+    A mean budget has a credit, as in a token bucket: it grows while the host draws less than
+    the budget, and shrinks while the host draws more. Jobs run with the cores of the upper of
+    two loads until the credit is used up, and with those of the lower one (often none: all are
+    paused together) until it is full. No window therefore exceeds its budget by more than this
+    small credit.
 
     An area's jobs may have a budget of their own. If they would have more cores than it allows,
-    the wrapped policy decides how these jobs alone would share so many, and then decides again
-    for all, with no more than that for each of them.
+    the wrapped policy decides how these jobs alone would share the allowed cores, and then
+    decides again for all jobs, with that share as the limit of each of them.
 
-    Not work-conserving while there is a budget; without one it is the wrapped policy. A mean
-    above what the idle host draws starves nobody if the wrapped policy starves nobody.
+    Not work-conserving while there is a budget; without one it equals the wrapped policy. A mean
+    budget above the power of the idle host starves no job if the wrapped policy starves none.
 
     Args:
-        wrapped: Decides for all jobs.
+        wrapped: Policy that decides for all jobs.
     """
 
     def __init__(self, wrapped: Policy) -> None:
@@ -46,7 +48,7 @@ class BudgetPolicy:
         if limit is None or limit.budget.is_over(now):
             return self._within_areas(jobs, machine, now)
         granted = _cpus(job.grant for job in jobs)
-        # What was set by hand is no longer on this machine, and counts.
+        # Cores set by hand are no longer part of this machine, but count.
         beyond = max(0, limit.shared - len(machine.cpus))
         cap = cap_of(limit, len(granted) + beyond, now)
         cores = max(0, cap.cores - beyond)
@@ -63,8 +65,9 @@ class BudgetPolicy:
         """Decide within the budgets of areas."""
         caps = area_caps(machine.areas, jobs, now)
         decision = self.wrapped.allocate(jobs, machine, now)
-        # What one area may not have can take another above its cap, so each is looked at again.
-        # A clipped one stays within its cap, so this ends after as many decisions as areas.
+        # Cores that one area may not have can take another above its cap, so each is checked
+        # again. A clipped area stays within its cap, so this ends after as many decisions as
+        # there are areas.
         while (area := _above_cap(caps, jobs, decision)) is not None:
             mine = [job for job in jobs if job.area == area]
             counts = self._counts(mine, machine, caps[area].cores, now)
@@ -77,7 +80,7 @@ class BudgetPolicy:
     def _counts(
         self, jobs: Sequence[Job], machine: Machine, cores: int, now: float
     ) -> dict[str, int]:
-        """Return how many of `cores` cores each job of an area has if nobody else has any."""
+        """Return how many of `cores` cores each job of an area gets if no other job has any."""
         if not cores:
             return {}
         held = _cpus(job.grant for job in jobs) & machine.cpuset
@@ -91,7 +94,7 @@ class BudgetPolicy:
 
 
 def _above_cap(caps: Mapping[str, Cap], jobs: Sequence[Job], decision: Allocation) -> str | None:
-    """Return the first area whose jobs were granted more cores than its cap, if there is one."""
+    """Return the first area whose jobs were granted more cores than its cap; None if none."""
     grants = decision.grants
     for area, cap in caps.items():
         mine = (job.id for job in jobs if job.area == area)
@@ -101,7 +104,7 @@ def _above_cap(caps: Mapping[str, Cap], jobs: Sequence[Job], decision: Allocatio
 
 
 def _clipped(job: Job, counts: Mapping[str, int], machine: Machine) -> Job | None:
-    """Return a job as if it could use no more than its count; None if that is none."""
+    """Return a job that can use no more than its count; None if the count is 0."""
     most = counts.get(job.id, 0)
     if not most:
         return None
@@ -117,24 +120,24 @@ def _cpus(grants: Iterable[Grant]) -> Cpuset:
 
 
 def keeping(policy: Policy) -> Policy:
-    """Return a policy that keeps budgets: this one if it does."""
+    """Return a policy that keeps budgets: this one if it already does."""
     return policy if isinstance(policy, BudgetPolicy) else BudgetPolicy(policy)
 
 
 class Cap(NamedTuple):
-    """How many cores jobs may have in all, and when to look again; None for no such time."""
+    """Maximum number of cores of all jobs, and when to review it; None for no such time."""
 
     cores: int
     review_at: float | None = None
 
 
 def area_caps(limits: Iterable[AreaLimit], jobs: Sequence[Job], now: float) -> dict[str, Cap]:
-    """Return how many cores the jobs of each area may have of those that are shared out.
+    """Return the maximum number of shared cores of the jobs of each area.
 
     Args:
-        limits: Of the areas; those that have expired do not count.
+        limits: Limits of the areas; expired ones are ignored.
         jobs: All jobs among which cores are shared out.
-        now: The time.
+        now: Current time.
     """
     caps = {}
     for limit in limits:
@@ -148,7 +151,7 @@ def area_caps(limits: Iterable[AreaLimit], jobs: Sequence[Job], now: float) -> d
 
 
 def cap_of(limit: PowerLimit, granted: int, now: float) -> Cap:
-    """Return how many cores jobs may have in all, given how many they have."""
+    """Return the maximum number of cores of all jobs, given the number they have now."""
     if limit.watts(limit.shared) <= limit.budget.watts:
         return Cap(limit.shared)
     if limit.budget.kind == "peak":
@@ -158,7 +161,7 @@ def cap_of(limit: PowerLimit, granted: int, now: float) -> Cap:
 
 
 def _alternating(limit: PowerLimit, granted: int, now: float) -> Cap:
-    """Return the cores of one of the two loads between which the budget is."""
+    """Return the cores of one of the two loads that enclose the budget."""
     watts = limit.budget.watts
     levels = limit.levels()
     if levels[0][1] >= watts:
@@ -175,9 +178,9 @@ def _alternating(limit: PowerLimit, granted: int, now: float) -> Cap:
     return Cap(int(low), now + (limit.depth - credit) / max(watts - least, 1e-9) + _LATE_SECONDS)
 
 
-# A decision is never reviewed at once; this moment decides about nothing but that.
+# Delay of a review beyond the computed time: a decision must never be reviewed at once.
 _LATE_SECONDS = 0.001
-# What is no job draws more than the budget.
+# Time until the next review if other programs alone draw more than the budget.
 _WAIT_SECONDS = 1.0
 
 

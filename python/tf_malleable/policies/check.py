@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Validates a policy's allocation before it is carried out; policies may be third-party."""
+"""Validation of a policy's allocation before it is applied; policies may be third-party."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _check_grant(job: Job, grant: Grant, machine: Cpuset) -> None:
     if not own:
         return
     for cpu in own:
-        # Others compare equal to Python's integers, but cannot be encoded as JSON.
+        # Other integer types compare equal to Python's, but cannot be encoded as JSON.
         if type(cpu) is not int:
             kind = type(cpu).__name__
             raise InvalidAllocationError(f"job {job.id} gets CPU {cpu} of type {kind}, not int")

@@ -2,7 +2,7 @@
 """The classic policies: every combination of a queue order and a way to share cores.
 
 Only preemptive priority and round-robin pause jobs. Priority starves jobs behind a
-steady stream of higher-priority ones, unless it ages. What else may starve depends on
+steady stream of higher-priority ones, unless it ages. Further starvation depends on
 the way to share, and is documented there.
 """
 
@@ -14,12 +14,12 @@ from tf_malleable.policies.sharing import AlwaysAttend, Proportional, Strict
 
 
 class StrictPolicy(QueueingPolicy):
-    """Jobs run with exactly the cores they prefer, or wait; none is ever resized.
+    """Runs jobs with exactly the cores they prefer, or lets them wait; resizes none.
 
-    A job that prefers more cores than the machine has runs with all of them. Nobody
-    overtakes the first job in the queue.
+    A job that prefers more cores than the machine has runs with all of them. No job
+    overtakes the first one in the queue.
 
-    Work-conserving: no. Starves nobody beyond what its order does.
+    Work-conserving: no. Starves no job beyond what its order does.
     """
 
     def __init__(self, order: Order) -> None:
@@ -27,13 +27,13 @@ class StrictPolicy(QueueingPolicy):
 
 
 class MaxPropPolicy(QueueingPolicy):
-    """As many jobs as fit with min run, in order, and share all cores.
+    """Runs as many jobs as fit with min, in order, and shares all cores among them.
 
-    Shares are proportional to `preferred`, within min … max. Nobody overtakes the first
-    job in the queue, so a job with a large min gets its turn.
+    Shares are proportional to `preferred`, within min … max. No job overtakes the first
+    one in the queue, so a job with a large min gets its turn.
 
     Work-conserving: no core is idle while a running job is below max or the next
-    in the queue would fit. Starves nobody beyond what its order does.
+    in the queue would fit. Starves no job beyond what its order does.
     """
 
     def __init__(self, order: Order) -> None:
@@ -41,12 +41,12 @@ class MaxPropPolicy(QueueingPolicy):
 
 
 class AlwaysAttendPolicy(QueueingPolicy):
-    """A job starts as soon as its min is free, with the free cores up to preferred.
+    """Starts a job as soon as its min is free, with the free cores up to preferred.
 
-    Running jobs are not shrunk. While nobody waits they grow into free cores, in order
+    Running jobs are not shrunk. While no job waits they grow into free cores, in order
     of start.
 
-    Work-conserving: no core is idle while nobody waits and a running job is below
+    Work-conserving: no core is idle while no job waits and a running job is below
     max, or while some job's min would fit. Starves: smaller jobs may overtake jobs
     with a large min forever.
     """

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Base of the built-in policies: they decide how many cores; placement decides which."""
+"""Base of the built-in policies: they decide core counts, and placement chooses the CPUs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tf_malleable.policies.placement import place
 
 @dataclass(frozen=True)
 class Decision:
-    """How many cores each job gets.
+    """Number of cores of each job.
 
     Attributes:
         cores: Number of cores by job id; a missing job gets none.
-        review_at: As in Allocation.
+        review_at: Time of the next review, as in Allocation.
     """
 
     cores: Mapping[str, int]
@@ -25,17 +25,17 @@ class Decision:
 
 
 class CountingPolicy(ABC):
-    """A policy that only counts; placement chooses the CPUs.
+    """A policy that decides core counts only; placement chooses the CPUs.
 
     Attributes:
-        preempts: It may pause a running job for another one.
+        preempts: True if it may pause a running job for another one.
     """
 
     preempts = False
 
     @abstractmethod
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
-        """Return how many of `cores` cores each job gets. Pure, like allocate."""
+        """Return how many of `cores` cores each job gets. Pure, like allocate()."""
 
     def allocate(self, jobs: Sequence[Job], machine: Machine, now: float) -> Allocation:
         """Decide which CPUs each job gets from now on; see Policy."""
@@ -45,7 +45,7 @@ class CountingPolicy(ABC):
         """Return the cores that running jobs cannot lose to others, by job id.
 
         Args:
-            running: In order of first start; jobs that do not fit are left out.
+            running: Running jobs in order of first start; jobs that do not fit are left out.
             cores: Number of cores.
         """
         return least(running, cores)
@@ -74,6 +74,6 @@ def least(running: Sequence[Job], cores: int) -> dict[str, int]:
 
 
 def present(job: Job) -> int:
-    """Return how many cores a running job has now, clamped to its min … max."""
+    """Return the current number of cores of a running job, clamped to its min … max."""
     shape = job.shape
     return max(shape.min, min(len(job.grant.own), shape.max))

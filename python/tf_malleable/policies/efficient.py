@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Gives cores to the jobs they speed up most, as measured, and fairly in proportion."""
+"""Efficient policy: cores go where measured speed-ups gain most, with proportional fairness."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tf_malleable.policies.remaining import geometric_step, remaining_work, usua
 from tf_malleable.policies.sharing import Sharing
 from tf_malleable.policies.speedup import Curve, fit
 
-# A core moves only for a gain this much larger; noise would move it back and forth.
+# A core moves only for a gain this much larger; otherwise noise would move it back and forth.
 _STICKY = 1.1
-# How much a short job counts more than a long one: one with a 16th of the work left has
-# 16 ** _URGENCY times the claim to a core, if both gain the same part of their speed. With
-# 0 all count alike; the larger it is, the shorter the mean turnaround, and the later long
-# jobs end. It has not been tuned by simulation yet.
+# Urgency of short jobs relative to long ones: a job with a 16th of the work left has
+# 16 ** _URGENCY times the claim to a core, if both gain the same fraction of their speed. With
+# 0 all jobs count alike. The larger the value, the shorter the mean turnaround, and the later
+# long jobs end. Not yet tuned by simulation.
 _URGENCY = 0.25
-# Claims change only when the work left has shrunk by this factor; else cores would move
-# all the time.
+# Claims change only when the work left has shrunk by this factor; otherwise cores would
+# move continuously.
 _URGENCY_STEP = 4.0
 _POOR_GAIN = 0.5
 _HEAD_START_SECONDS = OVERTAKING_SECONDS
@@ -35,22 +35,23 @@ _REVIEW_SECONDS = 2.0
 
 
 class EfficientPolicy(CountingPolicy):
-    """Gives each core, one at a time, to the job whose speed it increases most in proportion.
+    """Gives each core, one at a time, to the job with the largest relative gain in speed.
 
     That is proportional fairness (Kelly, Maulloo and Tan, "Rate control for communication
     networks", 1998): it maximises the product of the speed-ups. Doubling the speed of one
     job is worth halving that of another, so a job of poor or unknown scaling keeps a share
     beside one that scales perfectly, and gives up only cores that hardly help it. Among
     equal jobs it is equipartition. The less work a job has left, the more its speed counts,
-    which shortens mean turnaround; see `_URGENCY`. Greedy is optimal because logarithms of
-    concave speed-up curves are concave.
+    which shortens mean turnaround; see `_URGENCY`. The greedy choice is optimal because
+    logarithms of concave speed-up curves are concave.
 
-    Curves are fitted to measured speeds, see `speedup.fit`. While others can surely use the
-    cores, a job goes only slightly above the most cores it was measured with: 1, 2, 3, 4, 6,
-    9 … Cores that nobody can surely use may be tried by anyone. Every second one of the jobs
-    measured with a single number of cores gets a quarter more, at least 1, at the expense of
-    the others, so that soon all have curves. Jobs without measurements, because they are new
-    or report no steps, are assumed to scale well, and get about their equal share.
+    Curves are fitted to measured speeds, see `speedup.fit`. While others are known to benefit
+    from the cores, a job grows only slightly above the most cores it was measured with: 1, 2,
+    3, 4, 6, 9 … Any job may try cores that no job is known to benefit from. Of the jobs
+    measured with a single number of cores, every second one gets a quarter more, at least 1,
+    at the expense of the others, so that soon all have curves. Jobs without measurements,
+    because they are new or report no steps, are assumed to scale well, and get about their
+    equal share.
 
     As many jobs run as fit with min; none is paused. Short jobs start first: every second
     that a job is expected to run (from earlier runs of the same command) delays its place
@@ -65,7 +66,7 @@ class EfficientPolicy(CountingPolicy):
     does not fit, later jobs that do not delay it may start; see `backfill`.
 
     Work-conserving: no core is idle while the next in the queue would fit or a
-    running job below max is expected to be faster with it. Starves nobody.
+    running job below max is expected to be faster with it. Starves no job.
     """
 
     def decide(self, jobs: Sequence[Job], cores: int, now: float) -> Decision:
@@ -92,7 +93,7 @@ class ShortestJobFirst(Fcfs):
         self._usual = usual
 
     def rank(self, job: Job, now: float) -> Rank:
-        """Paused jobs by start, then waiting ones by arrival, priority, run time, head start."""
+        """Rank paused jobs by start, others by arrival, priority, run time and head start."""
         if job.started is not None:
             return super().rank(job, now)
         seconds = self._usual if job.expected_seconds is None else job.expected_seconds
@@ -101,7 +102,7 @@ class ShortestJobFirst(Fcfs):
 
 
 class ByGain(Sharing):
-    """Gives each core beyond min to the job that gains most from it, in proportion."""
+    """Gives each core beyond min to the job with the largest relative gain from it."""
 
     def finish(
         self, admitted: Sequence[Job], counts: dict[str, int], free: int, waiting: bool
@@ -119,12 +120,12 @@ class ByGain(Sharing):
 
 
 class _Growth:
-    """A job that is given cores one by one, starting from min.
+    """A job that receives cores one by one, starting from min.
 
     Args:
         job: The job.
-        count: Its cores so far.
-        probes: Give it more cores than it was measured with.
+        count: Number of cores so far.
+        probes: True to give the job more cores than it was measured with.
     """
 
     def __init__(self, job: Job, count: int, probes: bool) -> None:
@@ -142,7 +143,7 @@ class _Growth:
         self._claim = _claim(job)
 
     def gain(self) -> float:
-        """Return the part of its speed that the next core adds, times its claim."""
+        """Return the relative gain in speed from the next core, times the job's claim."""
         gain = self._claim * (self._curve.speedup(self.count + 1) / self._speedup - 1.0)
         return gain * _STICKY if self.count < self._kept else gain
 
@@ -172,7 +173,7 @@ def _hand_out(growths: Sequence[_Growth], limits: Sequence[int], free: int) -> i
 
 
 def _claim(job: Job) -> float:
-    """Return how much the speed of a job counts; the less work it has left, the more."""
+    """Return the weight of a job's speed; the less work it has left, the larger."""
     step = geometric_step(remaining_work(job), _URGENCY_STEP)
     return float(_URGENCY_STEP ** (-_URGENCY * step))
 

@@ -17,7 +17,7 @@ class EqualPolicy(QueueingPolicy):
     dynamic processor allocation policy", TOCS 11(2), 1993.
 
     Work-conserving: no core is idle while a running job is below max or the next
-    in the queue would fit. Starves nobody.
+    in the queue would fit. Starves no job.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class EqualPolicy(QueueingPolicy):
 class WeightedPolicy(QueueingPolicy):
     """Shares proportional to the jobs' weights, within min … max.
 
-    Otherwise like equal: running jobs keep at least min, and none is paused.
+    Otherwise like EqualPolicy: running jobs keep at least min, and none is paused.
 
     Work-conserving: no core is idle while a running job is below max or the next
-    in the queue would fit. Starves nobody.
+    in the queue would fit. Starves no job.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shares cores fairly among users, before any policy shares them among jobs."""
+"""Fair share: divides cores among users before any policy divides them among jobs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tf_malleable.policies.lend import LendPolicy
 from tf_malleable.policies.placement import first_started
 from tf_malleable.policies.policy import Policy
 
-# Where the policy may pause jobs and not all users fit, each runs at least this long.
+# Minimum run time of a user's turn, if the policy may pause jobs and not all users fit.
 _TURN_SECONDS = 10.0
 _REVIEW_SECONDS = 1.0
-# How often cores that users leave idle are shared among the others.
+# Number of rounds in which cores that users leave idle are shared among the others.
 _ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What jobs of a user have beside those that the policy decides for.
+    """Cores and jobs of a user beside those that the policy decides for.
 
     Attributes:
         cores: Number of cores.
-        jobs: Number of jobs that have them.
+        jobs: Number of jobs that have these cores.
     """
 
     cores: int = 0
@@ -41,9 +41,9 @@ _NOTHING = Taken()
 
 
 def shared_fairly(policy: Policy, quotas: Quotas, taken: Mapping[int | None, Taken]) -> Policy:
-    """Return a policy that shares cores among users first, and then decides as this one.
+    """Return a policy that shares cores among users first, and then decides as `policy` does.
 
-    Idle cores are lent to anybody, whoever they belong to. A power budget is all users' together.
+    Idle cores are lent to any user's jobs. A power budget covers all users together.
     """
     if isinstance(policy, BudgetPolicy):
         return BudgetPolicy(shared_fairly(policy.wrapped, quotas, taken))
@@ -55,14 +55,14 @@ def shared_fairly(policy: Policy, quotas: Quotas, taken: Mapping[int | None, Tak
 class FairSharePolicy:
     """Wraps any policy; it decides for the jobs of each user as if the user's share were all.
 
-    Shares are weighted max-min fair, see `filling.fill`: no user gets more than all of the
-    user's jobs can use, and what one user leaves is shared among the others. How many jobs a
-    user has makes no difference. A policy that does not choose CPUs itself keeps its choice of
-    numbers; `placement` then chooses the CPUs, so that jobs keep theirs.
+    Shares are weighted max-min fair, see `filling.fill`: no user gets more than the user's jobs
+    can use, and the rest is shared among the others. The number of a user's jobs makes no
+    difference. Only the core counts of the policy's decision are used; `placement` then chooses
+    the CPUs, so that jobs keep theirs.
 
-    Nobody loses what the policy does not take from running jobs. So a user who has more than
-    the share starts no more jobs while another user waits, and shares are reached as running
-    jobs end. Of users without running jobs, the one that waits longest goes first; if that
+    No running job loses cores that the policy would not take from it. A user above the share
+    therefore starts no more jobs while another user waits, and shares are reached as running
+    jobs end. Of users without running jobs, the one that waits longest goes first. If that
     user's first job does not fit, others go on starting jobs up to their shares for ten minutes,
     and then no more before it. If the policy may pause jobs, users who do not all fit take
     turns instead.
@@ -71,12 +71,12 @@ class FairSharePolicy:
     ten minutes, too.
 
     Work-conserving like the wrapped policy, except for cores kept for a user who waits. Starves
-    no user; among the jobs of a user, what the wrapped policy does.
+    no user; among the jobs of a user, starvation is that of the wrapped policy.
 
     Args:
-        wrapped: Decides for the jobs of a user.
-        quotas: Weights, and most cores and running jobs, of each user.
-        taken: What users have beside these jobs; it counts.
+        wrapped: Policy that decides for the jobs of a user.
+        quotas: Weight, maximum cores and maximum running jobs of each user.
+        taken: Cores and jobs of users beside the jobs to decide for; they count.
     """
 
     def __init__(
@@ -115,18 +115,18 @@ class _Part:
     """The jobs of one user.
 
     Attributes:
-        jobs: Those that fit into the quota.
-        running: Those of them that run, in order of first start.
-        queue: Those of them that do not.
-        taken: What the user has beside them.
-        weight: The user's weight.
+        jobs: Jobs that fit into the quota.
+        running: Running ones of `jobs`, in order of first start.
+        queue: Waiting and paused ones of `jobs`.
+        taken: Cores and jobs of the user beside them.
+        weight: Weight of the user.
         kept: Cores that running jobs cannot lose.
-        least: Cores that the user gets at least.
-        most: Cores that the user can use.
-        limit: Cores that the user can use, as far as the policy uses them.
-        drains: No more jobs of the user start.
-        asked: Cores that the policy was last asked to share out.
-        answer: How.
+        least: Minimum number of cores of the user.
+        most: Number of cores that the user can use.
+        limit: Number of cores that the user can use, as far as the policy uses them.
+        drains: True if no more jobs of the user start.
+        asked: Number of cores that the policy was last asked to share out.
+        answer: Decision of the policy on these cores.
     """
 
     def __init__(self, jobs: Sequence[Job], quota: Quota, taken: Taken, cores: int) -> None:
@@ -150,7 +150,7 @@ class _Part:
 
     @property
     def used(self) -> int:
-        """Cores that its jobs get."""
+        """Number of cores that the user's jobs get."""
         return sum(self.answer.cores.values())
 
     def keep(self, kept: Mapping[str, int]) -> None:
@@ -158,21 +158,21 @@ class _Part:
         self.kept = min(self.limit, sum(kept.get(job.id, 0) for job in self.running))
 
     def entry(self, preempts: bool) -> int:
-        """Return with how many cores it can begin."""
+        """Return the number of cores with which the user can begin."""
         if preempts:
             return min(job.shape.min for job in self.running or self.jobs)
         return _first(self.queue or self.jobs).shape.min
 
     def waited(self, now: float) -> float:
-        """Return for how long none of its jobs has run."""
+        """Return the seconds for which none of the user's jobs has run."""
         return 0.0 if self.running else now - min(job.since for job in self.jobs)
 
     def is_in_turn(self, now: float) -> bool:
-        """Return whether it has begun to run only recently."""
+        """Return whether the user's turn has begun only recently."""
         return any(now < job.since + _TURN_SECONDS for job in self.running)
 
     def is_overtaking(self, cores: int, now: float) -> bool:
-        """Return whether a job that needs more than these cores was overtaken for long."""
+        """Return whether a job that needs more than these cores has been overtaken too long."""
         first = _first(self.queue) if self.queue and self.kept else None
         return (
             first is not None
@@ -194,7 +194,7 @@ class _Part:
         self.asked, self.answer = cores, decision
 
     def as_job(self, name: str) -> Job:
-        """Return it as one job, whose cores are those of all its jobs."""
+        """Return the part as one job, whose cores are those of all its jobs."""
         beside = self.taken.cores
         least = beside + self.least
         own = frozenset[int]().union(*(job.grant.own for job in self.running))
@@ -203,7 +203,7 @@ class _Part:
 
 
 def _first(jobs: Sequence[Job]) -> Job:
-    """Return the job that is first: paused ones by start, then waiting ones by arrival."""
+    """Return the first job: paused ones by start, then waiting ones by arrival."""
     return min(
         jobs,
         key=lambda job: (1, job.submitted) if job.started is None else (0, job.started),
@@ -235,8 +235,8 @@ def _divide(policy: CountingPolicy, parts: Sequence[_Part], cores: int, now: flo
 
 
 def _serve(policy: CountingPolicy, parts: Sequence[_Part], cores: int, now: float) -> list[_Part]:
-    """Return the users who get cores, with what each gets at least."""
-    # While users take turns, nobody waits longer than the turns of all others. One who does
+    """Return the users who get cores, each with its minimum."""
+    # While users take turns, none waits longer than the turns of all others. A user who does
     # is kept from a turn by jobs that replace each other sooner than turns end.
     longest = max((part.waited(now) for part in parts), default=0.0)
     is_orderly = longest < _TURN_SECONDS * len(parts)
@@ -257,7 +257,7 @@ def _serve(policy: CountingPolicy, parts: Sequence[_Part], cores: int, now: floa
 
 
 def _ask(policy: CountingPolicy, parts: Sequence[_Part], cores: int, now: float) -> None:
-    """Let the policy share out each user's share; what some leave idle goes to the others."""
+    """Let the policy share out each user's share; idle cores go to the others."""
     for _ in range(_ROUNDS):
         for part, share in zip(parts, _shares(parts, cores), strict=True):
             part.drains = part.drains or part.is_overtaking(share, now)
@@ -271,9 +271,9 @@ def _ask(policy: CountingPolicy, parts: Sequence[_Part], cores: int, now: float)
 
 
 def _offer(policy: CountingPolicy, parts: Sequence[_Part], cores: int, now: float) -> None:
-    """Offer what is still idle to one user after the other, together with the user's share.
+    """Offer the idle cores to one user after the other, together with the user's share.
 
-    It may be just what somebody's next job needs who has left a smaller rest idle.
+    A user who left a smaller rest idle may have a next job that needs exactly these cores.
     """
     idle = cores - sum(part.used for part in parts)
     for part in sorted(parts, key=lambda part: part.used / part.weight):
@@ -297,10 +297,10 @@ def _shares(parts: Sequence[_Part], cores: int) -> list[int]:
 
 
 class _Counted(CountingPolicy):
-    """A policy that chooses CPUs itself, asked for numbers only.
+    """A policy that chooses CPUs itself, asked for core counts only.
 
     Args:
-        policy: The policy. If it may pause jobs for others, it has an attribute `preempts`.
+        policy: Policy to ask. If it may pause jobs for others, it has an attribute `preempts`.
         machine: All CPUs.
     """
 

@@ -24,9 +24,9 @@ def fill(jobs: Sequence[Job], weights: Sequence[float], cores: int) -> dict[str,
     that equal jobs do not swap.
 
     Args:
-        jobs: The jobs that get cores; the sum of their min must not exceed `cores`.
-        weights: One per job, above 0.
-        cores: Cores to share out; cores beyond the sum of max are left over.
+        jobs: Jobs that get cores; the sum of their min must not exceed `cores`.
+        weights: Weight of each job, above 0.
+        cores: Number of cores to share out; cores beyond the sum of max are left over.
     """
     usable = min(cores, sum(job.shape.max for job in jobs))
     level = _level(jobs, weights, usable)

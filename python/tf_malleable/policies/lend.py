@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Lends the cores that a job does not use to others until it needs them again.
+"""Lending policy: cores that a job does not use go to others until it needs them again.
 
 Similar to DLB's LeWI: Garcia, Corbalan and Labarta, "LeWI: A Runtime Balancing
 Algorithm for Nested Parallelism", ICPP 2009. A job that loads its input or waits for
@@ -18,21 +18,21 @@ from tf_malleable.policies.placement import Layout, first_started
 from tf_malleable.policies.policy import Policy
 
 # CPUs. A job that uses less than _ASLEEP is asleep and lends all its CPUs. When it wakes
-# up it shares a CPU with the borrower and gets a half or a third of it, so using more
-# than _AWAKE means that it wants its CPUs back.
+# up it shares a CPU with the borrower and gets a half or a third of it, so a usage above
+# _AWAKE means that the job wants its CPUs back.
 _ASLEEP = 0.2
 _AWAKE = 0.3
 # CPUs. A job that lends a part keeps _SPARE more than it uses, and wants more once less
-# than _SATURATED of what it kept is idle. The gap between the two prevents oscillation.
+# than _SATURATED of the kept CPUs is idle. The gap between the two prevents oscillation.
 _SPARE = 0.5
 _SATURATED = 0.2
 # A job that was just started or resumed is about to use its cores.
 _SETTLE_SECONDS = 1.0
-# So long after a resize a job neither lends nor, while others lend, grows: it is resized at
-# most twice in that time by naps. A lender gets its cores back at any time. Longer naps are
-# worth lending; shorter ones cost more than they give.
+# Minimum time after a resize before a job lends or, while others lend, grows. Naps therefore
+# resize a job at most twice in this time. A lender gets its cores back at any time. Longer naps
+# are worth lending; shorter ones cost more than they gain.
 DWELL_SECONDS = 3.0
-# The same for one that sleeps and lends all: its naps are worth more.
+# The same for a job that sleeps and lends all its CPUs: its naps are worth more.
 ASLEEP_DWELL_SECONDS = 2.0
 
 
@@ -41,21 +41,22 @@ class LendPolicy:
 
     Jobs that use clearly less than they have become lenders. The wrapped policy decides
     for all other jobs, on all CPUs that the lenders do not use. A lender that wants more
-    simply takes part again, with all it owns: policies serve running jobs in order of
+    simply takes part again, with all CPUs it owns: policies serve running jobs in order of
     first start, so it gets its cores back at once from jobs that started later, and a
     borrower that no longer fits is paused. A job that sleeps on borrowed cores lends them
-    on; if their owner is lending these, it lends others instead, so that each CPU is lent
-    by at most one job.
+    on. If their owner is lending them, the job lends other cores instead, so that each CPU is
+    lent by at most one job.
 
-    A minimum dwell bounds how often jobs that nap are resized. For three seconds after a
-    resize a job does not begin to lend, two if it sleeps, and does not grow into lent cores.
+    A minimum dwell bounds how often napping jobs are resized. After a resize, a job does not
+    begin to lend for three seconds (two if it sleeps), and does not grow into lent cores for
+    three.
 
-    Work-conserving like the wrapped policy, counting as used what a lender may still need
-    and what a job cannot take because it was just resized. Starves nobody if the wrapped
-    policy starves nobody.
+    Work-conserving like the wrapped policy, counting as used the cores that a lender may still
+    need and those that a job cannot take because it was just resized. Starves no job if the
+    wrapped policy starves none.
 
     Args:
-        wrapped: Decides for the jobs that do not lend.
+        wrapped: Policy for the jobs that do not lend.
     """
 
     def __init__(self, wrapped: Policy) -> None:
@@ -74,7 +75,7 @@ class LendPolicy:
         taken = kept.union(*(grant.cpus for grant in decision.grants.values()))
         grants = dict(decision.grants)
         for loan in loans:
-            # The lender may use what nobody borrows.
+            # The lender may use the CPUs that no job borrows.
             grants[loan.job.id] = Grant(
                 cpus=loan.kept | (loan.lent - taken), lent=loan.lent & taken
             )
@@ -93,12 +94,12 @@ class _Loan:
 
 
 def _awake(job: Job) -> Job:
-    """Return the job as one that owns all of its cores and lends none."""
+    """Return the job as one that owns all its cores and lends none."""
     return replace(job, grant=Grant(job.grant.own)) if job.grant.lent else job
 
 
 def _dwelling(jobs: Sequence[Job], now: float) -> tuple[list[Job], float | None]:
-    """Return the jobs, those just resized unable to grow, and when the first of these may."""
+    """Return the jobs, just resized ones unable to grow, and when the first may grow again."""
     found: list[Job] = []
     dwelt_at: float | None = None
     for job in jobs:
@@ -146,7 +147,7 @@ class _Lendable:
         self._left = set(machine.cpuset)
 
     def loan(self, job: Job, count: int) -> _Loan | None:
-        """Return what a job lends if it keeps `count` of its CPUs; None if impossible."""
+        """Return the loan of a job that keeps `count` of its CPUs; None if impossible."""
         usable = (job.grant.cpus & self._machine) - self._kept
         if len(usable) < count:
             return None
@@ -164,7 +165,7 @@ class _Lendable:
 
 
 def _still_needed(job: Job) -> int | None:
-    """Return how many of its cores a job keeps if it lends; None if it should not lend."""
+    """Return the number of cores a job keeps if it lends; None if it should not lend."""
     used, own = job.used_cpus, len(job.grant.own)
     if used is None:
         return None

@@ -12,8 +12,8 @@ Rank = tuple[float, ...]
 Preempt = Literal["no", "longest", "smallest"]
 
 _SHORTEST_REVIEW_SECONDS = 1.0
-# What a point of priority is worth in a queue that is not ordered by priority. It is
-# bounded, so that in such a queue priority starves nobody.
+# Value of a point of priority in a queue that is not ordered by priority. It is bounded, so
+# that priority starves no job in such a queue.
 PRIORITY_SECONDS = 60.0
 
 
@@ -21,7 +21,7 @@ class Order(Protocol):
     """A queue order. Pure, like a policy.
 
     Attributes:
-        preempts: It may have victims.
+        preempts: True if it may have victims.
     """
 
     preempts: bool
@@ -40,7 +40,7 @@ class Order(Protocol):
     def yields(self, victim: Job, head: Job, now: float) -> bool:
         """Return whether a victim is paused for the job at the head of the queue.
 
-        If it is not, it must not be for any job later in the queue either.
+        If it is not, it must not be paused for any job later in the queue either.
         """
         ...
 
@@ -50,12 +50,12 @@ class Order(Protocol):
 
 
 def arrival(job: Job) -> float:
-    """Return when a job counts as having arrived: each point of priority is a minute earlier."""
+    """Return a job's effective arrival time: each point of priority is a minute earlier."""
     return job.submitted - PRIORITY_SECONDS * job.priority
 
 
 class Fcfs:
-    """First come, first served; nobody is paused for another.
+    """First come, first served; no job is paused for another.
 
     Each point of priority counts like having arrived a minute earlier.
     """
@@ -67,15 +67,15 @@ class Fcfs:
         return _first_come(job, arrival(job))
 
     def victims(self, running: Sequence[Job], now: float) -> list[Job]:
-        """Nobody."""
+        """Return no jobs."""
         return []
 
     def yields(self, victim: Job, head: Job, now: float) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def review_at(self, running: Iterable[Job], queue: Iterable[Job], now: float) -> float | None:
-        """Never."""
+        """Return None."""
         return None
 
 
@@ -126,7 +126,7 @@ class Priority(Fcfs):
 
 
 class RoundRobin(Fcfs):
-    """Jobs take turns: one that has run for a quantum makes room for those that wait.
+    """Jobs take turns: a job that has run for a quantum makes room for those that wait.
 
     Each point of priority counts like having waited for a quantum longer.
 
@@ -150,7 +150,7 @@ class RoundRobin(Fcfs):
         return sorted(over, key=lambda job: -job.since)
 
     def yields(self, victim: Job, head: Job, now: float) -> bool:
-        """Yield to anyone."""
+        """Return True: a victim yields to any job."""
         return True
 
     def review_at(self, running: Iterable[Job], queue: Iterable[Job], now: float) -> float | None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Turns each job's number of cores into CPU ids.
+"""Placement: turns each job's number of cores into CPU ids.
 
 Moving a CPU costs both jobs their caches, so jobs first keep the CPUs they have. CPUs are
 added and removed so that a job has whole physical cores, on few NUMA nodes.
@@ -73,7 +73,7 @@ class _Growth(NamedTuple):
 class Layout:
     """Cores and nodes of a machine's CPUs, computed lazily: most decisions move no CPU.
 
-    They are kept with the machine.
+    The layout is cached with the machine.
 
     Args:
         machine: The machine.
@@ -110,7 +110,7 @@ class Layout:
     def shrunk(self, cpus: Cpuset, count: int) -> Cpuset:
         """Return `count` of a job's CPUs, so that whole physical cores are given up.
 
-        It keeps whole cores, on the nodes where it has most CPUs. A core is split only if
+        The job keeps whole cores, on the nodes where it has most CPUs. A core is split only if
         the job has no partial core to keep instead.
         """
         if count >= len(cpus):
@@ -153,7 +153,7 @@ class _Free:
                 self._whole[node].setdefault(size, []).append(cpus)
             else:
                 self._parts[node][core] = cpus
-        # Nodes by how many CPUs are left: there may be a thousand of them.
+        # Nodes by number of CPUs left: there may be a thousand nodes.
         self._order = sorted((left, node) for node, left in self._left.items())
 
     def share_out(self, growing: Iterable[_Growth]) -> dict[str, list[int]]:
@@ -180,7 +180,7 @@ class _Free:
     def _plan(self, growth: _Growth) -> dict[int, int]:
         """Reserve CPUs for a job and return their number by node.
 
-        It first takes nodes where it already has CPUs, those with most first; then the
+        The job first takes nodes where it already has CPUs, those with most first; then the
         node that fits most tightly. If it fits on none, it takes the emptiest and repeats.
         """
         plan: dict[int, int] = {}

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """The policy interface.
 
-A policy has one method, and its arguments are all it may know. So the controller, a
-simulator in virtual time and a cluster operator can call the same object, and a
+A policy has one method, and its arguments are all it may know. The controller, a
+simulator in virtual time and a cluster operator can therefore call the same object, and a
 decision can be replayed from a log.
 """
 

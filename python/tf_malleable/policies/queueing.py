@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Policies composed of an order (who runs) and a way to share (with how many cores).
+"""Policies composed of an order (which jobs run) and a way to share (with how many cores).
 
-Running jobs keep their place, the queue is served in order, and the rest is shared
+Running jobs keep their place, the queue is served in order, and the remaining cores are shared
 out. Order and sharing are independent of each other, which gives the classic policies
 and most of the others.
 """
@@ -26,9 +26,9 @@ class QueueingPolicy(CountingPolicy):
     """Serves the queue in a given order and shares the cores in a given way.
 
     Args:
-        order: Who is next.
-        sharing: With how many cores.
-        backfills: Later jobs may start before a head that does not fit; see `backfill`.
+        order: Order of the queue.
+        sharing: Number of cores of each job.
+        backfills: True if later jobs may start before a head that does not fit; see `backfill`.
     """
 
     def __init__(self, order: Order, sharing: Sharing, *, backfills: bool = False) -> None:
@@ -94,7 +94,7 @@ class _Service:
             job for job in jobs if job.id not in self.counts and self._needs(job) <= self._cores
         ]
         if not (self.free or self._victims):
-            # The usual case: do not sort a long queue for nothing.
+            # The usual case: do not sort a long queue in vain.
             self.waiting = others
             return
         self._queue = [self._entry(job) for job in others]
@@ -150,7 +150,7 @@ class _Service:
                 paused.append(victim)
                 room += self.counts[victim.id]
         if room < need:
-            # They may be enough for a smaller job behind this one.
+            # They may suffice for a smaller job behind this one.
             self._victims += reversed(paused)
             return
         self.free = room

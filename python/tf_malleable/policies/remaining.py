@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How much of a job remains, as far as its steps and earlier runs tell."""
+"""Remaining work of a job, estimated from its steps and earlier runs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tf_malleable.model import Job
 from tf_malleable.policies.speedup import PRIOR, Curve, fit
 
 # Assumed length of an unknown job. TensorFlow alone takes seconds to start, and a job that is
-# paused meanwhile for one that turns out to be longer finishes late. Of 8 to 45 s, 30 s were
+# paused for one that turns out to be longer finishes late. Among values of 8 to 45 s, 30 s was
 # best in simulations with a start of 5 s.
 USUAL_SECONDS = 30.0
 
 
 def remaining_work(job: Job, prior: Curve = PRIOR) -> float:
-    """Return the remaining work in seconds on one core; as much as it ran if unknown.
+    """Return the remaining work in seconds on one core; if unknown, the run time so far.
 
     Args:
         job: The job.
-        prior: Its speed-up as long as that is unknown.
+        prior: Assumed speed-up curve while the job's is unknown.
     """
     steps = steps_left(job)
     if steps is not None:
@@ -30,12 +30,14 @@ def remaining_work(job: Job, prior: Curve = PRIOR) -> float:
 
 
 def whole_work(job: Job, left: float, prior: Curve = PRIOR) -> float:
-    """Return the work from start to end in seconds on one core, or what it ran and what remains.
+    """Return the work from start to end in seconds on one core.
+
+    Without known steps it is the run time so far plus `left`.
 
     Args:
         job: The job.
-        left: Its remaining work, in seconds on one core.
-        prior: Its speed-up as long as that is unknown.
+        left: Remaining work, in seconds on one core.
+        prior: Assumed speed-up curve while the job's is unknown.
     """
     steps, total = steps_left(job), job.steps_total
     if steps is None or total is None:
@@ -59,7 +61,7 @@ def expected_left(job: Job) -> float | None:
 
 
 def steps_left(job: Job) -> float | None:
-    """Return how many steps remain; None if they or their speed are unknown."""
+    """Return the number of remaining steps; None if it or the speed is unknown."""
     if job.steps_done is None or job.steps_total is None or not job.rates:
         return None
     return max(0.0, job.steps_total - job.steps_done)

@@ -12,27 +12,27 @@ from tf_malleable.policies.filling import fill
 
 
 class Sharing(ABC):
-    """A way to share. Pure, like a policy.
+    """A way to share cores. Pure, like a policy.
 
     Attributes:
-        blocks: No job overtakes the next one in the queue if that does not fit.
+        blocks: True if no job overtakes the next one in the queue while that does not fit.
     """
 
     blocks = True
 
     def needs(self, job: Job, machine: int) -> int:
-        """Return how many cores must be free for a job to start on a machine of this size."""
+        """Return the number of cores that must be free for a job to start on such a machine."""
         return job.shape.min
 
     def takes(self, job: Job, free: int, machine: int) -> int:
-        """Return how many of the free cores, at least needs(), a job starts with."""
+        """Return the number of free cores, at least needs(), that a job starts with."""
         return job.shape.min
 
     def keep(self, running: Sequence[Job], machine: int) -> dict[str, int]:
         """Return the cores that running jobs cannot lose to others, by job id.
 
         Args:
-            running: In order of first start; jobs that do not fit are left out.
+            running: Running jobs in order of first start; jobs that do not fit are left out.
             machine: Number of cores.
         """
         return least(running, machine)
@@ -47,7 +47,7 @@ class Sharing(ABC):
             admitted: The jobs that run, in order of first start.
             counts: Their cores so far, by job id.
             free: Number of free cores.
-            waiting: Whether a job that would fit on this machine has to wait.
+            waiting: Whether a job waits that would fit on this machine.
         """
 
 
@@ -66,7 +66,7 @@ class Strict(Sharing):
         return self.needs(job, machine)
 
     def keep(self, running: Sequence[Job], machine: int) -> dict[str, int]:
-        """Return what each job has now."""
+        """Return the current number of cores of each job."""
         counts: dict[str, int] = {}
         for job in running:
             count = present(job)
@@ -110,7 +110,7 @@ class AlwaysAttend(Sharing):
         return min(job.shape.preferred, free)
 
     def keep(self, running: Sequence[Job], machine: int) -> dict[str, int]:
-        """Return what each job has now; at least min if the machine is too small for that."""
+        """Return each job's current cores; fewer, at least min, if the machine is too small."""
         counts = super().keep(running, machine)
         free = machine - sum(counts.values())
         wanted = {job.id: present(job) for job in running}
@@ -119,7 +119,7 @@ class AlwaysAttend(Sharing):
     def finish(
         self, admitted: Sequence[Job], counts: dict[str, int], free: int, waiting: bool
     ) -> dict[str, int]:
-        """Let jobs grow, the first started first, unless another job waits."""
+        """Let jobs grow in order of first start, unless another job waits."""
         if waiting:
             return counts
         return _topped_up(admitted, counts, free, {job.id: job.shape.max for job in admitted})
@@ -128,7 +128,7 @@ class AlwaysAttend(Sharing):
 def _topped_up(
     jobs: Sequence[Job], counts: dict[str, int], free: int, wanted: dict[str, int]
 ) -> dict[str, int]:
-    """Return counts with the free cores given to the jobs in order, up to what they want."""
+    """Return counts after giving the free cores to the jobs in order, up to `wanted`."""
     topped = dict(counts)
     for job in jobs:
         if not free:

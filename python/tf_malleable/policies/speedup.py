@@ -1,11 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Speed-up curves, fitted to the few speeds that were measured.
+"""Speed-up curves, fitted to the few measured speeds.
 
 The Universal Scalability Law (Gunther, "A General Theory of Computational
 Scalability Based on Rational Functions", 2008) as seconds for a step on n cores:
 (one + contention · (n - 1) + coherence · n · (n - 1)) / n. Without coherence it is
-Amdahl's law (1967). It is linear in its three numbers, so that least squares has a
-closed form and a policy can fit thousands of jobs in one decision.
+Amdahl's law (1967). It is linear in its three parameters, so least squares has a closed
+form and a policy can fit thousands of jobs in one decision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Curve(NamedTuple):  # Hashed in every decision.
 
     Attributes:
         one: Seconds on one core; above 0.
-        contention: The part of `one` that more cores do not shorten, in seconds.
+        contention: Part of `one` that more cores do not shorten, in seconds.
         coherence: Seconds of work added by each pair of cores.
     """
 
@@ -55,7 +55,7 @@ class Curve(NamedTuple):  # Hashed in every decision.
         return [n * one / (one + (n - 1) * (contention + coherence * n)) for n in counts]
 
     def fastest(self, limit: int) -> int:
-        """Return the least number of cores, at most `limit`, with which it is fastest."""
+        """Return the smallest number of cores, at most `limit`, with the highest speed."""
         if self.contention >= self.one:
             return 1
         if self.coherence <= 0.0:
@@ -73,7 +73,7 @@ PRIOR = Curve(1.0, _PRIOR_CONTENTION)
 def fit(rates: tuple[Rate, ...], prior: Curve = PRIOR) -> Curve:
     """Return the curve that fits measured speeds best, in relative error.
 
-    Without measurements it is `prior`, by default an optimistic one; with one number of cores
+    Without measurements it is `prior`, by default an optimistic curve; with one number of cores
     it is `prior` scaled to that speed. Two numbers of cores give Amdahl's law. The Universal
     Scalability Law is used only with three or more, if Amdahl's law misses a speed by
     more than 5 %: with so few points it would find coherence in noise. Speeds outside

@@ -29,19 +29,19 @@ from tf_malleable.policies.turnaround import least_turnaround
 # about this factor are served in order of arrival.
 _STEP = 1.15
 _SHORTEST_REVIEW_SECONDS = 0.1
-# Assumed of a job whose speed-up is unknown: with all n cores of a large machine it is
+# Assumed for a job whose speed-up is unknown: with all n cores of a large machine it is
 # n / (1 + _USUAL_LOSS) times as fast as with one. Two such jobs share two cores.
 _USUAL_LOSS = 0.9
-# Until its first step, a program imports and builds on one core: for so long at most if it
-# reported steps in earlier runs, and if it is not known whether it ever will.
+# Until its first step, a program imports and builds on one core. Maximum time of this phase,
+# for a job that reported steps in earlier runs and for one that may never report any.
 _STARTING_SECONDS = 60.0
 _STARTING_SECONDS_OF_NEW_ONES = 10.0
-# A job that has waited for so many seconds plus so many times its own length is late.
+# A job is late once it has waited for this many seconds plus this multiple of its own length.
 _PATIENCE_SECONDS = 600.0
 _PATIENCE_LENGTHS = 3.0
 _KEPT = "_srpt_known"
-# No core moves if all jobs would gain or lose less than this part of theirs; noise would
-# move them back and forth.
+# No core moves if no job would gain or lose more than its cores divided by this; otherwise
+# noise would move cores back and forth.
 _STICKY = 8
 
 
@@ -50,21 +50,21 @@ class SrptPolicy(CountingPolicy):
 
     Remaining work is the number of remaining steps times the seconds a step takes on one
     core. For a job that reports no steps, it is the run time of earlier runs of the same
-    command less the time it has run. If there were none, or that time is over, a job is
-    assumed to have as much left as it has run, and at least 30 s: new jobs go before long
+    command less the time it has run. Without earlier runs, or after that time, a job is
+    assumed to have as much left as it has run, and at least 30 s: new jobs run before long
     ones and so report soon. Only jobs whose length is known are paused: a server, or a
-    script that says nothing, runs on with at least min.
+    script that reports nothing, runs on with at least min.
 
-    How many of the first jobs run, and with how many cores, follows from their measured
-    speed-ups: see `turnaround` and `makespan`. Each running job has at least min. A job of higher
+    The number of running jobs and their cores follow from the measured speed-ups: see
+    `turnaround` and `makespan`. Each running job has at least min. A job of higher
     priority counts as shorter than any of lower priority. A job that has been without
-    cores for more than ten minutes and three times its length is late: it goes before all
-    others, and of late ones those that arrived first, a minute earlier per point of priority.
+    cores for more than ten minutes plus three times its length is late: late jobs go before
+    all others, in order of arrival, each point of priority counting as a minute earlier.
     A job whose min does not fit beside shorter ones that leave cores idle goes before them if
     that makes them wait less than it would wait.
 
     Work-conserving: no core is idle while a running job below max is expected to be
-    faster with it, or the next in the queue would fit. Starves nobody.
+    faster with it, or the next in the queue would fit. Starves no job.
     """
 
     preempts = True
@@ -103,7 +103,7 @@ class SrptPolicy(CountingPolicy):
 def _chosen(
     entries: Sequence[_Entry], curves: Sequence[Curve], usable: Sequence[int], cores: int
 ) -> tuple[float, list[int]]:
-    """Return the weight of the makespan, and how many cores each job should have."""
+    """Return the weight of the makespan, and the best number of cores of each job."""
     if not entries:
         return 0.0, []
     weight = makespan_weight([entry.length for entry in entries], cores)
@@ -118,7 +118,10 @@ def _chosen(
 
 
 def _left_out(entries: Sequence[_Entry], counts: dict[str, int], cores: int) -> int | None:
-    """Return the index of the first job for which too few cores are idle, if pauses made room."""
+    """Return the index of the first job that lacks cores although pauses would make room.
+
+    None if all cores are in use, or if no pauses would make room for any job.
+    """
     if sum(counts.values()) == cores:
         return None
     could = cores - sum(
@@ -135,17 +138,17 @@ def _goes_first(
 ) -> bool:
     """Return whether a job goes before others that leave cores idle.
 
-    By Smith's rule ("Various optimizers for single-stage production", 1956) they go first if
-    that takes less time than all of them would wait.
+    By Smith's rule ("Various optimizers for single-stage production", 1956) the others go
+    first if they take less time than all of them would wait.
 
     Args:
         wide: The job.
-        others: Those that could not run beside it.
-        seconds: How long each runs, by id.
-        cost: Of a second in which only the others run; above 1, as all ends later.
+        others: Jobs that could not run beside it.
+        seconds: Run time of each job, by id.
+        cost: Cost of a second in which only the others run; above 1, as all jobs end later.
     """
     if not others or any(other.rank[:-1] < wide.rank[:-1] for other in others):
-        # Late, or of higher priority.
+        # One of the others is late or has a higher priority.
         return False
     longest = max(seconds[other.job.id] for other in others)
     return longest * cost > len(others) * seconds[wide.job.id]
@@ -154,9 +157,9 @@ def _goes_first(
 def _share_out(
     ranked: Sequence[Job], limits: Sequence[int], counts: dict[str, int], cores: int
 ) -> None:
-    """Share out evenly the cores that, as far as is known, nobody can use yet."""
+    """Share out evenly the cores that no job is known to benefit from yet."""
     if sum(counts.values()) < cores:
-        # Which job that starts will be the first to compute is not known.
+        # It is not known which starting job will be the first to compute.
         jobs = [
             replace(job, shape=Shape(counts[job.id], counts[job.id], max(counts[job.id], limit)))
             for job, limit in zip(ranked, limits, strict=True)
@@ -170,12 +173,12 @@ class _Entry(NamedTuple):
 
     Attributes:
         job: The job.
-        curve: Its speed-up.
-        length: How long it takes in all, in seconds on one core.
-        left: Its remaining work, in seconds on one core.
-        is_late: Whether it has been without cores for too long.
-        late_at: When that is so, if it gets none.
-        rank: Its place; lower goes first.
+        curve: Speed-up curve.
+        length: Total length, in seconds on one core.
+        left: Remaining work, in seconds on one core.
+        is_late: Whether the job has been without cores for too long.
+        late_at: Time at which the job becomes late if it gets no cores.
+        rank: Place in the order; lower goes first.
     """
 
     job: Job
@@ -194,19 +197,19 @@ def _admitted(
     cores: int,
     first: int | None = None,
 ) -> dict[str, int]:
-    """Return cores of the jobs that run, by id: of the best numbers those that can be had.
+    """Return the cores of the jobs that run, by id: the best counts as far as they fit.
 
     Args:
-        entries: All jobs, in their order.
-        best: How many cores each should have.
-        usable: The most that each can use.
+        entries: All jobs, in order.
+        best: Best number of cores of each job.
+        usable: Maximum number of cores that each job can use.
         cores: Number of cores.
         first: Index of the job that goes before all others that are not late.
     """
     running = first_started(entry.job for entry in entries if entry.job.state == "running")
     counts = least([job for job in running if not _may_be_paused(job)], cores)
     free = cores - sum(counts.values())
-    # After late ones those chosen to run, then any that fit beside them.
+    # Late jobs first, then those chosen to run, then any that fit beside them.
     order = sorted(
         range(len(entries)),
         key=lambda index: (not entries[index].is_late, index != first, not best[index]),
@@ -222,7 +225,7 @@ def _admitted(
                 blocked = blocked or is_late
                 continue
             if blocked and not _may_be_paused(job):
-                # It could not make room any more.
+                # This job could no longer make room.
                 continue
         more = max(0, min(max(job.shape.min, best[index]) - have, free))
         counts[job.id] = have + more
@@ -236,7 +239,7 @@ def _admitted(
 
 
 def _steadied(ranked: Sequence[Job], counts: dict[str, int], cores: int) -> dict[str, int]:
-    """Return what the jobs have now if that is nearly the same and uses as many cores."""
+    """Return the current counts if they are nearly the same and use as many cores."""
     now = {job.id: present(job) for job in ranked if job.state == "running"}
     same = (
         now.keys() == counts.keys()
@@ -247,17 +250,17 @@ def _steadied(ranked: Sequence[Job], counts: dict[str, int], cores: int) -> dict
 
 
 def _starts_until(job: Job) -> float:
-    """Return up to which run time a job that does not report steps yet may do so soon."""
+    """Return the run time until which a job that reports no steps yet may begin to do so."""
     return _STARTING_SECONDS if job.rates else _STARTING_SECONDS_OF_NEW_ONES
 
 
 def _is_starting(job: Job) -> bool:
-    """Return whether a job does not report steps yet, and has done so or may do so soon."""
+    """Return whether a job reports no steps yet, and has in earlier runs or may do so soon."""
     return job.steps_done is None and job.run_seconds < _starts_until(job)
 
 
 def _is_ending(job: Job) -> bool:
-    """Return whether all steps are done: what is left runs on one core, and not for long."""
+    """Return whether all steps are done: the rest is short and runs on one core."""
     return steps_left(job) == 0.0
 
 
@@ -279,15 +282,15 @@ def _entry(job: Job, prior: Curve, now: float) -> _Entry:
 
 
 class _Known(NamedTuple):
-    """What does not change as long as a job is the same object.
+    """Properties that stay the same while a job is the same object.
 
     Attributes:
-        prior: What is assumed of its speed-up.
-        curve: Its speed-up.
-        length: How long it takes in all, in seconds on one core.
-        left: Its remaining work, in seconds on one core.
-        late_at: When it is late, if it has no cores until then.
-        step: Its remaining work on a geometric scale.
+        prior: Assumed speed-up curve.
+        curve: Speed-up curve.
+        length: Total length, in seconds on one core.
+        left: Remaining work, in seconds on one core.
+        late_at: Time at which the job becomes late if it has no cores until then.
+        step: Remaining work on a geometric scale.
     """
 
     prior: Curve
@@ -299,8 +302,8 @@ class _Known(NamedTuple):
 
 
 def _known(job: Job, prior: Curve) -> _Known:
-    # Kept with the job, which never changes: in a long queue most are the same objects as in
-    # the last decision.
+    # Cached in the immutable job: in a long queue most jobs are the same objects as in the
+    # last decision.
     kept: _Known | None = vars(job).get(_KEPT)
     if kept is None or kept.prior is not prior:
         left = remaining_work(job, prior)
@@ -323,7 +326,7 @@ def _prior(cores: int) -> Curve:
 
 
 def _review_at(entries: Sequence[_Entry], counts: dict[str, int], now: float) -> float | None:
-    """Return when time alone will have changed who should run, and how; None if it will not."""
+    """Return when time alone will change which jobs run, or how; None if it will not."""
     times = [
         now + _starts_until(job) - job.run_seconds
         for job, *_ in entries

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Minimises the mean turnaround of jobs that are sorted by length.
+"""Core counts that minimise the mean turnaround of jobs sorted by length.
 
 Running one job after another, the shortest first, is optimal if speed-ups are linear.
 They are not, so several jobs get more done with the same cores. heSRPT (Berg, Vesilo and
@@ -9,12 +9,12 @@ argument also holds, as a recursion, for whole cores and any concave speed-ups: 
 of turnarounds is linear in the remaining work x of the jobs, c_1 x_1 + … + c_m x_m. It
 falls by m per second while there are m jobs, so the maximum over counts n of
 c_1 s_1(n_1) + … + c_m s_m(n_m) is m. With c_1 … c_{m-1} known from the longer jobs, this
-equation gives c_m, and giving each core to where it adds most finds the maximum. On two
-equal cores this is exact: two jobs share them if two cores are less than 1.5 times as
+equation gives c_m. Assigning each core to the job where it adds most yields the maximum. On
+two equal cores this is exact: two jobs share them if two cores are less than 1.5 times as
 fast as one.
 
-The makespan may be part of the sum, with a weight w. Then it falls by m + w per second, and
-that is what the maximum must be.
+The makespan can be added to the sum, with a weight w. The sum then falls by m + w per second,
+and that is the value of the maximum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from itertools import accumulate, pairwise
 
 from tf_malleable.policies.speedup import Curve
 
-# These bound the time of a decision; beyond them, jobs and cores are bundled.
+# Bounds on the time of a decision; beyond them, jobs and cores are bundled.
 _JOBS = 48
 _CORES = 128
 
@@ -37,9 +37,9 @@ def least_turnaround(
 
     Args:
         curves: Speed-up curves, in ascending order of the jobs' remaining work.
-        limits: The most cores each job can use, at least 1.
+        limits: Maximum number of cores each job can use, at least 1.
         cores: Number of cores to share out.
-        makespan: Weight of the makespan beside the turnaround of each job.
+        makespan: Weight of the makespan relative to the turnaround of each job.
     """
     # Sampling every n-th job on a machine n times smaller gives the same problem.
     bundle = max(1, -(-len(curves) // _JOBS))
@@ -55,7 +55,7 @@ def _solve(
     curves: Sequence[Curve], limits: Sequence[int], cores: int, unit: int, makespan: float
 ) -> list[int]:
     units = cores // unit
-    # Negated gain of each unit of cores, largest first, and the job that has it.
+    # Negated gain of each unit of cores, largest first, and the index of its job.
     gains: list[tuple[float, int]] = []
     for index in range(len(curves) - 1, -1, -1):
         falls = len(curves) - index + makespan

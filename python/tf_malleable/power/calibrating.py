@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Loads this host in steps, and measures what it draws and how busy it is at each."""
+"""Calibration: loads this host in steps, and measures its power and load at each step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model import OperationError
 from tf_malleable.power.meter import EnergyMeter, MeterError
 
-# Fans and clocks settle for so long after a change of load.
+# Fraction of the time at each load that is for fans and clocks to settle.
 _SETTLE = 0.2
 _BEND = 0.1
-# It computes for a part of each of these, so that several halves add up to a whole.
+# Period of the load: each process computes for a part of it, so that partial loads add up.
 _PERIOD_SECONDS = 0.05
 _BURNER = """
 import os, sys, time
@@ -43,12 +43,12 @@ def loads(steps: int) -> list[float]:
 def measure(
     meter: EnergyMeter, loads: Iterable[float], seconds: float
 ) -> list[tuple[float, float]]:
-    """Return pairs of load, as it was, and watts.
+    """Return pairs of actual load and watts.
 
     Args:
-        meter: Measures.
-        loads: The loads to try, 0 … 1.
-        seconds: How long to stay at each; a fifth of it is for settling.
+        meter: Meter of the host.
+        loads: Loads to try, 0 … 1.
+        seconds: Seconds at each load; a fifth of them is for settling.
 
     Raises:
         OperationError: The meter failed.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Chooses the meters of this host."""
+"""Choice of the meters of this host."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def host_power(area: str, meter: str, curve: Path, remote: Remote = NO_REMOTE) -
     """Return the power of this host.
 
     Args:
-        area: The area that the host belongs to.
-        meter: One of KINDS; with a folder after a colon, of another powercap or hwmon folder.
-        curve: File of the host's power curve, which need not be there.
-        remote: Where budgets come from.
+        area: Area that the host belongs to.
+        meter: One of KINDS; a path after a colon selects another powercap or hwmon folder.
+        curve: File of the host's power curve, which need not exist.
+        remote: Remote source of budgets.
 
     Raises:
-        ValueError: The area or the kind is none, or the file is broken; one sentence.
+        ValueError: The area, the kind or the file is invalid; the message is one sentence.
     """
     if not is_area(area):
         raise ValueError(
@@ -64,7 +64,7 @@ def find_meters(kind: str) -> tuple[list[EnergyMeter], str | None]:
         "replay": lambda: RaplMeter(Path(folder)),
         "ipmi": IpmiMeter,
     }
-    # IPMI takes a process for each reading, so it must be asked for.
+    # IPMI needs a process for each reading, so it is used only on request.
     wanted = {"auto": ("hwmon", "rapl"), "estimate": ()}.get(name, (name,))
     meters: list[EnergyMeter] = []
     problem = None

@@ -9,20 +9,20 @@ MOST_WATTS: Final = 2000.0
 """What no processor package, accelerator or host draws: a counter that says so was reset."""
 
 
-# A counter may grow in steps, and two readings be on both sides of one.
+# A counter may grow in steps, and two readings may lie on both sides of one.
 _STEP_SECONDS = 0.5
 
 
 class EnergyCounter:
-    """A counter of microjoules that starts again at 0 after its range.
+    """A counter of microjoules that restarts at 0 after its range.
 
     A difference that would mean more than `most_watts`, with or without a wrap, was a reset: the
-    energy since the last reading is then unknown. So it is if the counter may have wrapped more
-    than once.
+    energy since the last reading is then unknown. The same holds if the counter may have wrapped
+    more than once.
 
     Args:
-        span: Its range in microjoules; None if it does not wrap.
-        most_watts: More than this is drawn by nothing that it counts.
+        span: Range of the counter in microjoules; None if it does not wrap.
+        most_watts: Maximum power of everything that it counts, in watts.
     """
 
     def __init__(self, span: float | None, most_watts: float = MOST_WATTS) -> None:
@@ -34,8 +34,8 @@ class EnergyCounter:
         """Return the joules since the last reading; None if unknown, as after the first.
 
         Args:
-            counted: The counter in microjoules.
-            at: When it was read, in seconds on a clock that stands still during a suspend.
+            counted: Value of the counter in microjoules.
+            at: Time of the reading, in seconds on a clock that stops during a suspend.
         """
         last, self._last = self._last, (counted, at)
         if last is None:
@@ -52,15 +52,15 @@ class EnergyCounter:
         return joules if 0 <= joules <= most else None
 
     def forget(self) -> None:
-        """Forget the last reading: what was counted since is unknown."""
+        """Forget the last reading: the energy since then is unknown."""
         self._last = None
 
 
 class WattsOverTime:
-    """Joules from readings of watts: the mean of two readings lasts from one to the other.
+    """Joules from readings of watts: the mean of two readings applies to the time between them.
 
     Args:
-        most_seconds: Readings farther apart say nothing of the time between them.
+        most_seconds: Maximum time between two readings; the energy between others is unknown.
     """
 
     def __init__(self, most_seconds: float = 30.0) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The file that keeps a host's power curve between runs of the controller."""
+"""File of a host's power curve, kept between runs of the controller."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FORM = 1
 
 
 class CurveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is in the file, as JSON.
+    """Content of the file, as JSON.
 
     Attributes:
-        form: Version of this form.
+        form: Version of the format.
         points: Pairs of load, 0 … 1, and watts.
-        meter: What measured them; empty if a person gave them.
+        meter: Meter that measured the points; empty if a person gave them.
     """
 
     form: int
@@ -31,7 +31,7 @@ def read_curve(path: Path) -> PowerCurve | None:
     """Return the curve in a file; None if there is no file.
 
     Raises:
-        ValueError: It cannot be read or is no curve; the message is one sentence.
+        ValueError: The file cannot be read or is not a curve; the message is one sentence.
     """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=CurveFile)
@@ -42,15 +42,15 @@ def read_curve(path: Path) -> PowerCurve | None:
         return None
     except OSError as error:
         raise ValueError(f"cannot read the power curve {path}: {error.strerror}") from None
-    except ValueError as error:  # msgspec's errors are such, too.
+    except ValueError as error:  # Includes msgspec's errors.
         raise ValueError(f"{path} has no power curve: {error}") from None
 
 
 def write_curve(path: Path, curve: PowerCurve, meter: str) -> None:
-    """Replace the curve in a file, at once or not at all.
+    """Replace the curve in a file, atomically.
 
     Raises:
-        ValueError: It cannot be written; the message is one sentence.
+        ValueError: The file cannot be written; the message is one sentence.
     """
     document = CurveFile(_FORM, list(curve.points), meter)
     beside = path.with_name(f"{path.name}.new")

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What this host draws: by the best meter that works, or else by its curve.
+"""Power of this host: from the best meter that works, or else from its power curve.
 
-A meter that fails is tried again later; meanwhile values are estimated, and say so. The time of
-a suspend is counted by nobody.
+A meter that fails is tried again later; meanwhile values are estimated, and marked as such. The
+time of a suspend is not counted.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tf_malleable.power.remote import NO_REMOTE, Remote
 from tf_malleable.scheduling.energy import Energy
 
 _RETRY_SECONDS = 30.0
-# More than this passed on one clock but not on the other: the host was suspended.
+# If more than this passed on only one of the two clocks, the host was suspended.
 _SUSPENDED_SECONDS = 0.5
-# Packages are a part of the host. If they say more than this of what the whole host draws, and
-# for so many seconds, one of the two meters is wrong.
+# Packages are a part of the host. If they exceed this multiple of the whole host's power, and
+# for this many seconds, one of the two meters is wrong.
 _DISAGREE = 1.1
 _DISAGREE_SECONDS = 10.0
 
@@ -33,14 +33,14 @@ class HostPower:
     """The controller's port to meters; see controller.ports.Power. Not thread-safe.
 
     Args:
-        area: The area that the host belongs to.
-        meters: The meters, best first. GPUs' are added to one that does not count the whole host.
-        curve: What the host draws by load; None if unknown.
-        source: Of what the meters say.
-        remote: Where budgets come from.
-        problem: Why there is no better meter; None if there is nothing to say.
-        clock: A clock that stands still during a suspend.
-        wall: One that does not.
+        area: Area that the host belongs to.
+        meters: Meters, best first. GPUs are added to a meter that does not count the whole host.
+        curve: Power of the host by load; None if unknown.
+        source: Origin of the meters' values.
+        remote: Remote source of budgets.
+        problem: Why there is no better meter; None if there is nothing to report.
+        clock: Clock that stops during a suspend.
+        wall: Clock that continues during a suspend.
         cpus: Number of CPUs of the host.
     """
 
@@ -74,7 +74,7 @@ class HostPower:
 
     @property
     def meter(self) -> str | None:
-        """What measures, for people; None if nothing does."""
+        """Name of the meter in use, for people; None without one."""
         names = [each.name for each in (*self._meters[:1], self._gpus) if each is not None]
         return " and ".join(names) or None
 
@@ -84,7 +84,7 @@ class HostPower:
         return self._failure or self._quarrel or self._remote.problem or self._lasting
 
     async def start(self, observer: BudgetObserver) -> None:
-        """Start to listen for budgets."""
+        """Start listening for budgets."""
         await self._remote.start(observer, self.curve)
 
     async def close(self) -> None:
@@ -92,7 +92,7 @@ class HostPower:
         await self._remote.close()
 
     def draw(self, busy_seconds: float) -> Energy | None:
-        """Return what was drawn since the last call; see Power."""
+        """Return the energy drawn since the last call; see Power."""
         at, slept = self._clock(), self._wall() - self._clock()
         last, self._at = self._at, at
         if last is None or abs(slept - self._slept) > _SUSPENDED_SECONDS:
@@ -115,7 +115,7 @@ class HostPower:
         return Energy(seconds, watts * seconds + sum(gpus.values()), "estimated", gpus)
 
     def _read_all(self, at: float) -> Counted | None:
-        """Return what the best meter says; None if it says nothing."""
+        """Return the value of the best meter; None if no meter has one."""
         if not self._meters or at < self._retry_at:
             return None
         try:

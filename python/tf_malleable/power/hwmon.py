@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""hwmon: sensors that measure watts. Only those of the whole host, as ACPI's power meter."""
+"""hwmon: power sensors of the whole host only, such as ACPI's power meter."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tf_malleable.power.meter import Counted, MeterError, reason_of
 HWMON: Final = Path("/sys/class/hwmon")
 
 _WHOLE_HOST = ("power_meter",)
-# power1_average is over an interval that the hardware chooses; not all have it.
+# power1_average refers to an interval that the hardware chooses; not all drivers have it.
 _FILES = ("power1_average", "power1_input")
 
 
 class HwmonMeter:
-    """The meter of the whole host.
+    """Meter of the whole host.
 
     Args:
-        root: The hwmon folder.
+        root: Path of the hwmon folder.
         chips: Names of drivers whose first sensor measures the whole host.
 
     Raises:
-        MeterError: There is none, or it may not be read.
+        MeterError: There is no such sensor, or it may not be read.
     """
 
     is_whole = True
@@ -37,7 +37,7 @@ class HwmonMeter:
         self._read()
 
     def read(self, at: float) -> Counted:
-        """Return what the host has drawn since the last reading; see EnergyMeter."""
+        """Return the energy of the host since the last reading; see EnergyMeter."""
         try:
             return Counted(self._watts.add(self._read(), at))
         except MeterError:

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""IPMI DCMI: the power supply as the baseboard's management controller reads it.
+"""IPMI DCMI: power of the host as read by its baseboard management controller (BMC).
 
-One reading takes up to a second, so a thread makes them; in between, the last one stands.
+One reading takes up to a second, so a thread makes them; in between, the last one is used.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _READING = re.compile(r"Instantaneous power reading:\s*(\d+(?:\.\d+)?)\s*Watts")
 
 
 def watts_of(text: str) -> float:
-    """Return the watts of what `ipmitool dcmi power reading` prints.
+    """Return the watts in the output of `ipmitool dcmi power reading`.
 
     Raises:
-        MeterError: There are none, or the measurement is switched off.
+        MeterError: There are no watts, or the measurement is switched off.
     """
     found = _READING.search(text)
     if found is None:
@@ -38,13 +38,13 @@ def watts_of(text: str) -> float:
 
 
 class IpmiMeter:
-    """The supply of the whole host. Its thread ends with close().
+    """Meter of the whole host. Its thread ends with close().
 
     Args:
-        command: Prints a reading.
+        command: Command that prints a reading.
 
     Raises:
-        MeterError: It cannot be read.
+        MeterError: The power cannot be read.
     """
 
     is_whole = True
@@ -62,7 +62,7 @@ class IpmiMeter:
         self._thread.start()
 
     def read(self, at: float) -> Counted:
-        """Return what the host has drawn since the last reading; see EnergyMeter."""
+        """Return the energy of the host since the last reading; see EnergyMeter."""
         if self._problem is not None:
             self.forget()
             raise MeterError(self._problem)
@@ -73,7 +73,7 @@ class IpmiMeter:
         self._over_time.forget()
 
     def close(self) -> None:
-        """Make no more readings."""
+        """Stop the readings."""
         self._stop.set()
 
     def _follow(self) -> None:

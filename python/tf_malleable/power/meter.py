@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What all meters have in common."""
+"""Interface of energy meters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Counted:
     """Joules since the last reading.
 
     Attributes:
-        joules: Of everything that the meter counts; None if unknown.
-        gpus: Those of each GPU, by number; included in `joules`.
+        joules: Energy of everything that the meter counts; None if unknown.
+        gpus: Joules of each GPU, by number; included in `joules`.
     """
 
     joules: float | None
@@ -30,20 +30,20 @@ class EnergyMeter(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is, for people."""
+        """Name of the meter, for people."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it counts the whole host, and not only its processors or GPUs."""
+        """Whether the meter counts the whole host, and not only its processors or GPUs."""
 
     def read(self, at: float) -> Counted:
-        """Return what was drawn since the last reading.
+        """Return the energy since the last reading.
 
         Args:
-            at: Seconds on a clock that stands still during a suspend.
+            at: Time in seconds on a clock that stops during a suspend.
 
         Raises:
-            MeterError: It cannot be read now.
+            MeterError: The meter cannot be read now.
         """
 
     def forget(self) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""NVML: the energy counters of NVIDIA's GPUs, if nvidia-ml-py is installed."""
+"""NVML: energy counters of NVIDIA GPUs, if nvidia-ml-py is installed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tf_malleable.power.meter import Counted, MeterError
 
 
 class NvmlMeter:
-    """All GPUs of a host.
+    """Meter of all GPUs of a host.
 
     Args:
-        library: The module pynvml, or one like it.
+        library: The module pynvml, or a substitute; None imports it.
 
     Raises:
         MeterError: There are no GPUs that count their energy.
@@ -35,12 +35,12 @@ class NvmlMeter:
             raise MeterError(f"NVML cannot be used: {error}") from None
         if not handles:
             raise MeterError("NVML finds no GPUs")
-        # They count since the driver was loaded, and do not wrap.
+        # The counters start when the driver is loaded, and do not wrap.
         self._gpus = [(handle, EnergyCounter(None)) for handle in handles]
         self.name = f"NVML ({len(handles)} GPU{'' if len(handles) == 1 else 's'})"
 
     def read(self, at: float) -> Counted:
-        """Return what all GPUs have drawn since the last reading; see EnergyMeter."""
+        """Return the energy of all GPUs since the last reading; see EnergyMeter."""
         gpus: dict[int, float] = {}
         unknown = False
         for number, (handle, counter) in enumerate(self._gpus):

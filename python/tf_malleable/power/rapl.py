@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """RAPL, through the kernel's powercap: energy counters of processor packages.
 
-The folder has a zone for each package, and zones nested in it (cores, uncore, DRAM) which are
-its parts and are never summed. `psys` is the whole platform, packages included. The same package
-may be there a second time, read through memory (intel-rapl-mmio).
+The folder has a zone for each package. Zones nested in it (cores, uncore, DRAM) are parts of the
+package and are never summed. `psys` is the whole platform, packages included. The same package
+may be listed a second time, read through memory (intel-rapl-mmio).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POWERCAP: Final = Path("/sys/class/powercap")
 
 # A top-level zone is intel-rapl:0, a nested one intel-rapl:0:0.
 _ZONE = re.compile(r"(?P<driver>[a-z]+(-[a-z]+)*):(?P<number>\d+)")
-# A limit may be exceeded for a moment.
+# Factor by which a limit may be exceeded for a moment.
 _ABOVE_LIMIT = 4.0
 
 
@@ -33,10 +33,10 @@ class _Package:
 
 
 class RaplMeter:
-    """The packages of a host.
+    """Meter of the processor packages of a host.
 
     Args:
-        root: The powercap folder.
+        root: Path of the powercap folder.
 
     Raises:
         MeterError: There are no packages, or they may not be read.
@@ -53,13 +53,13 @@ class RaplMeter:
         self.name = f"RAPL ({', '.join(package.name for package in self._packages)})"
 
     def read(self, at: float) -> Counted:
-        """Return what all packages have drawn since the last reading; see EnergyMeter."""
+        """Return the energy of all packages since the last reading; see EnergyMeter."""
         try:
             counts = [_read(package.path) for package in self._packages]
         except MeterError:
             self.forget()
             raise
-        # All counters must be told, also after one that was reset.
+        # Every counter must get its reading, also after one that was reset.
         joules = [
             package.counter.add(counted, at)
             for package, counted in zip(self._packages, counts, strict=True)
@@ -76,7 +76,7 @@ class RaplMeter:
 def _packages(root: Path) -> list[_Package]:
     found: dict[str, _Package] = {}
     try:
-        # Of two zones with one name, the first counts.
+        # Of two zones with the same name, the first counts.
         folders = sorted(root.iterdir(), key=lambda folder: ("mmio" in folder.name, folder.name))
     except OSError:
         return []
@@ -97,7 +97,7 @@ def _packages(root: Path) -> list[_Package]:
 
 
 def _most(folder: Path) -> float:
-    """Return the most watts that a package may draw, with room to spare."""
+    """Return the maximum power of a package in watts, with a margin."""
     watts = _number(folder / "constraint_0_max_power_uw") or 0.0
     return max(500.0, _ABOVE_LIMIT * watts / 1e6) if watts else MOST_WATTS
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where budgets come from, other than from people on this host."""
+"""Remote sources of budgets, in addition to people on this host."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tf_malleable.model.power import PowerCurve
 
 
 class Remote(Protocol):
-    """A source of budgets."""
+    """A remote source of budgets."""
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is heard of it; None if nothing is wrong."""
+        """Why the source cannot be reached; None if nothing is wrong."""
 
     async def start(self, observer: BudgetObserver, curve: PowerCurve | None) -> None:
-        """Start to pass on budgets."""
+        """Start passing on budgets."""
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop passing on budgets."""
 
 
 class NoRemote:
-    """No other source."""
+    """No remote source."""
 
     problem: str | None = None
 

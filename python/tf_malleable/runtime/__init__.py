@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Controls the threads of this process."""
+"""Control of TensorFlow's threads in this process."""

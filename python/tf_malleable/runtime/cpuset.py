@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Confines every thread of the process to a set of CPUs.
+"""Cpuset of the process: confines every thread to a set of CPUs.
 
-Limits apply to the threads of TensorFlow's pools only. CPU affinity applies to all
-others too: tf.data's control threads, Python's, NumPy's.
+Limits apply only to the threads of TensorFlow's pools. CPU affinity also applies to all
+others: tf.data's control threads, Python's, NumPy's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _checked(cpus: Iterable[int]) -> set[int]:
 
 
 def _allowed() -> set[int]:
-    """Return the CPUs this process is allowed, whatever its present affinity.
+    """Return the CPUs that this process is allowed to use, whatever its current affinity.
 
     If the affinity is set to all CPUs, the kernel reduces it to the cgroup's cpuset.
     """
@@ -79,7 +79,7 @@ def make_room(threads: int) -> None:
     """Lower the limits that are above this number of threads.
 
     If the caller then waits for the limits to settle, running tasks end before their
-    threads are moved onto fewer CPUs, where they would take longer.
+    threads are moved to fewer CPUs, on which they would take longer.
     """
     if library.backend() is not None:
         now = _native.get_threads()
@@ -92,9 +92,9 @@ def make_room(threads: int) -> None:
 def confine_others(cpus: Iterable[int]) -> None:
     """Confine the process, except for the calling thread, to these CPUs, for a controller.
 
-    Unlike set_cpuset() it does as much as possible. If the set is larger than the
+    Unlike set_cpuset(), this does as much as possible. If the set is larger than the
     capacity, the limits are the capacity; if TensorFlow is not malleable or not loaded,
-    only the affinity changes. The calling thread stays where it is, as on the new CPUs it
+    only the affinity changes. The calling thread keeps its affinity, as on the new CPUs it
     might have to wait for its turn before it can acknowledge the change.
 
     Args:
@@ -102,7 +102,7 @@ def confine_others(cpus: Iterable[int]) -> None:
 
     Raises:
         ValueError: The set is empty or contains something that is not a CPU number.
-        OSError: The process is allowed to use none of these CPUs.
+        OSError: The process may use none of these CPUs.
     """
     wanted = _checked(cpus)
     _move_other_threads(wanted)
@@ -110,13 +110,13 @@ def confine_others(cpus: Iterable[int]) -> None:
 
 
 def limit_to(threads: int) -> None:
-    """Set the limits, but no affinity, for a controller, up to the capacity."""
+    """Set the limits for a controller, up to the capacity; leave the affinity unchanged."""
     if library.backend() is not None:
         limits.set_by_grant(threads)
 
 
 def confine_caller(cpus: Iterable[int]) -> None:
-    """Confine the calling thread, and the threads it will start, to these CPUs.
+    """Confine the calling thread, and the threads that it starts later, to these CPUs.
 
     Args and Raises: as confine_others().
     """

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads the symbols of a shared library without loading it.
+"""ELF reader: the symbols of a shared library, without loading it.
 
-TensorFlow's framework library cannot be loaded for that, as the overlay has to be
-loaded before it.
+TensorFlow's framework library cannot be loaded to read its symbols, as the overlay has to
+be loaded before it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SLOT_RELOCATIONS: Final = (1, 6, 7)
 def exports(library: Path, symbol: str) -> bool:
     """Return whether a shared library defines a dynamic symbol.
 
-    Also False if the file is missing, is not a 64-bit little-endian ELF file, or has no
-    GNU hash table (linkers for Linux write one). For the lookup see
+    The result is also False if the file is missing, is not a 64-bit little-endian ELF file,
+    or has no GNU hash table (linkers for Linux write one). For the lookup see
     https://flapenguin.me/elf-dt-gnu-hash.
     """
     try:
@@ -50,7 +50,7 @@ def exported(library: Path) -> frozenset[str]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not a 64-bit little-endian ELF file with a GNU hash table.
+        ValueError: The file is not a 64-bit little-endian ELF file with a GNU hash table.
     """
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
         try:
@@ -61,13 +61,13 @@ def exported(library: Path) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Binding:
-    """Where a shared library keeps to which function its calls of a symbol go.
+    """Binding of a symbol in a shared library: the functions that calls of it may reach.
 
-    All addresses are relative to where the library is loaded.
+    All addresses are relative to the load address of the library.
 
     Attributes:
-        own: The address of its own definition.
-        slots: The addresses of the pointers that the dynamic loader fills in.
+        own: Address of the library's own definition.
+        slots: Addresses of the pointers that the dynamic loader fills in.
     """
 
     own: int
@@ -75,7 +75,7 @@ class Binding:
 
 
 def binding(library: Path, symbol: str) -> Binding | None:
-    """Return how a shared library binds a symbol that it defines; None if it cannot be told."""
+    """Return how a shared library binds a symbol that it defines; None if unknown."""
     try:
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
             return _Image(image).binding(symbol.encode())
@@ -86,9 +86,10 @@ def binding(library: Path, symbol: str) -> Binding | None:
 def calls_directly(library: Path, symbols: Iterable[str]) -> frozenset[str]:
     """Return the symbols for which a shared library that defines them has no slot.
 
-    Its own calls of these, if there are any, always go to its own definitions: it was linked
-    with ``-Bsymbolic-functions``, or optimized at link time, or each call was compiled to a direct
-    one. Symbols that it does not define are left out; what is no library defines none.
+    The library's own calls of these symbols, if any, always go to its own definitions: it was
+    linked with ``-Bsymbolic-functions``, or optimized at link time, or each call was compiled to
+    a direct one. Symbols that it does not define are left out; a file that is not a shared
+    library defines none.
     """
     try:
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
@@ -98,7 +99,7 @@ def calls_directly(library: Path, symbols: Iterable[str]) -> frozenset[str]:
 
 
 def _has_word(words: bytes, word: bytes) -> bool:
-    """Return whether one of the 64-bit words is this one."""
+    """Return whether a sequence of 64-bit words contains this word."""
     at = words.find(word)
     while at >= 0 and at % 8:
         at = words.find(word, at + 1)
@@ -164,8 +165,8 @@ class _Image:
         defined = {symbol: index for symbol, index in indices.items() if index is not None}
         if not defined:
             return
-        # Every third word has index and type. They are searched as bytes, as a library of
-        # TensorFlow's has half a million relocations, which take a loop a quarter of a second.
+        # Every third word contains index and type. They are searched as bytes: TensorFlow's
+        # libraries have half a million relocations, and a loop would take a quarter of a second.
         columns = [array("Q", table)[1::3].tobytes() for table in self._relocations()]
         for symbol, index in defined.items():
             words = [struct.pack("<II", kind, index) for kind in _SLOT_RELOCATIONS]
@@ -173,17 +174,17 @@ class _Image:
                 yield symbol
 
     def _relocations(self) -> Iterator[bytes]:
-        """Yield the tables of relocations that name a symbol."""
+        """Yield the relocation tables, without the entries that have no symbol."""
         for table, size in ((_DT_JMPREL, _DT_PLTRELSZ), (_DT_RELA, _DT_RELASZ)):
             if table in self._tables:
                 start = self._table(table)
                 end = start + self._tables[size]
-                if table == _DT_RELA:  # Those without a symbol come first.
+                if table == _DT_RELA:  # Entries without a symbol come first.
                     start += _RELOCATION_SIZE * self._tables.get(_DT_RELACOUNT, 0)
                 yield self._image[start:end]
 
     def _find(self, symbol: bytes) -> int | None:
-        """Return the index of a symbol that is defined here."""
+        """Return the index of a symbol that this library defines; None if it does not."""
         wanted = 5381
         for byte in symbol:
             wanted = (wanted * 33 + byte) & 0xFFFFFFFF
@@ -195,7 +196,7 @@ class _Image:
         return None
 
     def _chain(self, bucket: int) -> Iterator[tuple[int, int, int]]:
-        """Yield hash, offset of the name, and index of each symbol in a bucket."""
+        """Yield hash, offset of the name, and index of each symbol in a hash bucket."""
         table = self._table(_DT_GNU_HASH)
         names, symbols = self._table(_DT_STRTAB), self._table(_DT_SYMTAB)
         buckets, first, bloom_words, _ = self._read("<IIII", table)

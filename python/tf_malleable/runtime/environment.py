@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads and checks the environment variables that users may set."""
+"""Environment variables that users may set, read and checked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def max_threads() -> int:
 
 
 def first_threads() -> int | None:
-    """Return the first limit; None for the number that TensorFlow is started with.
+    """Return the first limit; None for the number of threads that TensorFlow starts with.
 
     Raises:
         ValueError: TF_MALLEABLE_THREADS is not an integer from 1 to max_threads().

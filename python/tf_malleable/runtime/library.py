@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Loads the C ABI, from the overlay or from a patched TensorFlow.
+"""Loading of the C ABI, from the overlay or from a patched TensorFlow.
 
 The overlay has to be loaded before TensorFlow, so that the dynamic loader binds
 TensorFlow's libraries to the overlay's functions. Hence ``load()`` runs when
@@ -22,7 +22,7 @@ Backend = Literal["overlay", "patched"]
 
 FRAMEWORK: Final = "libtensorflow_framework.so.2"
 _TENSORFLOW_LIBRARIES: Final = (FRAMEWORK, "libtensorflow_cc.so.2")
-# Exported by every framework library that was built with the patches.
+# Function that every framework library built with the patches exports.
 _ANY_FUNCTION: Final = "tfm_abi_version"
 _OVERLAY: Final = "libtf_malleable_overlay-"
 REBUILD: Final = (
@@ -44,8 +44,8 @@ _OTHER_TENSORFLOW: Final = (
     "install TensorFlow's own wheel (pip install tensorflow-cpu), or build TensorFlow with the"
     " patches of tf_malleable"
 )
-# Functions that the library which defines them does not call itself, in TensorFlow's wheels; each
-# has callers in the other library, which have to ask the dynamic loader.
+# Functions that their defining library does not call itself, in TensorFlow's wheels. Each has
+# callers in the other library, whose calls the dynamic loader binds.
 _CALLED_FROM_OUTSIDE: Final = frozenset(
     (
         "_ZN10tensorflow15OpKernelContextC2EPNS0_6ParamsE",
@@ -58,7 +58,7 @@ _CALLED_FROM_OUTSIDE: Final = frozenset(
         "_ZN3tsl6thread10ThreadPoolD2Ev",
     )
 )
-# The constructor has two names; which of them a call uses is up to the compiler.
+# The constructor has two names; the compiler chooses which of them a call uses.
 _CONSTRUCTORS: Final = tuple(
     f"_ZN3tsl6thread10ThreadPoolC{variant}EPNS_3EnvERKNS_13ThreadOptionsERKNSt7__cxx1112basic_"
     "stringIcSt11char_traitsIcESaIcEEEibPN5Eigen9AllocatorE"
@@ -66,17 +66,17 @@ _CONSTRUCTORS: Final = tuple(
 )
 
 _backend: Backend | None = None
-# Whether TensorFlow calls its own functions instead of ours; None until it is loaded.
+# Whether TensorFlow calls its own functions instead of the overlay's; None until it is loaded.
 _bypassed: bool | None = None
 
 
 def load() -> None:
-    """Make the C ABI available; do nothing if it is, or if TensorFlow was loaded first.
+    """Make the C ABI available, unless it already is or a stock TensorFlow was loaded first.
 
     Raises:
-        ImportError: There is no overlay for the installed TensorFlow, or it cannot be told
-            which one that is.
-        ValueError: One of our environment variables is invalid.
+        ImportError: There is no overlay for the installed TensorFlow, or the version of that
+            cannot be determined.
+        ValueError: One of the project's environment variables is invalid.
     """
     global _backend
     if _backend is not None:
@@ -97,7 +97,7 @@ def load() -> None:
 
 
 def _load_for(found: TensorFlow | None) -> None:
-    """Load the C ABI of a TensorFlow that is not loaded yet: its own, or an overlay's."""
+    """Load the C ABI for a TensorFlow that is not loaded yet: its own, or an overlay's."""
     if found is not None and elf.exports(found.directory / FRAMEWORK, _ANY_FUNCTION):
         _native.load(str(found.directory / FRAMEWORK), in_front=False)
         return
@@ -110,8 +110,8 @@ def _load_for(found: TensorFlow | None) -> None:
 def overlays() -> dict[str, Path]:
     """Return the installed overlays by TensorFlow's minor version, oldest first.
 
-    A wheel has several. A build from source has one, or none if it was built for a
-    TensorFlow with the patches.
+    A wheel contains several. A build from source contains one, or none if it was built for
+    a patched TensorFlow.
     """
     paths = Path(__file__).parent.glob(f"{_OVERLAY}*.so")
     by_minor = {path.stem.removeprefix(_OVERLAY): path for path in paths}
@@ -121,14 +121,14 @@ def overlays() -> dict[str, Path]:
 def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
     """Return the overlay for an installed TensorFlow; the newest if none is installed.
 
-    Patch releases share an overlay. It depends on the layout of a few classes and on
-    the functions it replaces. TensorFlow's patch releases fix bugs: the headers of
-    2.19.0 and 2.19.1 differ in TF_PATCH_VERSION only. Whether the functions exist, and
-    whether the headers are the same, is checked before the overlay is loaded.
+    Patch releases share an overlay. An overlay depends on the layout of a few classes and on
+    the functions that it replaces. TensorFlow's patch releases fix bugs: the headers of
+    2.19.0 and 2.19.1 differ only in TF_PATCH_VERSION. Before the overlay is loaded, it is
+    checked that the functions exist and that the headers are the same.
 
     Args:
-        found: The installed TensorFlow; None if there is none.
-        overlays: The available overlays by minor version, oldest first.
+        found: Installed TensorFlow; None if there is none.
+        overlays: Available overlays by minor version, oldest first.
 
     Raises:
         ImportError: There is no overlay for this TensorFlow.
@@ -146,7 +146,7 @@ def overlay_for(found: TensorFlow | None, overlays: Mapping[str, Path]) -> Path:
 
 
 def _check_fits(overlay: Path, found: TensorFlow) -> None:
-    """Raise ImportError if TensorFlow is not one whose functions the overlay can replace."""
+    """Raise ImportError if the overlay cannot replace the functions of this TensorFlow."""
     libraries = [found.directory / name for name in _TENSORFLOW_LIBRARIES]
     replaced = sorted(name for name in elf.exported(overlay) if not name.startswith("tfm_"))
     for name in replaced:
@@ -166,7 +166,7 @@ def _check_fits(overlay: Path, found: TensorFlow) -> None:
     for line in _digests(overlay):
         digest, name = line.split(maxsplit=1)
         header = found.directory / "include" / name
-        # Some images have no headers, to be smaller.
+        # Some images have no headers, to save space.
         if header.is_file() and hashlib.sha256(header.read_bytes()).hexdigest() != digest:
             raise ImportError(
                 f"TensorFlow {found.version} is installed, but not the build that {overlay.name}"
@@ -177,18 +177,19 @@ def _check_fits(overlay: Path, found: TensorFlow) -> None:
 def _digests(overlay: Path) -> list[str]:
     """Return SHA-256 and path of each header on which an overlay's layout depends.
 
-    None if the overlay was built by Bazel, which builds for one TensorFlow that is there.
+    The list is empty if the overlay was built by Bazel, which builds for the one TensorFlow
+    that is present.
     """
     file = overlay.with_suffix(".sha256")
     return file.read_text().splitlines() if file.is_file() else []
 
 
 def backend() -> Backend | None:
-    """Return what makes TensorFlow's threads malleable in this process.
+    """Return the backend that makes TensorFlow's threads malleable in this process.
 
-    ``"overlay"``: our library, in front of the stock wheel's functions. ``"patched"``:
-    a TensorFlow built with our patches. None: nothing, because tensorflow was imported
-    before tf_malleable.
+    ``"overlay"``: the overlay library, in front of the stock wheel's functions.
+    ``"patched"``: a TensorFlow built with the project's patches. None: no backend, because
+    tensorflow was imported before tf_malleable.
     """
     return _backend
 
@@ -202,7 +203,7 @@ def require() -> None:
 
 
 def _is_bypassed() -> bool:
-    """Return whether TensorFlow is loaded and yet does not call the overlay."""
+    """Return whether TensorFlow is loaded but does not call the overlay."""
     global _bypassed
     if _bypassed is None and (location := _native.locate(FRAMEWORK)) is not None:
         _bypassed = _calls_itself(*location)
@@ -213,8 +214,8 @@ def _calls_itself(start: int, path: Path) -> bool:
     """Return whether the dynamic loader bound TensorFlow to its own thread pools.
 
     Args:
-        start: The address that its own addresses are relative to.
-        path: Its framework library.
+        start: Load address of the framework library.
+        path: Path of the framework library.
     """
     for symbol in _CONSTRUCTORS:
         found = elf.binding(path, symbol)

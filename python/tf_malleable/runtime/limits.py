@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The thread limits of this process: sets them, reads them, waits for them."""
+"""Thread limits of this process: setting, reading, and waiting until they take effect."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tf_malleable.runtime import _native, library
 
 _KINDS: Final[tuple[PoolKind, ...]] = ("intra_op", "inter_op", "other")
 
-# The places of the limits in a pair.
+# Indices of the limits in a pair.
 _INTRA: Final = 0
 _INTER: Final = 1
 
 
 class _Origins:
-    """Who has set the limits. "By hand" means: by the program itself.
+    """Origins of the limits. "By hand" means: by the program itself.
 
     Attributes:
-        lock: Guards the others. Reentrant, as a signal handler may set limits, too.
-        by_hand: How often limits were set by hand permanently.
-        by_grants: How often limits were set by a controller's grant.
-        overrides: The active Overrides, the oldest first.
+        lock: Guards the other attributes. Reentrant, as a signal handler may also set limits.
+        by_hand: Number of times that limits were permanently set by hand.
+        by_grants: Number of times that limits were set by a controller's grant.
+        overrides: Active Overrides, oldest first.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ def _integer(name: str, value: object, highest: int) -> int:
 
 
 def _arguments(threads: int | None, intra: int | None, inter: int | None) -> tuple[int, int]:
-    """Return the arguments of _native.set_threads for these of set_threads()."""
+    """Convert arguments of set_threads() to those of _native.set_threads()."""
     if threads is not None and (intra is not None or inter is not None):
         raise ValueError("give either one number for both limits, or intra= and inter=, not both")
     if threads is None and intra is None and inter is None:
@@ -82,13 +82,13 @@ def set_threads(
 
     The call returns at once. Threads above the limit first finish their task;
     :func:`wait_settled` waits for that. The limits apply to the whole process, whichever
-    thread sets them, and to pools built later, too.
+    thread sets them, and also to pools built later.
 
     Args:
         threads: Limit for both intra-op and inter-op.
-        intra: Limit of threads inside one op. Pools that are neither intra-op nor
+        intra: Intra-op limit: threads inside one op. Pools that are neither intra-op nor
             inter-op follow it, up to their capacity.
-        inter: Limit of ops run side by side.
+        inter: Inter-op limit: ops that run concurrently.
 
     Raises:
         ValueError: A limit is not an integer from 1 to the capacity, which is
@@ -111,19 +111,20 @@ def set_threads(
 
 
 def times_set_by_hand() -> int:
-    """Return how often limits of the process were set by hand permanently."""
+    """Return how many times limits were permanently set by hand."""
     return _origins.by_hand
 
 
 def times_set_by_grants() -> int:
-    """Return how often limits were set by a controller's grant."""
+    """Return how many times limits were set by a controller's grant."""
     return _origins.by_grants
 
 
 def set_by_grant(threads: int) -> None:
     """Set the limits for a controller's grant, up to the capacity.
 
-    During an Override, its limits apply as far as the grant allows, and the grant when it ends.
+    While an Override is active, its limits apply as far as the grant allows; the grant applies
+    when it ends.
     """
     with _origins.lock:
         _origins.by_grants += 1
@@ -135,7 +136,7 @@ def set_by_grant(threads: int) -> None:
 
 
 def _by_grant(kind: int, threads: int) -> int:
-    """Have the Overrides of a limit restore this grant; return the limit until then."""
+    """Make the Overrides of a limit restore this grant; return the limit until then."""
     active = _overrides_of(kind)
     if not active:
         return threads
@@ -146,14 +147,14 @@ def _by_grant(kind: int, threads: int) -> int:
 
 
 def _overrides_of(kind: int) -> list[Override]:
-    """Return the active Overrides of the intra-op or the inter-op limit, the oldest first."""
+    """Return the active Overrides of the intra-op or the inter-op limit, oldest first."""
     return [each for each in _origins.overrides if each.own[kind] != _native.KEEP]
 
 
 def _set_up_to_capacity(threads: int) -> None:
-    """Limit TensorFlow to this number, or to the capacity if that is lower.
+    """Set both limits to this number, or to the capacity if that is lower.
 
-    Firm Overrides, if there are any, restore it instead.
+    If a limit has firm Overrides, they stay in force and restore this number when they end.
     """
     most = _native.get_threads()
     limits = [min(threads, most.intra_max), min(threads, most.inter_max)]
@@ -165,11 +166,11 @@ def _set_up_to_capacity(threads: int) -> None:
 
 
 def set_unless_by_hand(threads: int, times: int) -> bool:
-    """Limit TensorFlow, up to the capacity, unless the program has set limits itself.
+    """Set both limits, up to the capacity, unless the program has set limits itself.
 
     Args:
         threads: The limit.
-        times: The value of times_set_by_hand() when the program began to follow the cgroup.
+        times: Value of times_set_by_hand() when the program began to follow the cgroup.
 
     Returns:
         False if nothing was set, because limits have been set by hand since then or an
@@ -192,20 +193,28 @@ def are_within(threads: int) -> bool:
 class Override:
     """Temporary limits, set by the program.
 
-    Meanwhile the limits do not follow the cgroup. Afterwards they are as before, or as a
-    controller has granted in the meantime, and follow the cgroup again if they did.
+    While an Override is active, the limits do not follow the cgroup. When it ends, they are
+    restored, or set to what a controller has granted in the meantime, and follow the cgroup
+    again if they did before.
 
-    A firm one stays whatever the program or the cgroup set meanwhile, which applies when it
-    ends; the other limit, if only one is overridden, goes on to follow them.
+    A firm Override stays in force whatever limits the program or the cgroup set in the
+    meantime; those apply when it ends. If it overrides only one limit, the other one continues
+    to follow the program and the cgroup.
 
     Attributes:
-        own: The temporary limits, as the arguments of _native.set_threads.
-        before: The limits to restore; likewise.
-        is_firm: Only a lower grant of a controller changes them.
+        own: Temporary limits, as arguments of _native.set_threads().
+        before: Limits to restore, as arguments of _native.set_threads().
+        is_firm: True if only a lower grant of a controller changes the limits.
     """
 
     def __init__(self, intra: int, inter: int, *, is_firm: bool = False) -> None:
-        """Set the limits. Those two are arguments of _native.set_threads."""
+        """Set the limits.
+
+        Args:
+            intra: Intra-op limit, as an argument of _native.set_threads().
+            inter: Inter-op limit, as an argument of _native.set_threads().
+            is_firm: True if only a lower grant of a controller changes the limits.
+        """
         self.is_firm = is_firm
         with _origins.lock:
             now = _native.get_threads()
@@ -223,7 +232,7 @@ class Override:
             _origins.overrides.append(self)
 
     def change(self, intra: int, inter: int) -> None:
-        """Set other limits. The arguments are those of the constructor, and none is new."""
+        """Change the limits that the constructor has overridden; its arguments apply here."""
         with _origins.lock:
             self.own = [
                 _native.KEEP if own == _native.KEEP else limit
@@ -243,7 +252,7 @@ def set_pool_threads(pool: int, threads: int) -> None:
 
     Args:
         pool: The pool's id, from :func:`pools`.
-        threads: The limit; 1 … the pool's capacity.
+        threads: The limit, from 1 to the pool's capacity.
 
     Raises:
         ValueError: No live pool has this id, or `threads` is out of range.
@@ -275,10 +284,10 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
     """Limit TensorFlow's threads for a while: a context manager and a decorator.
 
     ``with threads(1): …`` and ``@threads(1)`` set the limits on entry, like
-    :func:`set_threads`, and restore the previous ones on exit. Meanwhile the limits do not
-    follow the cgroup. A controller's grant lowers those that are above it, and applies on
-    exit. They apply to the whole process, including other Python threads. If uses in several
-    threads overlap, each restores on exit what was set on its entry.
+    :func:`set_threads`, and restore the previous ones on exit. In between, the limits do not
+    follow the cgroup. A controller's grant lowers limits that are above it, and applies on
+    exit. The limits apply to the whole process, including other Python threads. If uses in
+    several threads overlap, each restores on exit the limits that it found on entry.
 
     Args and Raises: as :func:`set_threads`.
     """
@@ -331,7 +340,7 @@ def wait_settled(timeout: float = 1.0) -> bool:
     """Wait until no pool has more active workers than its limit.
 
     Args:
-        timeout: The longest wait, in seconds.
+        timeout: Longest wait, in seconds.
 
     Returns:
         True if settled, False after the timeout.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Finds the installed TensorFlow without importing it.
+"""Detection of the installed TensorFlow, without importing it.
 
 The overlay has to be loaded before TensorFlow is imported, and importing takes seconds.
 The build runs this file as a script, so it imports nothing from this package.
@@ -22,7 +22,7 @@ _NONE_INSTALLED: Final = (
     " first, then tf_malleable: pip install . in a clone of its repository"
 )
 
-# The distributions that contain the package; not tensorflow_io, say, which only uses it.
+# Distributions that contain the package; not, for example, tensorflow_io, which only uses it.
 _DISTRIBUTION: Final = re.compile(
     r"(?:intel_tensorflow(?:_avx512)?"
     r"|(?:tensorflow|tf_nightly)(?:_(?:aarch64|cpu|cpu_aws|cuda\d+|gpu|intel|rocm|tpu))?)"
@@ -49,10 +49,10 @@ def find_tensorflow(folders: Sequence[str] | None = None) -> TensorFlow | None:
     The version comes from the distribution's metadata beside the package.
 
     Args:
-        folders: Where to look; by default sys.path and the environment's packages.
+        folders: Folders to search; None for sys.path and the environment's packages.
 
     Raises:
-        ImportError: There is a TensorFlow, but no metadata that tell its version.
+        ImportError: There is a TensorFlow, but no metadata with its version.
     """
     if folders is None:
         # pip hides the environment's packages from an isolated build.
@@ -72,7 +72,7 @@ def find_tensorflow(folders: Sequence[str] | None = None) -> TensorFlow | None:
 
 
 def main(folders: Sequence[str]) -> int:
-    """Print ``version;directory`` of each TensorFlow for the build, or what is missing.
+    """Print ``version;directory`` of each TensorFlow for the build; return the exit code.
 
     Args:
         folders: Folders with one TensorFlow each; if empty, the installed TensorFlow.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Adds TensorFlow to threadpoolctl, for programs that use that already."""
+"""Integration with threadpoolctl, for programs that already use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_malleable.runtime import _native, library, limits
 
 
 class TensorFlowController(LibController):  # type: ignore[misc]
-    """Makes threadpool_limits and threadpool_info include TensorFlow.
+    """Adds TensorFlow to threadpool_limits and threadpool_info.
 
     The number applies to both the intra-op and the inter-op limit. A number above the
     capacity is reduced to the capacity, as other libraries do.
@@ -23,7 +23,7 @@ class TensorFlowController(LibController):  # type: ignore[misc]
     check_symbols: Final = ("tfm_set_threads",)
 
     def set_additional_attributes(self) -> None:
-        """Start without a limit set by threadpoolctl."""
+        """Initialize the state: no limit set by threadpoolctl."""
         self._told = self._before = 0
         self._override: limits.Override | None = None
 
@@ -34,7 +34,7 @@ class TensorFlowController(LibController):  # type: ignore[misc]
         return self._told
 
     def set_num_threads(self, num_threads: int) -> None:
-        """Limit TensorFlow, or end the limit if this is the number from before it.
+        """Set the limits, or end the override if this is the number from before it.
 
         threadpoolctl restores that number even if it has limited only other libraries.
         """
@@ -51,12 +51,12 @@ class TensorFlowController(LibController):  # type: ignore[misc]
             self._override = limits.Override(intra, inter)
 
     def get_version(self) -> str:
-        """Return the TensorFlow version the limits were built for."""
+        """Return the TensorFlow version that the C ABI was built for."""
         return str(_native.tensorflow_version())
 
 
 def register() -> None:
-    """Tell threadpoolctl about TensorFlow, if its threads are malleable."""
+    """Register TensorFlow with threadpoolctl if its threads are malleable."""
     if library.backend() is not None:
         import threadpoolctl
 

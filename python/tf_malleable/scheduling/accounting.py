@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Changes of a job's record; every second of a job counts towards exactly one state. Pure."""
+"""Accounting of a job's time: every second counts towards exactly one state. Pure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def granted(record: Record, grant: Grant, now: float) -> Record:
 
 
 def joined(record: Record, now: float) -> Record:
-    """Return the record of a job that is already running, on CPUs that nobody granted."""
+    """Return the record of a job that is already running, on CPUs that were not granted."""
     return replace(up_to(record, now), state="running", started=now, entered=now)
 
 

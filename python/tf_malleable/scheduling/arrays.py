@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Limits how many jobs of an array have started and not ended. Pure."""
+"""Job arrays: limits how many jobs of an array have started and not ended. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tf_malleable.scheduling.record import Record
 def held_back(records: Iterable[Record]) -> frozenset[str]:
     """Return the ids of the waiting jobs whose arrays may not start them yet.
 
-    The first of an array to arrive are the first to start. Those that a person has paused or
-    cancelled before they had cores let the others start.
+    Jobs of an array start in order of arrival. Jobs that a person has paused or cancelled
+    before they had cores do not hold up the others.
 
     Args:
         records: All live jobs, in order of arrival.
     """
     limited = [each for each in records if each.array is not None and each.at_once is not None]
-    # Names of arrays are the users' own.
+    # Array names are unique per user only.
     taken = Counter((each.uid, each.array) for each in limited if each.state != "waiting")
     late = set()
     for each in limited:

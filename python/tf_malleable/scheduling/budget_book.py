@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which budget is in force, of those that were given. Pure.
+"""Budget in force among those that were given. Pure.
 
-A budget replaces the one before it of the same author, if its serial number is higher. That of
-a person on the host and that of the organisation both bind: the smaller one is in force. If
-there is none any more, the safe default is.
+A budget replaces the previous one of the same author if its serial number is higher. The budget
+of a person on the host and that of the organisation both bind: the smaller one is in force.
+Without any budget, the safe default is in force.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tf_malleable.model.power import Budget, PowerCurve
 
 
 class BudgetRefusedError(ValueError):
-    """A budget cannot be taken; the message is one sentence."""
+    """A budget is refused; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class BudgetBook:
     """The budgets of one host.
 
     Attributes:
-        default: In force if there is no other; None for no limit.
-        given: The last budget of each author that was taken.
-        newest: The budget of each author with the highest serial number, in force or not.
+        default: Budget in force if there is no other; None for no limit.
+        given: Last accepted budget of each author.
+        newest: Budget of each author with the highest serial number, in force or not.
     """
 
     default: Budget | None = None
@@ -37,19 +37,19 @@ class BudgetBook:
         """Return the book with another budget of an author.
 
         Args:
-            author: Who gives it.
+            author: Author of the budget.
             budget: The budget.
             now: Unix time in seconds.
-            curve: What the host draws.
-            least: What it draws with one core busy.
+            curve: Power curve of the host.
+            least: Power of the host with one core busy, in watts.
 
         Raises:
-            BudgetRefusedError: It has expired, is older than one that is known, or cannot be kept.
+            BudgetRefusedError: It has expired, is older than a known one, or cannot be kept.
         """
         if budget.is_over(now):
             raise BudgetRefusedError("the budget has already expired")
         newest = self.newest.get(author)
-        # The same one again is no news: a broker repeats what it has retained.
+        # The same budget again is not out of order: a broker repeats retained messages.
         if newest is not None and budget.serial <= newest.serial and budget != newest:
             raise BudgetRefusedError(
                 f"the budget has serial number {budget.serial}, and {newest.serial} is already"

@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Fits a host's power curve to a few measurements. Pure.
+"""Fit of a host's power curve to a few measurements. Pure.
 
-Between points it is linear. Servers draw neither in proportion to their load nor linearly: the
-first cores cost most, and the last ones where the clock rises (Barroso and Hölzle, "The Case
-for Energy-Proportional Computing", Computer 2007). So measured points are kept, and only noise
-that would make more load draw less is smoothed out.
+The curve is linear between points. Servers draw neither in proportion to their load nor linearly:
+the first cores cost most, and so do the last ones where the clock rises (Barroso and Hölzle,
+"The Case for Energy-Proportional Computing", Computer 2007). Measured points are therefore kept,
+and only noise that would make more load draw less is smoothed out.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tf_malleable.model.power import PowerCurve
 
 
 def fit(points: Iterable[tuple[float, float]]) -> PowerCurve:
-    """Return a curve that never falls, as near to the points as possible (least squares).
+    """Return the non-decreasing curve that is closest to the points (least squares).
 
     Args:
         points: Pairs of load and watts, in any order; equal loads are averaged. There must be
-            one at most a tenth from idle and one at most a tenth from full load; the curve goes
-            on to these in a straight line.
+            one at most a tenth from idle and one at most a tenth from full load; the curve is
+            extrapolated to these in a straight line.
 
     Raises:
         ValueError: There are too few points, or one is invalid; the message says which.

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Decides the allocation of all live jobs: manual settings first, then the policy.
+"""Allocation of all live jobs: manual settings first, then the policy.
 
-Policies need not know about cores set by hand, barred jobs or users: they get only the
+Policies need not know about cores set by hand, barred jobs or users: they receive only the
 remaining jobs and CPUs, and those of one user at a time. Pure.
 """
 
@@ -21,14 +21,14 @@ from tf_malleable.policies.placement import place
 from tf_malleable.policies.policy import Policy
 
 
-class Candidate(NamedTuple):  # A thousand are made for a decision.
+class Candidate(NamedTuple):  # A decision creates a thousand.
     """A job and its manual settings.
 
     Attributes:
-        job: The job as a policy sees it.
-        by_hand: Number of cores set by a person; None leaves it to the policy, as does a
-            number that is more than what is left.
-        barred: It must not have any cores now, for whatever reason.
+        job: Job as a policy sees it.
+        by_hand: Number of cores set by a person. None leaves it to the policy, and so does a
+            number above the cores that are left.
+        barred: True if the job must not have any cores now, for whatever reason.
     """
 
     job: Job
@@ -46,15 +46,15 @@ def decide(
     """Return the grants of all jobs.
 
     Args:
-        policy: Decides for the jobs of each user.
+        policy: Policy that decides for the jobs of each user.
         candidates: All jobs.
         machine: The CPUs to share out.
         now: The time in seconds, on the same clock as the jobs' times.
-        quotas: What each user may have.
+        quotas: Quotas of the users.
 
     Raises:
         InvalidAllocationError: The policy's allocation is invalid.
-        Exception: Whatever the policy raises.
+        Exception: The policy raised it.
     """
     free = [candidate for candidate in candidates if not candidate.barred]
     cap = _cap(policy, free, machine, now)
@@ -75,7 +75,7 @@ def decide(
 
 
 def _cap(policy: Policy, candidates: Sequence[Candidate], machine: Machine, now: float) -> Cap:
-    """Return how many cores jobs may have by hand: a person's wish does not exceed a budget."""
+    """Return the cap on cores set by hand: a manual setting does not exceed a budget."""
     limit = machine.power
     if not isinstance(policy, BudgetPolicy) or limit is None or limit.budget.is_over(now):
         return Cap(len(machine.cpus))
@@ -86,7 +86,7 @@ def _cap(policy: Policy, candidates: Sequence[Candidate], machine: Machine, now:
 def _area_caps(
     policy: Policy, candidates: Sequence[Candidate], machine: Machine, now: float
 ) -> dict[str, Cap]:
-    """Return the same for the jobs of each area that has a budget."""
+    """Return this cap for the jobs of each area that has a budget."""
     if not isinstance(policy, BudgetPolicy) or not machine.areas:
         return {}
     return area_caps(machine.areas, [candidate.job for candidate in candidates], now)
@@ -95,7 +95,7 @@ def _area_caps(
 def _left(
     machine: Machine, placed: Mapping[str, Cpuset], candidates: Sequence[Candidate]
 ) -> Machine:
-    """Return the machine without what jobs have by hand, which counts for their areas."""
+    """Return the machine without the CPUs of manual settings, which count for their areas."""
     left = machine.without(frozenset[int]().union(*placed.values()))
     if not left.areas:
         return left
@@ -110,10 +110,9 @@ def _by_hand(
 ) -> dict[str, int]:
     """Return the numbers of cores set by hand, for as many jobs as fit.
 
-    A restarted controller may share out fewer CPUs than were set by hand, and nobody gets
-    more by hand than the user's quota, nor, while others have jobs, than the user's share; nor
-    do the jobs of an area get more than its budget allows. Jobs that do not fit are left to the
-    policy.
+    A restarted controller may share out fewer CPUs than were set by hand. No user gets more by
+    hand than the user's quota or, while others have jobs, the user's share, and the jobs of an
+    area do not get more than its budget allows. Jobs that do not fit are left to the policy.
     """
     if all(candidate.by_hand is None for candidate in candidates):
         return {}
@@ -139,7 +138,7 @@ def _by_hand(
 def _most_by_hand(
     user: int | None, users: Collection[int | None], cpus: int, quotas: Quotas
 ) -> int:
-    """Return how many cores the jobs of a user may have by hand."""
+    """Return the maximum number of cores that the jobs of a user may have by hand."""
     quota = quotas.of(user)
     most = cpus if quota.max_cores is None else min(cpus, quota.max_cores)
     if len(users) < 2:
@@ -149,7 +148,7 @@ def _most_by_hand(
 
 
 def _taken(jobs: Sequence[Job], counts: Mapping[str, int]) -> dict[int | None, Taken]:
-    """Return what users have by hand."""
+    """Return the cores and jobs of each user that are set by hand."""
     number = Counter(job.user for job in jobs)
     cores: Counter[int | None] = Counter()
     for job in jobs:
@@ -173,10 +172,10 @@ def changes(
     Jobs that lose CPUs come first, so that these are free when others get them.
 
     Args:
-        allocation: The decision; a job that is missing from it gets nothing.
-        current: The current grant of each live job, possibly empty.
-        unsettled: Jobs that run although they have no grant; they are told again if they
-            still get none.
+        allocation: The decision; a job that is missing from it gets no CPUs.
+        current: Current grant of each live job, possibly empty.
+        unsettled: Jobs that run although they have no grant; if they still get none, the
+            change is included again.
     """
     wanted = {job: allocation.grants.get(job, NO_GRANT) for job in current}
     found = [

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Says whose energy it was: a host's joules as lines that add up to them. Pure.
+"""Attribution of energy: a host's joules, divided into lines that add up to them. Pure.
 
-What a host draws without any load is a line of its own, as no job could have avoided it. What
-it draws beyond that is divided by CPU time, including that of what is no job. GPUs are counted
-for the jobs that have them.
+The consumption of the host without any load is a line of its own, as no job could have avoided
+it. The rest is divided by CPU time, including that of other processes. GPUs are counted for the
+jobs that have them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _WEAKEST_FIRST: tuple[EnergySource, ...] = ("estimated", "replayed", "measured")
 
 
 def weaker(one: EnergySource | None, other: EnergySource) -> EnergySource:
-    """Return what a sum of two values is: no better than the worse of them."""
+    """Return the source of a sum of two values: no better than the worse of them."""
     return other if one is None else min(one, other, key=_WEAKEST_FIRST.index)
 
 
 @dataclass(frozen=True)
 class Energy:
-    """What a host has drawn in some time.
+    """Energy that a host has drawn in some time.
 
     Attributes:
         seconds: Length of that time.
-        joules: The whole host's, GPUs included.
-        source: Where the value is from.
+        joules: Energy of the whole host, GPUs included.
+        source: Origin of the value.
         gpus: Joules of each GPU that has a meter; included in `joules`.
     """
 
@@ -40,13 +40,13 @@ class Energy:
 
 @dataclass(frozen=True)
 class EnergyLines:
-    """Who has drawn a host's energy, in joules.
+    """A host's energy by consumer, in joules.
 
     Attributes:
-        idle: What the host would have drawn without any load.
-        other: What is no job.
-        jobs: Each job, by id.
-        source: Where the values are from.
+        idle: Energy that the host would have drawn without any load.
+        other: Energy of processes that are not jobs.
+        jobs: Energy of each job, by id.
+        source: Origin of the values.
     """
 
     idle: float
@@ -56,7 +56,7 @@ class EnergyLines:
 
     @property
     def total(self) -> float:
-        """The whole host's."""
+        """Energy of the whole host, in joules."""
         return self.idle + self.other + sum(self.jobs.values())
 
 
@@ -70,12 +70,12 @@ def attribute(
     """Return a host's energy as lines that add up to it.
 
     Args:
-        energy: What was drawn.
-        idle_watts: What the host draws without load, at 0 or above.
-        busy_seconds: CPU time of everything in that time. Where it is less than that of the
-            jobs, as clocks are read one after the other, theirs counts.
-        job_seconds: CPU time of each job in that time; a negative one counts as none.
-        gpus: The job that has a GPU, by number.
+        energy: Energy drawn.
+        idle_watts: Power of the host without load, in watts, at least 0.
+        busy_seconds: CPU time of all processes in that time. If it is less than that of the
+            jobs, as clocks are read one after the other, the jobs' counts.
+        job_seconds: CPU time of each job in that time; a negative value counts as 0.
+        gpus: Job that has a GPU, by GPU number.
     """
     given = {job: max(0.0, seconds) for job, seconds in job_seconds.items()}
     by_gpu = {gpu: max(0.0, joules) for gpu, joules in energy.gpus.items()}

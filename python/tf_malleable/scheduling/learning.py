@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Learns from earlier jobs: speeds by user and job name, run times and memory by user and command.
+"""Learning from earlier jobs: speeds by user and name, run times and memory by user and command.
 
-Nobody can slow down or overtake another user's jobs by what he runs under their names. Pure.
+A user's jobs thus cannot slow down or overtake another user's by using the same names. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Learned:
     """A learned speed.
 
     Attributes:
-        cores: The number of cores it was measured with.
+        cores: Number of cores it was measured with.
         steps_per_second: Weighted mean of all runs.
         weight: Sum of the runs' weights, at least 1.
     """
@@ -36,13 +36,12 @@ class Learned:
 
 @dataclass(frozen=True)
 class RunTime:
-    """What the runs of a command took.
+    """Run time and memory of the runs of a command.
 
     Attributes:
-        seconds: Weighted mean of their run times.
+        seconds: Weighted mean of the run times.
         weight: Sum of the runs' weights, at least 1.
-        peak_mem: The memory that the next run is expected to use at most, in bytes; None if
-            unknown.
+        peak_mem: Expected maximum memory of the next run, in bytes; None if unknown.
     """
 
     seconds: float
@@ -52,12 +51,12 @@ class RunTime:
 
 @dataclass(frozen=True)
 class Lessons:
-    """What earlier jobs tell about a job.
+    """Lessons of earlier jobs about a job.
 
     Attributes:
         rates: Speeds of jobs of the same user and name, fewest cores first.
         expected_seconds: Run time of the same command, in seconds; None if it never finished.
-        peak_mem: Memory that the same command used at most, in bytes; None if unknown.
+        peak_mem: Maximum memory of the same command, in bytes; None if unknown.
     """
 
     rates: tuple[Rate, ...] = ()
@@ -68,7 +67,7 @@ class Lessons:
 def speed_key(uid: int, name: str) -> str:
     """Return the key of a job's speeds: its user and name.
 
-    Speeds that earlier versions learned by the name alone are not used any more.
+    Speeds that earlier versions learned by name alone are no longer used.
     """
     return f"{uid}:{name}"
 
@@ -85,9 +84,9 @@ def blend_run_time(known: RunTime | None, seconds: float, peak: float | None = N
     """Return the run time after one more run of `seconds`, weighted as in :func:`blend`.
 
     Args:
-        known: What is known of earlier runs.
-        seconds: Run time.
-        peak: The most memory that was used, in bytes; None if unknown.
+        known: Run time of earlier runs.
+        seconds: Run time of this run, in seconds.
+        peak: Maximum memory used, in bytes; None if unknown.
     """
     if known is None:
         return RunTime(seconds, 1.0, peak)
@@ -98,8 +97,8 @@ def blend_run_time(known: RunTime | None, seconds: float, peak: float | None = N
 def blend_peak(known: float | None, peak: float | None) -> float | None:
     """Return the memory to expect after one more run that used `peak` bytes at most.
 
-    It follows a larger peak at once and a smaller one slowly: too high an estimate delays a
-    job, one too low can end all of them.
+    The estimate follows a larger peak at once and a smaller one slowly: too high an estimate
+    delays a job, too low an estimate can end all jobs.
     """
     if known is None or peak is None or peak >= known:
         return known if peak is None else peak
@@ -157,7 +156,7 @@ class Knowledge:
         self.run_times: RecentlySet[RunTime] = RecentlySet() if run_times is None else run_times
 
     def lessons(self, record: Record) -> Lessons:
-        """Return what earlier jobs tell about a job."""
+        """Return the lessons of earlier jobs about a job."""
         rates = self.rates(speed_key(record.uid, record.program))
         known = self.run_times.get(_key(record))
         if known is None:
@@ -180,9 +179,9 @@ class Knowledge:
 
         Args:
             record: The job's record at its end.
-            rates: The speeds it reached.
-            peak: The most memory it used, in bytes; None if unknown.
-            finished: Whether it ended by itself, with exit code 0. The run times of failed
+            rates: Speeds that the job reached.
+            peak: Maximum memory that the job used, in bytes; None if unknown.
+            finished: Whether the job ended by itself, with exit code 0. The run times of failed
                 and cancelled jobs are ignored, and so is their memory, unless it was more
                 than expected.
         """
@@ -210,10 +209,10 @@ def passed_on(known: Lessons, ended: Record, record: Record, lessons: Lessons) -
     """Return the lessons of a live job once another one has ended.
 
     Args:
-        known: What is known of jobs like the one that ended.
-        ended: That job.
-        record: The live job.
-        lessons: What it was told before.
+        known: Knowledge about jobs like the one that ended.
+        ended: Record of that job.
+        record: Record of the live job.
+        lessons: Previous lessons of the live job.
     """
     if is_same_command(record, ended):
         return known

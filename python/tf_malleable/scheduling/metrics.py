@@ -25,15 +25,15 @@ from tf_malleable.scheduling.speeds import Speedometer
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured of a job.
+    """Measurements of a job.
 
     Attributes:
         cpu_seconds: CPU time used; None if unknown.
-        speed: Its progress and speeds; None if unknown.
-        peak_mem: The most memory it was seen to use, in bytes; None if unknown.
-        course: What its time with cores consisted of.
-        elastic: Its generations; None if it was not an elastic training.
-        reading: What it read of a data tier's files; None if it read through none.
+        speed: Progress and speeds; None if unknown.
+        peak_mem: Maximum memory that the job was seen to use, in bytes; None if unknown.
+        course: Phases of its time with cores.
+        elastic: Generations; None if the job was not an elastic training.
+        reading: Data-tier reads of the job; None if it read through no tier.
     """
 
     cpu_seconds: float | None = None
@@ -48,7 +48,7 @@ NOT_MEASURED: Final = Measurements()
 
 
 def rounded(joules: float | None) -> float | None:
-    """Return an energy as it may be published; finer ones tell what others compute."""
+    """Return an energy rounded for publication; finer values reveal what other users compute."""
     return None if joules is None else round(joules, 1)
 
 
@@ -70,11 +70,11 @@ def ended(
     counted.
 
     Args:
-        record: The job; its state lasted until `at`.
-        at: When its main process ended.
-        outcome: How it ended.
-        exit_code: As in a shell; None if unknown.
-        measured: What was measured of it.
+        record: Record of the job; its state lasted until `at`.
+        at: End of the main process.
+        outcome: Outcome of the job.
+        exit_code: Exit code as in a shell; None if unknown.
+        measured: Measurements of the job.
         user: Name of the job's user.
     """
     last, speed, course = up_to(record, at), measured.speed, measured.course
@@ -122,10 +122,10 @@ def ended(
 
 
 def summary(records: Iterable[JobRecord], cpus: int) -> Summary:
-    """Return the metrics of all these jobs together, see Totals.
+    """Return the metrics of all these jobs together; see Totals.
 
     Args:
-        records: In any order.
+        records: Records in any order.
         cpus: Number of CPUs shared out; 0 if unknown.
     """
     totals = Totals()
@@ -135,7 +135,7 @@ def summary(records: Iterable[JobRecord], cpus: int) -> Summary:
 
 
 class Totals:
-    """Adds up the metrics of jobs one by one, so that none of them has to be kept."""
+    """Sums of the metrics of jobs, added one by one so that no record has to be kept."""
 
     def __init__(self) -> None:
         self._jobs = self._failures = self._served = 0

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""When a job is expected to have cores: the policy's next decisions, in virtual time. Pure.
+"""Expected start of a job: the policy's next decisions, in virtual time. Pure.
 
-Jobs run as long as is expected of them, and no others arrive. So it is an estimate under
+Jobs run as long as is expected of them, and no others arrive. The result is an estimate under
 any policy, and exact where run times are known and nothing changes.
 """
 
@@ -18,11 +18,11 @@ from tf_malleable.scheduling.decision import Candidate
 
 @dataclass(frozen=True)
 class ExpectedStart:
-    """When a job is expected to have cores.
+    """Expected start of a job.
 
     Attributes:
-        at: The time, on the clock of the jobs; None if it cannot be foreseen.
-        guessed: The run time of a job that runs until then is not known.
+        at: Time of the start, on the clock of the jobs; None if it cannot be foreseen.
+        guessed: True if the run time of a job that runs until then is not known.
     """
 
     at: float | None
@@ -37,13 +37,13 @@ def expected_start(
     *,
     may_go_on: Callable[[], bool],
 ) -> ExpectedStart:
-    """Return when a job is expected to have cores.
+    """Return the expected start of a job.
 
     Args:
-        decide: Makes the decision of a time.
+        decide: Returns the decision at a time.
         candidates: All jobs, in order of arrival.
-        job: The id of one of them.
-        now: The time.
+        job: Id of one of the candidates.
+        now: Current time.
         may_go_on: Called before each further decision; returns whether to make it.
     """
     guessed = False
@@ -85,7 +85,7 @@ def _granted(job: Job, grant: Grant | None, now: float) -> Job:
 
 
 def _advanced(job: Job, seconds: float, left: float | None) -> Job:
-    """Return a job after a time; `left` is how long it would run, None without cores."""
+    """Return a job after `seconds`; `left` is its time to run, None without cores."""
     if left is None:
         return job
     steps = steps_left(job)
@@ -100,7 +100,7 @@ def _is_guessed(job: Job) -> bool:
 
 
 def _with_guess(job: Job) -> Job:
-    """Return a job with the guess as its run time; guesses grow with the time it runs."""
+    """Return a job with a guess as its run time; guesses grow with the time it runs."""
     if not _is_guessed(job):
         return job
     return replace(job, expected_seconds=job.run_seconds + remaining_seconds(job))

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Follows what a job did with its cores: it started, waited for input, and ended. Pure."""
+"""Phases of a job's time with cores: start, waits for input, and end. Pure."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Final
 
 from tf_malleable.scheduling.usage import SAMPLE_SECONDS
 
-# CPUs. A job that uses less waits for something.
+# CPUs. A job that uses less is waiting.
 _IDLE = 0.2
-# Just after a job has got cores, a sample tells nothing yet.
+# Samples earlier than this after a job got cores are not meaningful.
 _LEAST_SECONDS = SAMPLE_SECONDS / 2
 
 
 @dataclass(frozen=True)
 class Course:
-    """What a job's time with cores consisted of; each None if unknown.
+    """Phases of a job's time with cores; each value is None if unknown.
 
     Attributes:
-        first_step_seconds: Seconds before its first step.
-        first_idle_seconds: Seconds of these in which it used less than 0.2 CPUs.
-        last_step_seconds: Seconds after its last step.
-        idle_seconds: Seconds in which it used less than 0.2 CPUs; only those between its first
-            and its last reported step if it reported any.
-        idle_phases: Number of uninterrupted phases of these.
+        first_step_seconds: Seconds before the first step.
+        first_idle_seconds: Part of these seconds with a usage below 0.2 CPUs.
+        last_step_seconds: Seconds after the last step.
+        idle_seconds: Seconds with a usage below 0.2 CPUs; only those between the first and
+            the last reported step if any were reported.
+        idle_phases: Number of uninterrupted phases of these seconds.
     """
 
     first_step_seconds: float | None = None
@@ -39,13 +39,14 @@ NOT_FOLLOWED: Final = Course()
 
 @dataclass
 class Phases:
-    """A job's phases so far.
+    """Phases of a job so far.
 
     Times are the job's seconds with cores so far, so that pauses take no time. Reports come once
-    a second: when its first and its last step were within that second follows from its speed.
+    a second: the times of the first and last step within that second follow from the speed.
 
     Attributes:
-        whole: It is followed from its first core on. If not, what is unknown stays None.
+        whole: True if the job is followed from its first core on. If not, unknown values stay
+            None.
     """
 
     whole: bool = True
@@ -64,13 +65,13 @@ class Phases:
     _idle_at_last: tuple[float, int] = (0.0, 0)
 
     def report(self, steps: float, seconds: float) -> None:
-        """Note the steps that it has reported to have done by `seconds`."""
-        # Of one that is not followed from its start, the first report may be an old one.
+        """Note the number of steps that the job has reported by `seconds`."""
+        # If the job is not followed from its start, the first report may be an old one.
         before = 0.0 if self._steps is None and self.whole else self._steps
         since, self._reported = self._reported, seconds
         self._steps = steps
         if before is not None and steps < before:
-            # Another process begins anew, at a speed of its own.
+            # Another process starts at zero, at a speed of its own.
             before = self._speed = self._first_steps = 0.0
         if before is None or steps in (0.0, before):
             return
@@ -78,13 +79,13 @@ class Phases:
         self._idle_at_last = self._idle
 
     def _note_steps(self, steps: float, since: float, until: float) -> None:
-        """Note steps that were done after the report before, by `until`."""
+        """Note steps that were done between the previous report and `until`."""
         if self._last is None:
             self._first = until if self.whole else None
             self._first_steps, self._first_after = steps, since
             is_sampled = self.whole and self._cpu_seconds is not None
             self._first_idle = self._idle[0] if is_sampled else None
-            # What it waited for until then was a part of its start.
+            # Idle time until then was a part of the start.
             self._idle, self._is_idle = (0.0, 0), False
         last = until
         if self._speed > 0:
@@ -95,20 +96,20 @@ class Phases:
         self._last = last
 
     def _correct_first(self) -> None:
-        """Let its first steps have been as fast as those after them."""
+        """Assume that the first steps were as fast as those after them."""
         if self._first is not None and self._first_steps and self._speed > 0:
             begun = self._first - self._first_steps / self._speed
             self._first = max(self._first_after, begun)
         self._first_steps = 0.0
 
     def sample(self, cpu_seconds: float, seconds: float) -> None:
-        """Note the CPU time that it has used by `seconds`."""
+        """Note the CPU time that the job has used by `seconds`."""
         if self._cpu_seconds is not None:
             length = seconds - self._at
             if length < _LEAST_SECONDS:
                 return
             used = (cpu_seconds - self._cpu_seconds) / length
-            # CPU time decreases when processes end of which there is no sum.
+            # CPU time decreases when processes end whose time is not kept.
             if used >= 0:
                 self._go_on(used < _IDLE, length)
         self._cpu_seconds, self._at = cpu_seconds, seconds
@@ -120,7 +121,7 @@ class Phases:
         self._is_idle = is_idle
 
     def course(self, seconds: float) -> Course:
-        """Return what its time consisted of if it has ended at `seconds`."""
+        """Return the phases of the job if it has ended at `seconds`."""
         idle_seconds, idle_phases = self._idle if self._last is None else self._idle_at_last
         is_sampled = self.whole and self._cpu_seconds is not None
         return Course(

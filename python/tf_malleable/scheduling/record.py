@@ -12,46 +12,46 @@ from tf_malleable.model.power import EnergySource
 
 @dataclass(frozen=True)
 class Record:
-    """A live job. Times are Unix times in seconds; sums are up to `since`.
+    """Record of a live job. Times are Unix times in seconds; sums are up to `since`.
 
     Attributes:
-        id: Counts up from "1" in a state file.
-        name: As submitted.
-        command: As submitted.
-        process: Its main process; None for a container that has not been started yet.
+        id: Job id; counts up from "1" in a state file.
+        name: Name, as submitted.
+        command: Command, as submitted.
+        process: Main process; None for a container that has not been started yet.
         uid: User id of the job.
-        shape: The cores it asks for.
-        priority: Higher goes first.
-        weight: Its share relative to others.
-        submitted: When it arrived.
-        started: When it first had cores.
+        shape: Requested cores.
+        priority: Priority; higher goes first.
+        weight: Share relative to others.
+        submitted: Time of arrival.
+        started: Time at which the job first had cores.
         state: Waiting, running or paused.
-        entered: When it entered its state.
+        entered: Time at which the job entered its state.
         since: When `state` or `grant` last changed, or the sums were last updated.
-        grant: Its current grant.
+        grant: Current grant.
         serial: Serial number of the grant; acknowledgements name it.
         by_hand: Number of cores set by a person.
-        held: Paused by a person.
-        cancelled: Cancelled by a person; it may take a while to end.
+        held: True if paused by a person.
+        cancelled: True if cancelled by a person; the job may take a while to end.
         waiting_seconds: Time in state waiting, up to `since`.
         run_seconds: Time in state running, up to `since`.
         paused_seconds: Time in state paused, up to `since`.
         core_seconds: Cores granted times seconds, up to `since`.
-        resizes: How often its number of cores changed while it ran.
-        container: The container it runs in; None for processes of the host.
-        time_limit: Seconds with cores after which it is ended; None for no limit.
-        expected: Seconds that it is expected to run, as submitted; None if nothing was said.
-        after: Ids of jobs that must have ended before it starts.
-        array: Names the array that it belongs to, among those of its user; None for none.
-        at_once: So many jobs of the array may have started and not ended; None for all.
-        output: File that its output goes to, as submitted.
-        cgroup: Folder of the cgroup that has all its processes; None if there is none.
-        mem: Memory in bytes that it has asked for; None if it did not say.
-        gpus_wanted: Number of GPUs that it has asked for.
-        gpus: Numbers of the GPUs that it has; None before it starts, or without GPUs here.
-        area: The area that its energy is counted for; None for the host's.
-        energy_joules: What was drawn for it so far; None if nothing was metered.
-        energy_source: Where that is from, at worst.
+        resizes: Number of changes of the number of cores while the job ran.
+        container: Container that the job runs in; None for processes of the host.
+        time_limit: Seconds with cores after which the job is ended; None for no limit.
+        expected: Expected run time in seconds, as submitted; None if not given.
+        after: Ids of jobs that must have ended before this one starts.
+        array: Name of the job's array, unique among those of its user; None for none.
+        at_once: Maximum number of started, not ended jobs of the array; None for all.
+        output: File for the output, as submitted.
+        cgroup: Directory of the cgroup that has all processes of the job; None if there is none.
+        mem: Requested memory in bytes; None if not given.
+        gpus_wanted: Number of requested GPUs.
+        gpus: Numbers of the job's GPUs; None before it starts, or on a host without GPUs.
+        area: Area that the job's energy is counted for; None for the area of the host.
+        energy_joules: Energy drawn for the job so far; None if nothing was metered.
+        energy_source: Least reliable origin of that value.
     """
 
     id: str
@@ -94,12 +94,12 @@ class Record:
 
     @property
     def title(self) -> str:
-        """Its id and name, for the log."""
+        """Id and name of the job, for the log."""
         return f"job {self.id} ({self.name})"
 
     @property
     def program(self) -> str:
-        """Its name, without its index in an array: what one of these teaches is true for all."""
+        """Name of the job without its array index: lessons of one job hold for the whole array."""
         if self.array is None:
             return self.name
         return self.name.rpartition("[")[0] or self.name

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a policy gets to see of a job: its record, what was measured and what was learned. Pure."""
+"""A job as a policy sees it: its record, its measurements, and lessons of earlier jobs. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_malleable.scheduling.learning import Lessons
 from tf_malleable.scheduling.record import Record
 from tf_malleable.scheduling.speeds import Speedometer, with_learned
 
-# A speed that has changed by less than this part is no news.
+# Relative change of a speed below which it is not news.
 _NEWS = 0.05
 
 
@@ -22,27 +22,27 @@ def rates_of(speed: Speedometer, lessons: Lessons) -> tuple[Rate, ...]:
 
 
 def expected_seconds(record: Record, lessons: Lessons) -> float | None:
-    """Return the run time to expect, as its user or else earlier runs say; None if unknown."""
+    """Return the expected run time, from the user or else earlier runs; None if unknown."""
     return lessons.expected_seconds if record.expected is None else record.expected
 
 
 @dataclass(frozen=True)
 class Known:
-    """What was known of a job's speed at some time.
+    """Knowledge of a job's speed at some time.
 
     Attributes:
-        speed: Its progress.
-        rates: The speeds that a policy saw.
+        speed: Progress of the job.
+        rates: Speeds that a policy saw.
     """
 
     speed: Speedometer = field(default_factory=Speedometer)
     rates: tuple[Rate, ...] = ()
 
     def is_outdated_by(self, speed: Speedometer, lessons: Lessons) -> bool:
-        """Return whether a decision that knew only this should be made again.
+        """Return whether a decision based on this knowledge should be made again.
 
-        That is so once the job reports steps, has done them all or says another total, and when
-        a speed is known for the first time or has changed.
+        That is the case once the job first reports steps, has done all of them or reports another
+        total, and when a speed becomes known or has changed.
         """
         before = self.speed
         if speed is before or speed.steps is None:
@@ -65,11 +65,11 @@ def job_of(
     """Return a job as a policy sees it at `now`, in seconds on the clock of the record.
 
     Args:
-        record: Its record.
-        speed: Its progress.
-        lessons: What earlier jobs tell about it.
-        used_cpus: CPUs that it kept busy or waited for recently; None if unknown.
-        now: The time.
+        record: Record of the job.
+        speed: Progress of the job.
+        lessons: Lessons of earlier jobs.
+        used_cpus: CPUs that the job kept busy or waited for recently; None if unknown.
+        now: Current time.
     """
     # A job that joined while running has had cores, but has no grant yet.
     ungranted = record.state == "running" and not record.grant

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Measures a job's speed by number of cores, from its progress reports."""
+"""Speed of a job by number of cores, measured from its progress reports."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SETTLING_SECONDS: Final = 1.0
 # Old measurements fade, because a job has phases.
 _MEMORY_SECONDS = 60.0
 _RECENT_SECONDS = 3.0
-# After this time a number of cores may be tried again, or one bad measurement could keep
+# After this time a number of cores may be tried again; otherwise one bad measurement could keep
 # a job from an idle core forever. A trial takes seconds.
 _TRUSTED_SECONDS = 600.0
 
 
 class _Sum(NamedTuple):
-    """What was measured with a number of cores; `rate` is None if no steps were done."""
+    """Measurement with one number of cores; `rate` is None if no steps were done."""
 
     steps: float = 0.0
     seconds: float = 0.0
@@ -36,7 +36,7 @@ class _Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class Speedometer:
-    """A job's progress. Times are in seconds, on any one clock.
+    """Progress and speeds of a job. Times are in seconds, on any one clock.
 
     Attributes:
         steps: Steps done so far; None before the first report.
@@ -58,7 +58,7 @@ class Speedometer:
 
     def report(self, steps: float, total: float | None, now: float) -> Speedometer:
         """Return the state after a report of the steps done and the total."""
-        # The first steps began somewhere since the report before them.
+        # The first steps began at an unknown time after the previous report.
         if not self.steps or steps < self.steps:
             return replace(self, steps=steps, total=total, _at=now)
         done, seconds = steps - self.steps, now - self._at
@@ -68,7 +68,8 @@ class Speedometer:
         rate = done / seconds
         recent = rate if self.recent is None else self.recent + weight * (rate - self.recent)
         sums = dict(self._sums)
-        # The last steps ended somewhere since the report before: better than nothing only.
+        # The last steps ended at an unknown time after the previous report, so this
+        # measurement counts only if there is no other.
         has_ended = total is not None and steps >= total
         is_settled = self._cores and self._at >= self._since + SETTLING_SECONDS
         if is_settled and not (has_ended and self.knows(self._cores)):
@@ -78,12 +79,12 @@ class Speedometer:
         )
 
     def knows(self, cores: int) -> bool:
-        """Return whether its speed with a number of cores was measured."""
+        """Return whether the speed with a number of cores was measured."""
         return any(known == cores for known, _ in self._sums)
 
     @property
     def is_done(self) -> bool:
-        """Whether all its steps are done, as far as it said how many there are."""
+        """Whether all steps are done, if the total is known."""
         return self.total is not None and self.steps is not None and self.steps >= self.total
 
     @property
@@ -93,23 +94,23 @@ class Speedometer:
 
     @property
     def changed_at(self) -> float:
-        """When the number of cores last changed."""
+        """Time of the last change of the number of cores."""
         return self._since
 
     @property
     def rates(self) -> tuple[Rate, ...]:
-        """Speeds for all numbers of cores that were measured, fewest cores first."""
+        """Speeds for all measured numbers of cores, fewest cores first."""
         return tuple(total.rate for _, total in self._sums if total.rate)
 
     @cached_property
     def lately(self) -> tuple[Rate, ...]:
-        """The same without numbers of cores last measured more than ten minutes ago."""
+        """Speeds for the numbers of cores that were measured in the last ten minutes."""
         trusted = self._at - _TRUSTED_SECONDS
         return tuple(total.rate for _, total in self._sums if total.rate and total.at >= trusted)
 
 
 def _rounded(speed: float) -> float:
-    """Return a speed with four digits: more are noise, and make no two decisions alike."""
+    """Return a speed with four digits: more are noise, and would make all decisions differ."""
     return float(f"{speed:.4g}")
 
 

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Decides which waiting jobs may start, given memory, GPUs and a limit on their number.
+"""Admission of waiting jobs, given memory, GPUs and a limit on the number of jobs.
 
-Policies share out cores only. So a policy is asked again without the jobs for which
-something else is lacking, until all that start fit together. This holds for every policy
+Policies share out cores only. A policy is therefore asked again without the jobs that lack
+something else, until all that start fit together. This holds for every policy
 and for cores set by hand. Jobs that have started keep what they have: only waiting jobs are
 held back. Pure.
 """
@@ -19,19 +19,19 @@ from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling import decision
 from tf_malleable.scheduling.decision import Candidate
 
-# For a job that has waited longer, later ones leave the memory or the GPUs that it lacks.
+# Once a job has waited this long, later jobs leave it the memory or GPUs that it lacks.
 _PATIENCE_SECONDS = 300.0
-# Nothing tells when other programs release memory.
+# There is no notification when other programs release memory.
 _REVIEW_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Starts:
-    """A decision.
+    """A decision on starts.
 
     Attributes:
-        allocation: The grants of all jobs.
-        lacks: What the jobs lack that are held back, by job id.
+        allocation: Grants of all jobs.
+        lacks: Resource that each held-back job lacks, by job id.
     """
 
     allocation: Allocation
@@ -40,11 +40,11 @@ class Starts:
 
 @dataclass(frozen=True)
 class _Room:
-    """What is left for jobs that start.
+    """Resources left for jobs that start.
 
     Attributes:
-        supply: What there is in all.
-        mem: Memory in bytes, without what jobs that have started will yet use.
+        supply: Total supply.
+        mem: Memory in bytes, without the memory that started jobs have yet to use.
         gpus: Number of GPUs.
         jobs: Number of jobs that have started.
     """
@@ -55,13 +55,13 @@ class _Room:
     jobs: int
 
     def lack(self, need: Need) -> Lack | None:
-        """Return what a job lacks to start; None if nothing."""
+        """Return the resource that a job lacks to start; None if it lacks nothing."""
         most = self.supply.most_jobs
         if most is not None and self.jobs >= most:
             return "jobs"
         if need.gpus > self.gpus:
             return "gpus"
-        # An estimate must not keep a job waiting for other programs' memory for ever.
+        # An estimate must not keep a job waiting forever for other programs' memory.
         is_alone = self.jobs == 0 and need.basis != "declared"
         if self.supply.mem is None or is_alone:
             return None
@@ -69,7 +69,7 @@ class _Room:
         return "memory" if need.mem > self.mem or is_risky else None
 
     def after(self, need: Need) -> _Room:
-        """Return what is left once a job with this need has started."""
+        """Return the resources left once a job with this need has started."""
         growth = max(0.0, need.mem - need.used)
         return _Room(self.supply, self.mem - growth, self.gpus - need.gpus, self.jobs + 1)
 
@@ -83,20 +83,20 @@ def decide(
     now: float,
     quotas: Quotas = NO_QUOTAS,
 ) -> Starts:
-    """Return the grants of all jobs, and what others lack.
+    """Return the grants of all jobs, and what the held-back ones lack.
 
     Args:
-        policy: Shares out the cores.
+        policy: Policy that shares out the cores.
         candidates: All live jobs.
-        need: Returns what a job needs, by its id. Not called unless a job could start.
-        supply: What there is beside cores.
+        need: Returns the need of a job, by its id. Not called unless a job could start.
+        supply: Supply of other resources than cores.
         machine: The CPUs to share out.
         now: The time in seconds, on the clock of the jobs' times.
-        quotas: What each user may have.
+        quotas: Quotas of the users.
 
     Raises:
         InvalidAllocationError: The policy's allocation is invalid.
-        Exception: Whatever the policy raises.
+        Exception: The policy raised it.
     """
     allocation = decision.decide(policy, candidates, machine, now, quotas)
     if not _starting(candidates, allocation):
@@ -138,7 +138,7 @@ def _too_many(
     need: Callable[[str], Need],
     room: _Room,
 ) -> dict[str, Lack]:
-    """Return which jobs do not fit beside the most urgent that start, and why.
+    """Return the jobs that do not fit beside the most urgent starting ones, and what they lack.
 
     These include waiting jobs that would be next: if all that start fit, there are none.
     """
@@ -165,10 +165,10 @@ def _too_many(
 def _lacking(
     candidates: Sequence[Candidate], need: Callable[[str], Need], room: _Room, now: float
 ) -> dict[str, Lack]:
-    """Return which waiting jobs do not fit at all now, and what they lack.
+    """Return the waiting jobs that do not fit at all now, and what they lack.
 
-    Jobs that fit, but are behind one that has waited for long, are among them: a stream of
-    small jobs must not hold up a large one for ever.
+    These include jobs that fit, but are behind one that has waited too long: a stream of
+    small jobs must not hold up a large one forever.
     """
     lacks: dict[str, Lack] = {}
     kept: set[Lack] = set()
@@ -184,14 +184,14 @@ def _lacking(
             continue
         lacks[candidate.job.id] = lack
         is_patient = now - candidate.job.submitted >= _PATIENCE_SECONDS
-        # What would not fit beside other programs either must not keep everybody waiting.
+        # A job that would not fit beside other programs either must not hold up all others.
         if lack != "jobs" and is_patient and empty.lack(wanted) is None:
             kept.add(lack)
     return lacks
 
 
 def _emptied(candidates: Sequence[Candidate], need: Callable[[str], Need], room: _Room) -> _Room:
-    """Return what there would be if all jobs that have started had ended."""
+    """Return the resources that would be left if all started jobs had ended."""
     used = sum(need(c.job.id).used for c in candidates if c.job.started is not None)
     supply = room.supply
     return _Room(supply, (supply.mem or 0.0) + used, supply.gpus, 0)

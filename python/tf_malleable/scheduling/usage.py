@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a job uses: how many CPUs it keeps busy, from samples of its CPU time. Pure."""
+"""Usage of a job: the number of CPUs it keeps busy, from samples of its CPU time. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_malleable.api.tier_reading import TierReading
 
 # Time between two samples.
 SAMPLE_SECONDS: Final = 0.1
-# The level of a job that uses all its cores, as far as is known.
+# Level of a job that uses all its cores, as far as is known.
 FULL: Final = -1
 SAMPLES: Final = 3
 # CPUs. A job with less than this idle counts as using all its cores.
@@ -20,12 +20,12 @@ _BUSY = 0.2
 
 @dataclass
 class Usage:
-    """The last three samples. Times are in seconds, on any one clock.
+    """The last three usage samples of a job. Times are in seconds, on any one clock.
 
     Attributes:
         cpu_seconds: CPU time at the last sample; None before the first.
-        watts: What was drawn for the job in the last second; None if unknown.
-        reading: What it has read of a data tier's files; None if it reads through none.
+        watts: Power drawn for the job in the last second, in watts; None if unknown.
+        reading: Data-tier reads of the job; None if it reads through no tier.
     """
 
     cpu_seconds: float | None = None
@@ -44,7 +44,7 @@ class Usage:
         self.cpu_seconds, self._at = cpu_seconds, now
 
     def note_watts(self, watts: float) -> None:
-        """Note what was drawn for the job in the last second."""
+        """Note the power drawn for the job in the last second, in watts."""
         self.watts = watts
 
     def forget(self) -> None:
@@ -66,8 +66,8 @@ class Usage:
     def level(self, cores: int) -> int:
         """Return the CPUs wanted, in tenths; a change triggers a decision.
 
-        It is FULL for a job that uses all of its `cores`, however many, and for one of which
-        nothing is known yet: more cores alone tell a policy nothing.
+        The level is FULL for a job that uses all of its `cores`, however many, and for one of
+        which nothing is known yet: more cores alone tell a policy nothing.
         """
         wanted = self.wanted
         return FULL if wanted is None or wanted >= cores - _BUSY else int(10 * wanted)

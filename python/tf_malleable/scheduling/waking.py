@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Computes how many CPUs a job waits for while others compute on all those it has lent. Pure.
+"""CPUs that a job waits for while others compute on all the CPUs it has lent. Pure.
 
-Its CPU time does not tell: a thread that wakes up among ten of a borrower gets a tenth of a
+CPU time does not show this: a thread that wakes up among ten of a borrower gets a tenth of a
 CPU. But the kernel counts, for each thread, how long it was runnable without running (its
-run delay). That counts fully, however many it competes with.
+run delay). This time counts in full, however many threads compete.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Queueing:
-    """How a job's threads queue for a CPU. Times are in seconds, on any one clock.
+    """Time that a job's threads queue for a CPU. Times are in seconds, on any one clock.
 
     Attributes:
         looked_at: Time of the last look; None before the first.
-        cpus: CPUs it waited for between the last two looks; 0 while unknown.
+        cpus: CPUs that the job waited for between the last two looks; 0 while unknown.
     """
 
     looked_at: float | None = None
@@ -31,14 +31,14 @@ class Queueing:
             seconds = now - self.looked_at
             waited, stuck = 0.0, 0
             for thread, (delay, is_runnable) in threads.items():
-                # A new thread has waited since the last look only.
+                # A new thread has waited only since the last look.
                 before, was_runnable = self._threads.get(thread, (0.0, False))
                 waited += min(seconds, max(0.0, delay - before))
-                # The kernel adds a wait at its end, and this one may not have ended yet.
+                # The kernel adds a wait when it ends, and this one may not have ended yet.
                 stuck += is_runnable and was_runnable
             self.cpus = max(waited / seconds, float(stuck))
         self.looked_at, self._threads = now, threads
 
     def forget(self) -> None:
-        """Discard what was noted: the job does not lend all its CPUs any more."""
+        """Discard what was noted: the job no longer lends all its CPUs."""
         self.looked_at, self.cpus, self._threads = None, 0.0, {}

@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shares an organisation's power budget out to its hosts. Pure.
+"""Water-filling: shares an organisation's power budget out to its hosts. Pure.
 
-Every host first gets what it needs to be idle. Of the rest, watts go where they carry most work:
+Every host first gets its idle power. The remaining watts go where they carry most work:
 along the lower convex hulls of the hosts' curves, whose segments cost more and more watts for
-the same work. So all hosts end at the same price, as water in connected vessels does at the
-same level; those that are equally good share evenly.
+the same work. All hosts thus end at the same price, as water in connected vessels does at the
+same level; equally good hosts share evenly.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tf_malleable.model.power import PowerCurve, lower_hull
 
 @dataclass(frozen=True)
 class PowerHost:
-    """A host that takes part.
+    """A host that takes part in the sharing.
 
     Attributes:
-        curve: What it draws by load.
-        cpus: Its CPUs, which are its work at full load.
-        weight: Its work counts so much.
-        active: It has something to run; otherwise it gets what it needs to be idle.
+        curve: Power by load.
+        cpus: Number of CPUs; also the work at full load.
+        weight: Weight of the host's work.
+        active: True if the host has something to run; otherwise it gets its idle power only.
     """
 
     curve: PowerCurve
@@ -35,17 +35,17 @@ class PowerHost:
 
 
 def water_fill(hosts: Mapping[str, PowerHost], watts: float) -> dict[str, float]:
-    """Return the watts of each host; together not more than `watts`.
+    """Return the watts of each host; the sum does not exceed `watts`.
 
-    If these do not suffice for all hosts to be idle, each gets the same part of its need. What
-    no host can use is left.
+    If `watts` does not suffice for all hosts to be idle, each gets the same fraction of its idle
+    power. Watts that no host can use are left over.
     """
     shares = {name: host.curve.idle for name, host in hosts.items()}
     need = sum(shares.values())
     if need > watts:
         return {name: part * max(0.0, watts) / need for name, part in shares.items()}
     left = watts - need
-    # Prices, in watts for an additional CPU of work, and who offers how many watts at each.
+    # Price, in watts for an additional CPU of work, and the watts each host offers at it.
     offers: dict[float, dict[str, float]] = defaultdict(dict)
     for name, host in hosts.items():
         if not host.active or host.cpus <= 0 or host.weight <= 0:
@@ -66,7 +66,7 @@ def water_fill(hosts: Mapping[str, PowerHost], watts: float) -> dict[str, float]
 
 
 def _evenly(sizes: Mapping[str, float], watts: float) -> dict[str, float]:
-    """Share watts evenly, none getting more than its size."""
+    """Share watts evenly, no host getting more than its size."""
     parts: dict[str, float] = {}
     left = watts
     for count, name in zip(

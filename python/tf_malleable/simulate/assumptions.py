@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Says in sentences what is assumed of jobs whose source does not say it."""
+"""Sentences on the assumptions about jobs whose source is incomplete."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tf_malleable.simulate.workload import Assumed
 
 
 def about_curve(assumed: Assumed) -> str:
-    """Return what is assumed of speed-ups."""
+    """Return the assumption on speed-ups."""
     return f"every job's speed-up curve is {assumed.curve_text}"
 
 
 def about_phases(assumed: Assumed) -> tuple[str, ...]:
-    """Return what is assumed of a job's phases and its reports."""
+    """Return the assumptions on a job's phases and its reports."""
     if assumed.starting:
         start = f"starting takes {assumed.starting:g} s on one core"
     else:
@@ -21,7 +21,7 @@ def about_phases(assumed: Assumed) -> tuple[str, ...]:
 
 
 def about_steps(assumed: Assumed) -> str:
-    """Return what is assumed of the steps that jobs report."""
+    """Return the assumption on the steps that jobs report."""
     if assumed.steps is None:
         return "no job reports steps"
     return f"every job reports {assumed.steps:g} steps, all with the same work"

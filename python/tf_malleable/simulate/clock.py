@@ -1,17 +1,17 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Virtual time: an event heap. Nothing here knows what the events are."""
+"""Virtual clock: an event heap that is independent of the meaning of the events."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
 
-# Of events at the same time, decisions come after all else: one is enough for all.
+# Of events at the same time, decisions come last: one decision is enough for all.
 FIRST, LAST = 0, 1
 
 
 class Timer:
-    """Something that happens at a time, unless it is cancelled."""
+    """An action that runs at a time, unless it is cancelled."""
 
     __slots__ = ("action",)
 
@@ -19,12 +19,12 @@ class Timer:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel the action."""
         self.action = None
 
 
 class VirtualClock:
-    """Runs events in the order of their times; of equal times, in the order they were made.
+    """Runs events in order of time; events of the same time run in order of creation.
 
     Attributes:
         now: Virtual time, in seconds.
@@ -36,7 +36,7 @@ class VirtualClock:
         self._heap: list[tuple[float, int, int, Timer]] = []
 
     def at(self, time: float, action: Callable[[], None], order: int = FIRST) -> Timer:
-        """Call `action` at a time, or at once if that is over."""
+        """Call `action` at a time, or as soon as possible if that time has passed."""
         timer = Timer(action)
         self._count += 1
         heapq.heappush(self._heap, (max(time, self.now), order, self._count, timer))

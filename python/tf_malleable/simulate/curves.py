@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How many times as fast as with one core a simulated job is: by a law, or as measured."""
+"""Speed-up curves of simulated jobs: by a law, or as measured."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def amdahl(serial: float) -> Curve:
     """Return Amdahl's law (1967).
 
     Args:
-        serial: The part of the work that more cores do not shorten, 0 … 1.
+        serial: Part of the work that more cores do not shorten, 0 … 1.
 
     Raises:
-        ValueError: It is out of range.
+        ValueError: `serial` is out of range.
     """
     if not 0 <= serial <= 1:
         raise ValueError(f"a serial part must be 0 … 1, not {serial:g}")
@@ -81,7 +81,7 @@ def measured(speeds: Mapping[int, float]) -> Measured:
     """Return the curve through measured speeds, in any unit, by number of cores.
 
     Raises:
-        ValueError: There is none with one core, or one is not positive and finite.
+        ValueError: There is no speed with one core, or one is not positive and finite.
     """
     for cores, speed in speeds.items():
         if cores < 1 or not (math.isfinite(speed) and speed > 0):
@@ -92,10 +92,10 @@ def measured(speeds: Mapping[int, float]) -> Measured:
 
 
 def parse_curve(text: str) -> Speedup:
-    """Return the curve that a text names; see FORMS.
+    """Return the curve that a text describes; see FORMS.
 
     Raises:
-        ValueError: It names none; the message is one sentence.
+        ValueError: It is not a curve; the message is one sentence.
     """
     kind, colon, rest = text.partition(":")
     try:

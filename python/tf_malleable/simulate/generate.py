@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Generates workloads: jobs at random times, with random work.
+"""Generator of workloads: jobs at random times, with random work.
 
-Arrivals are a Poisson process: given their number, they are spread evenly at random (Ross,
-"Introduction to Probability Models", on conditional arrival times). So the time is chosen such
-that the offered load, which is all work on one core in proportion to what the cores can do
-meanwhile, is exactly what was asked for.
+Arrivals are a Poisson process: given their number, they are uniformly distributed (Ross,
+"Introduction to Probability Models", on conditional arrival times). The time is chosen such
+that the offered load, which is all work on one core relative to the capacity of the cores
+meanwhile, is exactly the requested one.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _CYCLE: Final = 60.0
 
 
 def generate(spec: str, cores: int, seed: int, assumed: Assumed) -> Workload:
-    """Return a workload; the same arguments give the same one.
+    """Return a workload; the same arguments give the same workload.
 
     Args:
-        spec: What it is like, as in parse_spec().
-        cores: Cores that the load refers to.
-        seed: Of the random numbers.
-        assumed: What `spec` does not say of the jobs. The steps are those of a job of mean
-            work; one of twice the work has twice as many.
+        spec: Specification, as in parse_spec().
+        cores: Number of cores that the load refers to.
+        seed: Random seed.
+        assumed: Assumptions about what `spec` does not say of the jobs. The steps are those of a
+            job of mean work; a job of twice the work has twice as many.
 
     Raises:
-        ValueError: The text is invalid, or the number of cores; the message is one sentence.
+        ValueError: The text or the number of cores is invalid; the message is one sentence.
     """
     if cores < 1:
         raise ValueError(f"a workload must be generated for at least 1 core, not {cores}")

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """A simulated host: the controller's triggers and delays around the same decisions.
 
-What decides, counts, learns and measures is the code that the controller runs. Only its
-jobs, and time, are not real.
+Decisions, accounting, learning and measuring use the controller's own code. Only the jobs and
+the time are simulated.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from tf_malleable.simulate.task import Task
 
 # Simulated jobs need nothing but cores.
 _NEED = Need()
-# So many decisions in a row, with nothing running and nothing to come, are for ever.
+# Number of successive decisions, with nothing running or to come, that mean an endless wait.
 _IN_VAIN = 1000
 
 
 class SimulationError(Exception):
-    """A policy cannot go on; the message is one sentence, without its name."""
+    """A policy cannot continue; the message is one sentence, without the policy's name."""
 
 
 def waits_for_ever(jobs: int) -> SimulationError:
-    """Return the error of a policy that lets so many jobs wait for ever."""
+    """Return the error of a policy that lets this many jobs wait forever."""
     return SimulationError(f"it lets {jobs} job{'s' if jobs > 1 else ''} wait for ever")
 
 
 @dataclass(frozen=True)
 class Delays:
-    """Seconds from a decision until it is in force.
+    """Delays from a decision until it is in force, in seconds.
 
     Attributes:
-        resize: For a running job, which acknowledges it at a task's end.
-        pause: Until its processes stand still.
-        resume: Until a paused job goes on, or a new one begins.
+        resize: Resize of a running job, which acknowledges it at a task's end.
+        pause: Pause of a job, until its processes stand still.
+        resume: Resumption of a paused job, or start of a new one.
     """
 
     resize: float = 0.003
@@ -59,14 +59,14 @@ class Delays:
 
 @dataclass
 class Counts:
-    """What happened, in numbers.
+    """Numbers of events.
 
     Attributes:
         arrivals: Jobs that arrived.
         ends: Jobs that ended.
         changes: Changes of grants.
-        decisions: How often the policy was asked.
-        rejected: Jobs that were refused, because they can never or must not wait.
+        decisions: Calls of the policy.
+        rejected: Jobs that were refused, because they can never fit or must not wait.
     """
 
     arrivals: int = 0
@@ -77,7 +77,7 @@ class Counts:
 
     @property
     def events(self) -> int:
-        """Arrivals, ends and changes of grants."""
+        """Number of arrivals, ends and changes of grants."""
         return self.arrivals + self.ends + self.changes
 
 
@@ -102,15 +102,15 @@ class Host:
 
         Args:
             clock: Virtual time.
-            machine: Its CPUs.
-            policy: Shares them out.
-            knowledge: What earlier jobs taught; it learns on.
-            delays: What the controller's actions take.
-            seed: Of the noise and of the times of reports.
+            machine: CPUs of the host.
+            policy: Policy that shares them out.
+            knowledge: What was learned from earlier jobs; it continues to learn.
+            delays: Durations of the controller's actions.
+            seed: Seed of the noise and of the times of reports.
             noise: Standard deviation of the logarithm of a job's speed with a number of cores.
             uids: Returns the user id of a name.
             on_end: Called with the metrics of each job that has ended.
-            on_span: Called with each span of each job; None if nobody wants them.
+            on_span: Called with each span of each job; None if spans are not needed.
         """
         self.machine = machine
         self.jobs: dict[str, SimulatedJob] = {}
@@ -135,7 +135,7 @@ class Host:
 
     @property
     def free(self) -> int:
-        """Cores that no job has."""
+        """Number of cores that no job has."""
         used = sum(len(job.record.grant.own) for job in self.jobs.values())
         return len(self.machine.cpus) - used
 
@@ -204,7 +204,7 @@ class Host:
             self._ends[name] = self._clock.at(at, lambda: self._phase_over(job))
 
     def _expect_news(self, job: SimulatedJob) -> None:
-        """Look at its progress when that tells something new."""
+        """Schedule a look at the job's progress at the time of the next news."""
         name = job.record.id
         if (event := self._news.pop(name, None)) is not None:
             event.cancel()

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A simulated job: how far its program is, and what the controller measures of it.
+"""A simulated job: the progress of its program, and what the controller measures of it.
 
-Between two events its speed is constant, so that it moves from one to the next in one step.
-What the real controller samples all the time is computed only where it can differ from what
-it was: at changes, and for the three samples after them.
+Between two events the job's speed is constant, so it advances from one to the next in one step.
+Values that the real controller samples continuously are computed only where they can change:
+at changes, and for the three samples after them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ASLEEP: Final = ("fetching", "waiting")
 
 # A job that wakes up on CPUs it has lent shares one with the borrower.
 ON_A_LENT_CPU: Final = 0.5
-# A rest of work, or of time, that is rounding error.
+# A remaining work or time within the rounding error.
 _NOTHING = 1e-9
 # Later than any rounding error.
 _LATER = 1e-6
@@ -38,15 +38,15 @@ class SimulatedJob:
     """A job of a simulated host. Times are in seconds of virtual time.
 
     Attributes:
-        task: What is simulated.
-        record: As the controller keeps it.
-        lessons: What earlier jobs tell about it.
-        speed: Its progress and measured speeds.
-        usage: CPUs it keeps busy.
-        last_level: Its level at the last decision.
-        known: What was known of its speed at the last decision.
-        cpu_seconds: CPU time it has used.
-        samples_left: Samples until what is measured stands still.
+        task: Task to simulate.
+        record: Record, as the controller keeps it.
+        lessons: Lessons of earlier jobs.
+        speed: Progress and measured speeds.
+        usage: CPUs that the job keeps busy.
+        last_level: Level at the last decision.
+        known: Knowledge of the job's speed at the last decision.
+        cpu_seconds: CPU time used.
+        samples_left: Number of samples until the measured usage is constant.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class SimulatedJob:
         factor: Callable[[int], float],
         reports: Reports,
     ) -> None:
-        """Let it arrive.
+        """Create a job that arrives.
 
         Args:
-            task: What is simulated.
-            record: Its record at arrival.
-            lessons: What earlier jobs tell about it.
-            factor: Returns how much faster than its curve it is with a number of cores.
-            reports: When its agent reports.
+            task: Task to simulate.
+            record: Record of the job at its arrival.
+            lessons: Lessons of earlier jobs.
+            factor: Returns the job's speed relative to its curve, for a number of cores.
+            reports: Times of the agent's reports.
         """
         self.task = task
         self.record = record
@@ -82,7 +82,7 @@ class SimulatedJob:
         self._left = task.starting
         self._work_left = task.work
         self._at = record.submitted
-        # Cores it really uses; -1 for none, 0 for one that is lent to others.
+        # Number of cores really used; -1 for none, 0 for one that is lent to others.
         self._cores = -1
         self._next_cores = -1
         self._switch_at = math.inf
@@ -96,7 +96,7 @@ class SimulatedJob:
         if not self._left:
             self._enter_next()
 
-    # What happens to it.
+    # The course of the job.
 
     def take(self, grant: Grant, now: float, delay: float) -> Record:
         """Accept a new grant, in force after `delay` seconds; return the record before it."""
@@ -104,7 +104,7 @@ class SimulatedJob:
         before = self.record
         self.record = accounting.granted(before, grant, now)
         if not grant or not grant.cpus <= before.grant.cpus:
-            # Its usage of the old CPUs tells nothing about the new ones.
+            # Usage of the old CPUs tells nothing about the new ones.
             self.usage.forget()
         elif not self._is_full(self._cores):
             self._prepare_samples(now)
@@ -119,13 +119,13 @@ class SimulatedJob:
         return before
 
     def learn(self, lessons: Lessons) -> None:
-        """Replace what earlier jobs tell about it."""
+        """Replace the lessons of earlier jobs."""
         if lessons != self.lessons:
             self.lessons = lessons
             self._idle = None
 
     def advance(self, now: float) -> None:
-        """Let it go on until `now`; ends of phases in between are for the caller to find."""
+        """Advance the job to `now`; the caller takes care of phases that end in between."""
         if self._switch_at <= now:
             self._go_on(self._switch_at)
             self._report(self._switch_at)
@@ -149,9 +149,9 @@ class SimulatedJob:
             self._at = until
 
     def end_phase(self, now: float) -> bool:
-        """Begin the phase after this one; return whether the job is over.
+        """Begin the next phase; return whether the job has ended.
 
-        Call it at the time that `phase_ends` said.
+        Call this at the time given by `phase_ends`.
         """
         self.advance(now)
         self._left = 0.0
@@ -171,7 +171,7 @@ class SimulatedJob:
         return self._phase == "over"
 
     def _enter_next(self) -> None:
-        """Enter the next phase that takes any time."""
+        """Enter the next phase with a duration above 0."""
         task = self.task
         while self._left <= _NOTHING:
             if self._phase == "working" and self._work_left > _NOTHING:
@@ -189,12 +189,12 @@ class SimulatedJob:
                 return
 
     def _steady(self) -> None:
-        """Note its speed and CPU use, which now stay the same for a while."""
+        """Note speed and CPU use, which now stay constant for a while."""
         self._steady_since = self._at
         self._rate, self._use = self._pace(self._cores)
 
     def _pace(self, cores: int) -> tuple[float, float]:
-        """Return how fast its phase goes on, and how many CPUs it uses, with these cores."""
+        """Return the speed of the phase and its CPU use, with these cores."""
         if self._phase in _ASLEEP:  # Input arrives even while its processes stand still.
             return 1.0, 0.0
         if cores < 0 or self._phase == "over":
@@ -214,7 +214,7 @@ class SimulatedJob:
 
     @property
     def phase_ends(self) -> float:
-        """When its phase ends if its grant stays; infinite if it does not run."""
+        """Time at which the phase ends if the grant stays; infinite if the job does not run."""
         if self._switch_at == math.inf:
             return self._at + self._left / self._rate if self._rate else math.inf
         before = self._rate * (self._switch_at - self._at)
@@ -226,19 +226,19 @@ class SimulatedJob:
     # What the controller measures.
 
     def _report(self, now: float) -> None:
-        """Report steps, as its agent would have done last."""
+        """Report steps as of the agent's last report."""
         last = self._reports.until(now)
         if last < self._steady_since or last <= self.speed.reported_at:
             return
         if self.speed.steps is not None:
-            # Of the reports in between, this one tells when its speed was settled.
+            # Of the reports in between, this one shows when the speed was settled.
             settled = self._reports.since(self.speed.changed_at + SETTLING_SECONDS)
             if max(self.speed.reported_at, self._steady_since - _NOTHING) < settled < last:
                 self._report_steps(now, settled)
         self._report_steps(now, last)
 
     def _report_steps(self, now: float, at: float) -> None:
-        """Report the steps done until `at`, since when its speed has been the same until `now`."""
+        """Report the steps done until `at`; the speed has been constant from `at` to `now`."""
         task = self.task
         if task.steps is None or self._phase in ("starting", "fetching"):
             return
@@ -249,7 +249,7 @@ class SimulatedJob:
             self.speed = self.speed.report(done, task.steps if task.told is None else task.told, at)
 
     def _prepare_samples(self, now: float) -> None:
-        """Note the samples before a change, which all said the same."""
+        """Note the samples before a change, which are all equal."""
         if self.samples_left or self._cores < 0:
             return
         self.usage.forget()
@@ -260,16 +260,16 @@ class SimulatedJob:
                 self._add_sample(self.cpu_seconds - self._use * (now - at), at)
 
     def _expect_samples(self, cores: int) -> None:
-        """Have its CPU use sampled, unless it keeps all its cores busy, as it did before."""
+        """Have the CPU use sampled, unless the job keeps all its cores busy, as before."""
         is_known = self._is_full(cores) and self.usage.wanted is None
         self.samples_left = 0 if is_known else SAMPLES + 1
 
     def _is_full(self, cores: int) -> bool:
-        """Return whether it keeps so many cores busy in its phase."""
+        """Return whether the job keeps this many cores busy in its phase."""
         return 0 < cores <= self._pace(cores)[1]
 
     def sample(self, now: float) -> None:
-        """Sample its CPU use."""
+        """Sample the CPU use."""
         self.advance(now)
         self._add_sample(self.cpu_seconds, now)
         self.samples_left -= 1
@@ -289,23 +289,23 @@ class SimulatedJob:
 
     @property
     def has_news(self) -> bool:
-        """Whether a policy might decide otherwise than the last time, knowing what it does now."""
+        """Whether a policy might decide differently with the current knowledge of the speed."""
         return self.level != self.last_level or self.known.is_outdated_by(self.speed, self.lessons)
 
     def note_decision(self) -> None:
-        """Note what was known of it when a decision was made."""
+        """Note the knowledge of the speed at a decision."""
         self.last_level = self.level
         if self.speed is not self.known.speed:
             self.known = Known(self.speed, rates_of(self.speed, self.lessons))
 
     def look(self, now: float) -> None:
-        """Report its progress if that is due."""
+        """Report progress if a report is due."""
         self.advance(now)
         self._report(now)
 
     @property
     def tells_at(self) -> float:
-        """When its next report tells something new; infinite if none does."""
+        """Time of the next report with news; infinite if there is none."""
         task = self.task
         if task.steps is None or self._phase != "working" or self.record.state != "running":
             return math.inf
@@ -324,7 +324,7 @@ class SimulatedJob:
 
     @property
     def course(self) -> Course:
-        """What its time with cores consisted of, as nobody but the simulation knows exactly."""
+        """Phases of the job's time with cores, exact because they are simulated."""
         reports, fetching = self.speed.steps is not None, self._spent["fetching"]
         return Course(
             first_step_seconds=self._spent["starting"] + fetching if reports else None,

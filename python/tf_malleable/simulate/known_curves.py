@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Speed-up curves of real jobs, from the speeds that were measured of them. Pure."""
+"""Speed-up curves of real jobs, from their measured speeds. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tf_malleable.policies.speedup import Curve, fit
 from tf_malleable.scheduling.learning import Learned, blend
 from tf_malleable.scheduling.speeds import with_learned
 
-# With speeds for fewer numbers of cores nothing is known of how a job scales.
+# Speeds for fewer numbers of cores do not show how a job scales.
 _LEAST = 2
-# Cores. A mean that is so near to a whole number is that one.
+# Cores. A mean this close to a whole number counts as that number.
 _NEARLY = 0.05
-# Part of the time between the first and the last step.
+# Fraction of the time between the first and the last step.
 _MUCH_IDLE = 0.2
 
 _Key = tuple[str, ...]
@@ -29,12 +29,12 @@ _Key = tuple[str, ...]
 class KnownCurve:
     """A curve through measured speeds: linear between them, and by a law below and above.
 
-    It says at most as many times as fast as there are cores. More than that is mostly noise: a
-    job that waited for input just when it was measured with few cores.
+    The speed-up is at most the number of cores. Higher values are mostly noise: a job that
+    waited for input just when it was measured with few cores.
 
     Attributes:
         rates: Measured speeds, fewest cores first; at least one.
-        law: What fits them best; it is scaled to the speed that is next to where it is used.
+        law: Curve that fits the speeds best; it is scaled to the nearest measured speed.
     """
 
     rates: tuple[Rate, ...]
@@ -55,16 +55,15 @@ class KnownCurve:
 
 
 class KnownCurves:
-    """The curves of the jobs of a history.
+    """Speed-up curves of the jobs of a history.
 
-    A job's own speeds count first. Beyond them, and for a job with fewer than two, it is what
-    jobs of the same name showed, of the same user if there are any. Their steps may differ in
-    size, so that only ratios of speeds of one and the same job, or of jobs of the same user and
+    A job's own speeds count first. Beyond them, and for a job with fewer than two, the speeds of
+    jobs of the same name count, of the same user if there are any. Their steps may differ in
+    size, so only ratios of speeds of one and the same job, or of jobs of the same user and
     command, count.
     """
 
     def __init__(self, jobs: Iterable[JobRecord]) -> None:
-        """Learn from these jobs."""
         of_program: defaultdict[_Key, list[tuple[Rate, ...]]] = defaultdict(list)
         of_command: defaultdict[_Key, tuple[Learned, ...]] = defaultdict(tuple)
         for job in sorted(jobs, key=lambda job: job.ended):
@@ -84,7 +83,7 @@ class KnownCurves:
             if len(rates) >= _LEAST:
                 of_commands[user, name].append(rates)
                 of_commands[name,].append(rates)
-        # What one job showed counts first.
+        # Speeds of single jobs count first.
         shown = {**of_commands, **of_program}
         self._of_program = {key: _merged(each) for key, each in shown.items()}
 
@@ -111,8 +110,8 @@ def _command_key(job: JobRecord) -> _Key:
 def _merged(shown: Iterable[tuple[Rate, ...]]) -> tuple[Rate, ...]:
     """Return the mean of several jobs' speeds, each scaled to those before it.
 
-    Those with the most numbers of cores go first. One that has none in common with these is
-    ignored.
+    Jobs with the most numbers of cores go first. A job that has none in common with the previous
+    ones is ignored.
     """
     means: dict[int, tuple[float, int]] = {}
     for rates in sorted(shown, key=len, reverse=True):
@@ -139,10 +138,10 @@ def program(job: JobRecord) -> str:
 
 
 def own_rates(job: JobRecord) -> tuple[Rate, ...]:
-    """Return a job's own speeds while it computed, fewest cores first, without any that cannot be.
+    """Return a job's own speeds while it computed, fewest cores first, without impossible ones.
 
-    What was measured of one that often waited for input includes its waits. Its speed without
-    these is known if it had the same number of cores nearly all the time.
+    Speeds of a job that often waited for input include the waits. Its speed without waits is
+    known if the job had the same number of cores nearly all the time.
     """
     idle, middle = job.idle_seconds or 0.0, _middle(job)
     if idle > _MUCH_IDLE * middle:
@@ -156,7 +155,7 @@ def own_rates(job: JobRecord) -> tuple[Rate, ...]:
 
 
 def _middle(job: JobRecord) -> float:
-    """Return the seconds from its first to its last step."""
+    """Return the seconds from a job's first to its last step."""
     return job.service_seconds - (job.first_step_seconds or 0.0) - (job.last_step_seconds or 0.0)
 
 
@@ -164,7 +163,7 @@ def _without_waits(job: JobRecord, seconds: float) -> tuple[Rate, ...]:
     if not job.steps or seconds <= 0:
         return ()
     cores = job.core_seconds / job.service_seconds
-    # A resize just after its start, or before its end, makes no difference.
+    # A resize just after the start, or just before the end, makes no difference.
     if job.resizes > 1 or round(cores) < 1 or abs(cores - round(cores)) > _NEARLY:
         return ()
     return (Rate(round(cores), job.steps / seconds),)

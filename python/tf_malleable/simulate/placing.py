@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Chooses the host on which a job starts. Pure; jobs do not move later."""
+"""Choice of the host on which a job starts. Pure; jobs do not move later."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tf_malleable.model import Shape
 
 @dataclass(frozen=True)
 class Load:
-    """What a host has to do.
+    """Load of a host.
 
     Attributes:
-        cores: Cores of the host.
+        cores: Number of cores of the host.
         wanted: Sum of the preferred cores of its jobs.
-        least: Sum of their min.
+        least: Sum of the min of its jobs.
     """
 
     cores: int
@@ -25,10 +25,10 @@ class Load:
 
 
 def choose(shape: Shape, loads: Sequence[Load]) -> int | None:
-    """Return the index of the host for a job, None if it fits on none even alone.
+    """Return the index of the host for a job; None if the job fits on none even alone.
 
-    It is the host whose cores are least wanted once the job is there, in proportion to how
-    many it has; of equal ones, the first.
+    It is the host with the lowest ratio of wanted cores to cores once the job is there; among
+    equal hosts, the first.
     """
     fitting = [index for index, load in enumerate(loads) if shape.min <= load.cores]
     if not fitting:

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads workload files to simulate: those of `tfm workload`, with what each job would do.
+"""Reader of workload files to simulate: those of `tfm workload`, with the work of each job.
 
-Each line is a job: its arrival time in seconds, the arguments of `tfm run`, and, beside these,
-how much work it has and how that goes.
+Each line is a job: its arrival time in seconds, the arguments of `tfm run`, and options for
+the amount and the course of its work.
 
     # seconds  options                                                        command
     0          --name cnn --max 2 --work 600 --curve amdahl:0.1               -- python cnn.py
@@ -31,7 +31,7 @@ _IGNORED = "memory and GPUs that jobs ask for are always free"
 
 
 def read_plan(path: Path, assumed: Assumed) -> Workload:
-    """Return the jobs of a file. Whatever a line says goes before what is assumed.
+    """Return the jobs of a file. Values of a line take precedence over assumptions.
 
     A job without --max can use all cores.
 
@@ -48,7 +48,7 @@ class _Lines:
     def __init__(self, assumed: Assumed) -> None:
         self._assumed = assumed
         self._last = 0.0
-        # An ordered set.
+        # A dictionary serves as an ordered set.
         self.said: dict[str, None] = {}
 
     def parse(self, at: float, words: list[str]) -> Task:
@@ -102,7 +102,7 @@ class _Lines:
 
 @dataclass(frozen=True)
 class _Said:
-    """What a line says.
+    """Values of a line.
 
     Raises:
         ValueError: Options contradict each other, or a value is out of range.

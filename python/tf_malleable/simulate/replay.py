@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Makes a workload of what a controller has seen, to see it again otherwise. Pure.
+"""Replay: a workload made from a controller's history, to simulate it under other conditions. Pure.
 
-The work of each job is chosen so that with the cores that it really had, when it had them, it
-takes the time that it really took. So what differs in a simulation is due to what is simulated:
+The work of each job is chosen so that the job takes its real time with the cores that it really
+had, when it had them. Differences in a simulation are therefore due to what is simulated:
 another policy, or another machine.
 """
 
@@ -20,7 +20,7 @@ from tf_malleable.simulate.task import Task
 from tf_malleable.simulate.time_with_cores import CoreTime, between, stretches, work
 from tf_malleable.simulate.workload import Assumed, Workload
 
-# A job that only waited for input has done some work in between, in seconds.
+# Seconds. Minimum work of a job, even if it only waited for input.
 _LEAST_WORK = 1e-6
 
 _NEVER_RAN = "ended before they had cores"
@@ -28,17 +28,17 @@ _NO_TIME = "had cores for no time"
 
 
 def replayed(history: History, assumed: Assumed, others: Sequence[JobRecord] = ()) -> Workload:
-    """Return the jobs of a history, to be simulated.
+    """Return the jobs of a history as a workload to simulate.
 
-    What the history does not say is assumed, and the workload says of how many jobs. Jobs that
-    never ran are left out, and so are live ones.
+    Values that the history does not contain are assumed, and the workload says for how many
+    jobs. Jobs that never ran and live jobs are left out.
 
     Args:
-        history: Ended jobs and their spans. A job whose spans are gone is taken to have had the
+        history: Ended jobs and their spans. A job without spans is assumed to have had the
             mean of its cores all the time.
-        assumed: The curve of jobs whose speeds are known for fewer than two numbers of cores,
-            and the shape and the start of those whose record does not say it. The steps are
-            not assumed, as a record says whether a job reported any.
+        assumed: Curve of jobs whose speeds are known for fewer than two numbers of cores, and
+            shape and start of jobs whose record does not contain them. The steps are not
+            assumed, as a record says whether a job reported any.
         others: Jobs that are not simulated, but whose speeds count like those of the history.
 
     Raises:
@@ -70,7 +70,7 @@ def replayed(history: History, assumed: Assumed, others: Sequence[JobRecord] = (
 
 
 def _why_not(job: JobRecord) -> str | None:
-    """Return why a job is left out; None if it is not."""
+    """Return why a job is left out; None if it is simulated."""
     if job.started is None:
         return _NEVER_RAN
     return None if job.service_seconds > 0 else _NO_TIME
@@ -82,12 +82,12 @@ def _is_running(span: Span) -> bool:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What is known of a job.
+    """Knowledge about a job.
 
     Attributes:
-        job: Its record.
-        time: Its time with cores.
-        curve: Its curve; None if unknown.
+        job: Record of the job.
+        time: Time with cores.
+        curve: Speed-up curve; None if unknown.
     """
 
     job: JobRecord
@@ -95,7 +95,7 @@ class _Seen:
     curve: KnownCurve | None
 
     def shape(self, assumed: Assumed) -> Shape:
-        """Return the cores it asked for, or else may ask for."""
+        """Return the recorded shape, or else an assumed one."""
         job = self.job
         if job.min is not None and job.preferred is not None and job.max is not None:
             return Shape(job.min, job.preferred, job.max)
@@ -109,14 +109,14 @@ def _task(seen: _Seen, assumed: Assumed, zero: float) -> Task:
     first = job.first_step_seconds
     start = min(ran, assumed.starting if first is None else first)
     fetching = 0.0 if first is None else min(start, job.first_idle_seconds or 0.0)
-    # The end of one that fails is a part of its work: it is not simulated.
+    # The end phase of a failed job is part of its work: it is not simulated.
     end = min(ran - start, (job.last_step_seconds or 0.0) if is_finished else 0.0)
     middle = ran - start - end
     idle = min(middle, job.idle_seconds or 0.0)
     waits = max(1, job.idle_phases or 0) if idle else 0
     inner = between(seen.time, start, end)
     covered = sum(stretch.seconds for stretch in inner)
-    # Time of which the spans are gone was like the rest.
+    # Time whose spans are gone is assumed to be like the rest.
     done = work(inner, idle * covered / middle, curve) * middle / covered if covered else 0.0
     done = max(_LEAST_WORK, done)
     return Task(
@@ -142,7 +142,7 @@ def _task(seen: _Seen, assumed: Assumed, zero: float) -> Task:
 
 
 def _assumptions(seen: _Seen, assumed: Assumed, has_spans: bool) -> Sequence[str]:
-    """Return what is assumed of a job, in half a sentence each."""
+    """Return the assumptions about a job, each as half a sentence."""
     job, curve = seen.job, seen.curve
     notes = []
     if job.outcome in ("cancelled", "unknown"):

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""When the agent of a simulated job reports its progress."""
+"""Times at which the agent of a simulated job reports progress."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from typing import Final
 
 INTERVAL_SECONDS: Final = 1.0
-# A rest of time that is rounding error.
+# A remaining time within the rounding error, in intervals.
 _NOTHING = 1e-9
 
 
 @dataclass(frozen=True)
 class Reports:
-    """Reports at regular times, which no two jobs share.
+    """Reports at regular times, different for each job.
 
     Attributes:
-        first: When the first may be sent, in seconds of virtual time.
+        first: Earliest time of the first report, in seconds of virtual time.
     """
 
     first: float
 
     def until(self, now: float) -> float:
-        """Return when the last one was due."""
+        """Return the time at which the last report was due."""
         return self._at(math.floor((now - self.first) / INTERVAL_SECONDS + _NOTHING))
 
     def since(self, now: float) -> float:
-        """Return when the next one is due, which may be now."""
+        """Return the time at which the next report is due, which may be now."""
         return self._at(math.ceil((now - self.first) / INTERVAL_SECONDS - _NOTHING))
 
     def _at(self, number: int) -> float:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs a workload to its end, in virtual time."""
+"""Simulation of a workload to its end, in virtual time."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _FIRST_UID = 1000
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a workload is simulated on.
+    """Machines and conditions of a simulation.
 
     Attributes:
-        machines: One for each host.
-        seed: Of the noise and of the times of reports; the same seed gives the same result.
+        machines: Machine of each host.
+        seed: Seed of the noise and of the times of reports; the same seed gives the same result.
         noise: Standard deviation of the logarithm of a job's speed with a number of cores,
             beside its curve.
-        delays: What the controller's actions take.
+        delays: Durations of the controller's actions.
     """
 
     machines: tuple[Machine, ...]
@@ -43,20 +43,20 @@ class Scenario:
 
     @property
     def cores(self) -> int:
-        """Cores of all hosts."""
+        """Number of cores of all hosts."""
         return sum(len(machine.cpus) for machine in self.machines)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a workload.
+    """Result of a simulated workload.
 
     Attributes:
-        history: The jobs that ended, as `tfm history` has them; ids count arrivals from 1, and
-            times are in seconds of virtual time. Spans only if they were asked for. Each host's
+        history: Ended jobs, in the form of `tfm history`; ids count arrivals from 1, and
+            times are in seconds of virtual time. Spans only if they were requested. Each host's
             CPUs are numbered after those of the hosts before it.
-        counts: What happened, in numbers, of all hosts.
-        hosts: The part of the history that each host has.
+        counts: Numbers of events, of all hosts.
+        hosts: Part of the history of each host.
     """
 
     history: History
@@ -73,19 +73,19 @@ def simulate(
     spans: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> Outcome:
-    """Return what comes of a workload.
+    """Return the result of a workload.
 
     Args:
-        tasks: The jobs, in any order.
-        policy: Shares out the cores, or its name and options.
-        scenario: What they run on.
-        knowledge: What the controller has learned before; it learns on.
+        tasks: Jobs, in any order.
+        policy: Policy that shares out the cores, or its name and options.
+        scenario: Machines and conditions.
+        knowledge: What the controller has learned before; it continues to learn.
         spans: Whether to keep the spans, of which there may be many.
         on_progress: Called now and then with the number of jobs that have ended.
 
     Raises:
         ValueError: There is no such policy.
-        SimulationError: The policy cannot go on; the message says why.
+        SimulationError: The policy cannot continue; the message says why.
     """
     run = _Run(policy, scenario, knowledge or Knowledge(), spans, on_progress)
     return run.to_the_end(sorted(tasks, key=lambda task: task.at))
@@ -135,7 +135,7 @@ class _Run:
             self._on_progress(self._ended)
 
     def to_the_end(self, tasks: Sequence[Task]) -> Outcome:
-        """Let all arrive, and return what came of them once all have ended."""
+        """Let all jobs arrive, and return the result once all have ended."""
         if tasks:
             self._expect(tasks, 0)
         while self._clock.step():
@@ -178,7 +178,7 @@ class _Run:
 
 
 def _first_cpus(machines: Sequence[Machine]) -> list[int]:
-    """Return what to add to the ids of each machine's CPUs so that no two have the same."""
+    """Return the offset of each machine's CPU ids that makes the ids unique."""
     lengths = [1 + max(machine.cpuset, default=-1) for machine in machines]
     return list(accumulate(lengths, initial=0))[:-1]
 

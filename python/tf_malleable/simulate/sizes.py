@@ -23,7 +23,7 @@ def _constant(spec: Spec) -> Draw:
 
 
 def _exponential(spec: Spec) -> Draw:
-    # A draw is 0 once in 2 ** 53.
+    # expovariate() returns 0 once in 2 ** 53 draws.
     return lambda rng: max(rng.expovariate(1.0), 1e-9) * spec.mean
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a generated workload is like, as text: jobs=1000,load=0.8,sizes=lognormal,mean=600."""
+"""Specification of a generated workload: jobs=1000,load=0.8,sizes=lognormal,mean=600."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEYS: Final = (
     *("max-cores", "curves", "users", "idle"),
 )
 
-# Some curves have commas and equals signs themselves: 1=1,2=1.9.
+# Some curves contain commas and equals signs: 1=1,2=1.9.
 _COMMA: Final = re.compile(r",(?=\s*[A-Za-z-]+\s*=)")
 _ONLY_FOR: Final = {"sigma": "lognormal", "alpha": "pareto", "spread": "pareto"}
 
@@ -28,17 +28,17 @@ class Spec:
     """A workload to generate.
 
     Attributes:
-        jobs: How many.
-        load: Their work on one core, in proportion to what all cores can do meanwhile.
-        sizes: Distribution of their work.
-        mean: Its mean, in seconds on one core.
-        sigma: Of the lognormal distribution: standard deviation of the work's logarithm.
-        alpha: Of the bounded Pareto distribution: its index; the less, the heavier the tail.
-        spread: Of the bounded Pareto distribution: the most work divided by the least.
-        max_cores: Most cores that a job can use; None for all.
-        curves: Speed-up curves, each as likely; none for the one that is assumed.
-        users: Number of users, each as likely.
-        idle: Part of its time on one core that a job waits for input.
+        jobs: Number of jobs.
+        load: Work of all jobs on one core, relative to the capacity of all cores meanwhile.
+        sizes: Distribution of the work.
+        mean: Mean of the work, in seconds on one core.
+        sigma: Standard deviation of the work's logarithm, for the lognormal distribution.
+        alpha: Index of the bounded Pareto distribution; the smaller, the heavier the tail.
+        spread: Largest work divided by the smallest, for the bounded Pareto distribution.
+        max_cores: Maximum number of cores that a job can use; None for all.
+        curves: Speed-up curves, equally likely; empty for the assumed one.
+        users: Number of users, equally likely.
+        idle: Fraction of its time on one core that a job waits for input.
     """
 
     jobs: int = 100
@@ -59,7 +59,7 @@ class _Range:
     least: float
     most: float
     is_whole: bool = False
-    # Whether the least itself is not allowed.
+    # Whether the minimum itself is excluded.
     is_open: bool = False
 
     def __str__(self) -> str:

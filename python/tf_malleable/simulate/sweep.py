@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Simulates many cases at once, each in a process of its own."""
+"""Simulation of many cases at once, each in its own process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tf_malleable.simulate.host import SimulationError
 from tf_malleable.simulate.simulation import Outcome, Scenario, simulate
 from tf_malleable.simulate.workload import Workload
 
-# Processes are told apart from forks of a program that may have threads.
+# Spawned rather than forked, as this program may have threads.
 _CONTEXT = multiprocessing.get_context("spawn")
-# Of all jobs of a case, this part has ended between two reports of its process.
+# Number of reports of a process on the jobs of its case that have ended.
 _REPORTS = 200
 _POLL_SECONDS = 0.1
 
@@ -27,9 +27,9 @@ class Case:
     """One simulation.
 
     Attributes:
-        workload: Index of its workload.
+        workload: Index of the workload.
         policy: Name and options of the policy.
-        scenario: What it runs on.
+        scenario: Machines and conditions.
         spans: Whether the spans are kept.
     """
 
@@ -41,12 +41,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a case.
+    """Result of a case.
 
     Attributes:
         case: The case.
-        outcome: What came of it; None if the policy could not go on.
-        problem: Why not, in one sentence.
+        outcome: Result of the simulation; None if it failed.
+        problem: Why it failed, in one sentence; None if it did not.
     """
 
     case: Case
@@ -67,8 +67,8 @@ def sweep(
 
     Args:
         workloads: The workloads.
-        cases: What to simulate.
-        processes: How many at once; by default one for each CPU this process may use.
+        cases: Cases to simulate.
+        processes: Number of concurrent processes; by default one per CPU this process may use.
         on_progress: Called with the number of simulated jobs that have ended in all.
     """
     most = processes or len(os.sched_getaffinity(0))
@@ -98,7 +98,7 @@ def sweep(
                     continue
                 ended[index] = len(workloads[cases[index].workload].tasks)
                 on_progress(sum(ended))
-                # First of all, as Ctrl-C may come at any time.
+                # Yield first, as Ctrl-C may come at any time.
                 yield said
                 del running[ready]
                 ready.close()
@@ -117,7 +117,7 @@ def _how(process: BaseProcess) -> str:
 
 
 def _simulate(workload: Workload, case: Case, result: Connection) -> None:
-    # Ctrl-C goes to all processes of the terminal; the first decides.
+    # Ctrl-C goes to all processes of the terminal; the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     every = max(1, len(workload.tasks) // _REPORTS)
 

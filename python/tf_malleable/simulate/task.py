@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What is simulated: jobs as the world knows them, and what the controller gets to know."""
+"""Tasks: the jobs of a simulation, with their real work and what the controller learns of it."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ ONE_CORE: Final = Shape(1, 1, 1)
 
 @dataclass(frozen=True)
 class Task:
-    """A job to simulate. The policy sees none of its work, only what a real job would show.
+    """A job to simulate. The policy sees only what a real job would show, not its work.
 
-    While it starts and ends it uses one core. Between, it works; after every `busy` seconds of
+    While it starts and ends it uses one core. In between it works; after every `busy` seconds of
     work it waits for input for `idle` seconds, without using a CPU.
 
     Attributes:
-        name: As submitted; speeds are learned by it.
+        name: Name, as submitted; speeds are learned by it.
         at: Arrival, in seconds after the workload's start.
-        seconds: Its work: seconds on one core, above 0.
-        curve: How much faster it works with more cores.
-        shape: The cores it asks for.
-        command: As submitted; run times are learned by it.
-        user: Its owner.
-        priority: As submitted.
-        weight: As submitted.
-        expected: Run time in seconds that its user expects; None if nothing was said.
-        queue: Whether it waits if fewer than its min are free; otherwise it is refused.
-        steps: Steps it reports in all while it works; None for one that reports none.
-        told: Steps it announces, if that is not the truth.
-        starting: Seconds before its first step, on one core.
-        fetching: Seconds after that in which it waits for its first input.
-        ending: Seconds after its last step.
+        seconds: Work, in seconds on one core; above 0.
+        curve: Speed-up curve of the work.
+        shape: Requested cores.
+        command: Command, as submitted; run times are learned by it.
+        user: Name of the owner.
+        priority: Priority, as submitted.
+        weight: Weight, as submitted.
+        expected: Run time in seconds that the user expects; None if not given.
+        queue: Whether the job waits if fewer than its min are free; otherwise it is refused.
+        steps: Total number of steps it reports while it works; None if it reports none.
+        told: Announced number of steps, if that is not the real one.
+        starting: Seconds before the first step, on one core.
+        fetching: Seconds after the start in which the job waits for its first input.
+        ending: Seconds after the last step.
         busy: Seconds of work, on one core, between two waits for input.
-        idle: Seconds that each of these takes.
-        fails_at: The part of its work after which it fails; None for one that finishes.
+        idle: Seconds of each wait for input.
+        fails_at: Fraction of the work after which the job fails; None if it finishes.
 
     Raises:
         ValueError: An attribute is invalid; the message says which, and what is allowed.
@@ -82,7 +82,7 @@ class Task:
 
     @property
     def work(self) -> float:
-        """The work that is done in the end, in seconds on one core."""
+        """Work that is done in the end, in seconds on one core."""
         return self.seconds if self.fails_at is None else self.seconds * self.fails_at
 
 

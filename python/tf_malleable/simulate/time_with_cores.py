@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How many cores a job of the history had when, and how much work it did with them. Pure."""
+"""Cores of a job of the history over time, and the work it did with them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_malleable.simulate.job import ON_A_LENT_CPU
 
 @dataclass(frozen=True)
 class CoreTime:
-    """So many seconds with so many cores; 0 cores if it lent all of them."""
+    """A number of seconds with a number of cores; 0 cores if the job lent all of them."""
 
     seconds: float
     cores: int
@@ -22,7 +22,7 @@ class CoreTime:
 def stretches(job: JobRecord, spans: Iterable[Span]) -> tuple[CoreTime, ...]:
     """Return a job's time with cores, first to last.
 
-    Without spans it is what the mean of its cores says, so that both sums are right.
+    Without spans it is derived from the mean of the job's cores, so that both sums are right.
 
     Args:
         job: The job.
@@ -62,13 +62,13 @@ def _without_first(time: tuple[CoreTime, ...], seconds: float) -> tuple[CoreTime
 def work(time: Iterable[CoreTime], idle: float, curve: Speedup) -> float:
     """Return the work done in this time, in seconds on one core.
 
-    Nobody knows when it was idle; a job that lent all its cores most likely was then. Of
-    other time, idleness takes the same part everywhere.
+    The idle times are unknown; a job that lent all its cores was most likely idle then. In the
+    remaining time, idleness is spread evenly.
 
     Args:
         time: The time between its start and its end.
-        idle: Seconds of this time in which it waited for input.
-        curve: How much faster it works with more cores.
+        idle: Seconds of this time in which the job waited for input.
+        curve: Speed-up curve.
     """
     time = tuple(time)
     lending = sum(stretch.seconds for stretch in time if not stretch.cores)

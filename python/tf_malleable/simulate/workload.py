@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A workload to simulate, and what was made up because its source does not say it."""
+"""A workload to simulate, and the assumptions that complete its source."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tf_malleable.simulate.task import Task
 
 @dataclass(frozen=True)
 class Assumed:
-    """What is assumed of jobs whose source does not say it.
+    """Assumptions about jobs whose source is incomplete.
 
     Attributes:
-        curve: How much faster a job works with more cores.
-        curve_text: The same as the user wrote it.
-        malleable: A job of n cores can use 1 … n; otherwise it needs exactly n.
-        starting: Seconds before its first step, on one core.
-        steps: Steps it reports; None for none.
+        curve: Speed-up curve.
+        curve_text: The curve as the user wrote it.
+        malleable: True if a job of n cores can use 1 … n; otherwise it needs exactly n.
+        starting: Seconds before the first step, on one core.
+        steps: Number of steps that a job reports; None for none.
     """
 
     curve: Speedup = LINEAR
@@ -34,10 +34,10 @@ class Workload:
     """Jobs to simulate.
 
     Attributes:
-        name: For tables and figures.
-        tasks: In order of arrival.
-        left_out: How many jobs of the source are not simulated, by the reason.
-        assumed: What was made up, one sentence each, without a full stop.
+        name: Name for tables and figures.
+        tasks: Jobs in order of arrival.
+        left_out: Number of jobs of the source that are not simulated, by the reason.
+        assumed: Assumptions, one sentence each, without a full stop.
     """
 
     name: str

@@ -1,6 +1,6 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The data tier of a node: copies of training data near the reader, shared between nodes.
+"""Data tier of a node: copies of training data on local disk, shared between nodes.
 
-A process of its own: it moves gigabytes a second, which would delay a controller's grants, and
-other nodes reach it by TCP.
+The tier is a separate process: it moves gigabytes per second, which would delay a controller's
+grants, and other nodes reach it by TCP.
 """

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs the tier of a node as a process."""
+"""Daemon: the process that runs the tier of a node."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(settings: TierSettings, verbosity: int = 0) -> int:
     """Run a tier until SIGTERM, SIGINT or SIGHUP.
 
     Returns:
-        The exit code: 0 after such a signal; 1 if it could not start, with the reason on
+        The exit code: 0 after such a signal; 1 if the tier could not start, with the reason on
         stderr.
 
     Raises:
@@ -56,7 +56,7 @@ def run(settings: TierSettings, verbosity: int = 0) -> int:
         level=logging.INFO if verbosity else logging.WARNING, format="tfm tier: %(message)s"
     )
     contexts(settings.certificate, settings.authority)
-    # Asked for by nobody, but sent if a reader opens a copy while it is checked for readers.
+    # The kernel sends it if a reader opens a copy while is_open() holds a lease on it.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     _raise_limit_of_open_files()
     try:
@@ -76,9 +76,9 @@ async def _serve(settings: TierSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1)
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    # Readers wait for the loop, which would wait for a thread for 5 ms.
+    # Readers wait for the event loop, which would wait for another thread for 5 ms by default.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    # What is made for each small file stays, and there is no garbage to look for among it.
+    # The objects for each small file stay alive: searching them for garbage is wasted time.
     gc.freeze()
     gc.set_threshold(_OBJECTS)
     counters = Counters()
@@ -110,7 +110,7 @@ async def _serve(settings: TierSettings) -> None:
 
 
 async def _listen(settings: TierSettings, tier: TierNode, stack: AsyncExitStack) -> str:
-    """Listen to readers, people and Prometheus; returns what to say of that."""
+    """Listen for readers, administrators and Prometheus; return an addition to the ready line."""
     socket = settings.socket
     if len(os.fsencode(control_socket(socket))) > _LONGEST:
         raise _StartError(
@@ -140,10 +140,10 @@ async def _listen(settings: TierSettings, tier: TierNode, stack: AsyncExitStack)
 
 
 def _tell_readers(settings: TierSettings) -> None:
-    """Write down what tfm run --tier tells programs.
+    """Write the file with the settings that tfm run --tier passes to programs.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     said = variable_for(
         os.path.abspath(settings.socket),
@@ -156,10 +156,10 @@ def _tell_readers(settings: TierSettings) -> None:
 
 
 def _prepare_counts(folder: Path, shared: bool) -> Path:
-    """Make the folder in which jobs add up what they read, and return it.
+    """Create the folder of the files in which jobs count their reads, and return it.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The folder cannot be created.
     """
     folder.mkdir(exist_ok=True)
     folder.chmod(0o1777 if shared else 0o700)
@@ -168,16 +168,17 @@ def _prepare_counts(folder: Path, shared: bool) -> Path:
 
 async def _forget_often(counts: Path) -> None:
     while True:
-        with suppress(OSError):  # Somebody has deleted the folder.
+        with suppress(OSError):  # The folder may have been deleted.
             forget_counts(counts)
         await asyncio.sleep(_LOOK_SECONDS)
 
 
 def forget_counts(folder: Path) -> None:
-    """Delete the files of jobs that have ended long ago: what they read is in the history."""
+    """Delete the counts of jobs that ended long ago; the history contains them."""
     for file in folder.iterdir():
         with suppress(OSError):
-            # In a container, the number is of another process, or of none, here.
+            # A pid from inside a container belongs to another process here, or to none. So the
+            # age counts, too.
             ended = not Path(f"/proc/{file.name.partition('-')[0]}").exists()
             if ended and file.stat().st_mtime < time.time() - _COUNTS_SECONDS:
                 file.unlink()
@@ -214,7 +215,7 @@ def _ready(settings: TierSettings, store: CopyStore, node: str, more: str) -> st
 
 
 def _locked(folder: Path) -> int:
-    """Return the lock on a store, which only one tier has."""
+    """Lock a store, which only one tier may use; return the descriptor of the lock file."""
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

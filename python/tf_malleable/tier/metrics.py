@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a tier counts, for people and for Prometheus."""
+"""Metrics of a tier: counters for tfm tier status and for Prometheus."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from prometheus_client.registry import Collector
 
 @dataclass
 class Counters:
-    """Numbers since the start.
+    """Counters since the start of the daemon.
 
     Attributes:
-        source_bytes: Bytes that were read from the source, by readers as far as they tell it.
+        source_bytes: Bytes read from the source; by readers, as far as they report it.
         source_opens: Files that readers opened in the source.
-        peer_bytes: Bytes that were fetched from other nodes.
-        peer_opens: Files that were fetched from other nodes.
+        peer_bytes: Bytes fetched from other nodes.
+        peer_opens: Files fetched from other nodes.
         copy_bytes: Bytes of files that readers opened as complete copies.
         copy_opens: Files that readers opened as complete copies.
-        copy_stats: Times that a copy told the state of a file, and the source was not asked.
-        growing_bytes: Bytes that readers read from growing copies.
-        served_bytes: Bytes that other nodes fetched here.
-        metadata: Times that the daemon asked the source for the state of a file.
-        waits: Times that a reader waited for a copy that grows.
-        wait_seconds: For how long readers waited.
-        evictions: Copies that went to make room.
-        rotten: Copies, here or at other nodes, that were not what their checksums say.
-        unpublished: Copies that were given up.
-        prefetched_bytes: Bytes of files that were copied before anybody had opened them.
+        copy_stats: stat calls answered from a copy, without asking the source.
+        growing_bytes: Bytes that readers read from partial copies.
+        served_bytes: Bytes that other nodes fetched from this one.
+        metadata: stat calls of the daemon to the source.
+        waits: Times that a reader waited for a partial copy.
+        wait_seconds: Total time that readers waited, in seconds.
+        evictions: Copies evicted to make room.
+        rotten: Copies, here or on other nodes, that did not match their checksums.
+        unpublished: Copies that were abandoned.
+        prefetched_bytes: Bytes of files copied before a program opened them.
     """
 
     source_bytes: int = 0
@@ -53,7 +53,7 @@ class Counters:
     prefetched_bytes: int = 0
 
     def as_dict(self) -> dict[str, float]:
-        """Return all of them by name."""
+        """Return all counters by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
@@ -78,14 +78,14 @@ _HELP: Final = {
 
 
 class TierCollector(Collector):
-    """Gives Prometheus what a tier counts at that moment."""
+    """Prometheus collector of the current counters and gauges of a tier."""
 
     def __init__(self, counters: Counters, gauges: Mapping[str, Callable[[], float]]) -> None:
-        """Collect.
+        """Create a collector.
 
         Args:
-            counters: What was counted.
-            gauges: Functions that return a number, by name and description.
+            counters: Counters of the tier.
+            gauges: Functions that return the current value of a gauge, by name.
         """
         self._counters, self._gauges = counters, gauges
 
@@ -98,7 +98,7 @@ class TierCollector(Collector):
 
 
 def registry_of(collector: TierCollector) -> CollectorRegistry:
-    """Return what Prometheus reads."""
+    """Return a registry with this collector alone."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     return registry

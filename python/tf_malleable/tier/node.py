@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A tier with all its parts, which run until it is stopped."""
+"""Tier of one node: its components and their background tasks."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ _LOOK_SECONDS = 0.02
 
 
 class TierNode:
-    """A tier with all its parts.
+    """The tier of one node, with all its components.
 
     Attributes:
-        counters: What is counted.
-        service: What decides for readers.
-        node: Its name among the nodes; empty without others.
-        asking: Answers readers that ask.
-        readers: Hears what readers say.
-        people: Carries out what people ask.
+        counters: Counters for metrics.
+        service: Decisions about copies, and their publication.
+        node: Address of this node, its name among the nodes; empty without other nodes.
+        asking: Answers to lookups of readers.
+        readers: Server for messages of readers.
+        people: Operations for administrators.
     """
 
     def __init__(self, settings: TierSettings, store: CopyStore, counters: Counters) -> None:
-        """Put the parts together; needs a running loop."""
+        """Create the components; needs a running event loop."""
         self._settings, self._store, self.counters = settings, store, counters
         self.service = TierService(store, settings.sources, counters)
         self.node = ""
@@ -73,7 +73,7 @@ class TierNode:
         self._prefetching = None
         if settings.prefetches and not settings.shared:
             self._prefetching = Prefetcher(self.service, self._prefetch)
-        # Where several users read, each of them would have to be trusted.
+        # With several users, the tier would have to trust the file contents of each of them.
         self._taking = None if settings.shared else Handoff(self.service, settings.sources)
         self.readers = ReaderServer(
             beginning, self.asking, counters, self._prefetching, self._taking
@@ -81,10 +81,10 @@ class TierNode:
         self.people = self._people()
 
     async def start(self) -> None:
-        """Start what runs in the background, and listen for other nodes.
+        """Start the background tasks, and listen for other nodes.
 
         Raises:
-            OSError: One cannot listen at the address.
+            OSError: Listening at the address failed.
         """
         settings = self._settings
         if settings.listen is not None:
@@ -114,9 +114,10 @@ class TierNode:
             self._in_background(self._prefetching.run())
 
     async def live(self, state: LifeSign) -> None:
-        """Tell readers each second that the tier lives, until cancelled.
+        """Signal to readers each second that the tier is alive, until cancelled.
 
-        Not while copies have not been compared with the source: readers then do it themselves.
+        No signal is given while a comparison of the copies with the source is overdue: readers
+        then compare them on their own.
         """
         self.asking.habits.tell = state.set_unasked
         while True:
@@ -132,11 +133,11 @@ class TierNode:
                 if taking is not None and taking.is_supported and self._store.free >= ROOM:
                     flags |= StateFlag.TAKES
                 state.publish(flags, self.service.largest)
-            # More often than once before the first time.
+            # Twice a second, so that the first signal comes soon after the first comparison.
             await asyncio.sleep(_BEAT_SECONDS)
 
     async def stop(self) -> None:
-        """Stop all of it."""
+        """Stop all tasks, and close all connections to other nodes."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -147,7 +148,7 @@ class TierNode:
 
     @property
     def gauges(self) -> Mapping[str, Callable[[], float]]:
-        """What Prometheus is told beside what is counted."""
+        """Gauges for Prometheus: functions that return a value, by name."""
         store, service = self._store, self.service
         return {
             "capacity_bytes": lambda: store.capacity,
@@ -192,7 +193,11 @@ class TierNode:
             os.close(source)
 
     async def _prefetch(self, path: str, turn: Turn) -> int:
-        """Copy a file if nobody does and nothing must go for it; returns its bytes, if it did."""
+        """Copy a file unless it is being copied or does not fit without evictions.
+
+        Returns:
+            Number of bytes copied; 0 if the file was not copied.
+        """
         service = self.service
         key = key_of(private_area(os.geteuid()), path)
         if not service.is_source(path) or service.store.get(key) is not None:
@@ -208,7 +213,7 @@ class TierNode:
             growing = await service.in_thread(
                 lambda: new_copy(service.store, key, Identity.of(about), source)
             )
-            # Whoever opens it meanwhile waits for a block instead of reading it, too.
+            # A reader that opens the file meanwhile waits for a block instead of reading it, too.
             growing.set_fetching(True)
             await self._copy(growing, turn)
         except OSError as error:
@@ -220,7 +225,7 @@ class TierNode:
         return 0 if growing.problem else growing.size
 
     async def _copy(self, growing: PartialCopy, turn: Turn) -> None:
-        """Have a copy made, by another node's or from the source."""
+        """Fill a copy, from another node's copy or from the source."""
         where = await self.service.begin(growing)
         if where is None:
             return
@@ -232,7 +237,7 @@ class TierNode:
         await fill(self.service, growing, turn)
 
     async def _verify(self) -> None:
-        """Use the copies from before the last start of the machine again, one by one."""
+        """Verify the copies from before the last boot, one by one, and use the good ones again."""
         good = self._store.verify()
         while (key := await self.service.in_thread(lambda: next(good, None))) is not None:
             kept = self._store.get(key)
@@ -246,7 +251,7 @@ class TierNode:
         return self.service.directory.answer(message)
 
     async def _check(self, key: str) -> None:
-        """Drop a copy of this node that is not what its checksums say."""
+        """Drop a copy of this node if it does not match its checksums."""
         if not await self.service.in_thread(lambda: self._store.check(key)):
             self.counters.rotten += 1
             self.service.forget(key)
@@ -258,10 +263,11 @@ class TierNode:
             if kept is not None and version in ("", kept.version.encode()):
                 return ServedCopy(self._store.path(key), kept.identity)
             growing = self.service.growing.get(key)
-            # Only what this node reads from the source: nodes that follow each other go round.
+            # Only a copy that this node reads from the source: otherwise nodes could follow each
+            # other in a circle.
             if growing is not None and key in self.service.claimed:
                 return growing if version in ("", growing.version.encode()) else None
-            # A reader has been told to read the source, and has not begun.
+            # A reader with a claim may have been told to read the source, and not have begun yet.
             if not self.asking.has_claimed(key) or time.monotonic() > end:
                 return None
             await asyncio.sleep(_LOOK_SECONDS / 4)
@@ -277,7 +283,7 @@ class TierNode:
         self.service.in_background(self._complain(node, key))
 
     async def _complain(self, node: str, key: str) -> None:
-        """Have a node look whether its copy or the wire was at fault."""
+        """Ask a node to check whether its copy or the network corrupted the bytes."""
         assert self._client is not None
         with suppress(PeerGoneError):
             await self._client.tell(node, RecordsMessage(self.node, rotten=(key,)))

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What nodes say to each other, by HTTP: about records in JSON, and blocks of copies as they are.
+"""Messages between nodes, by HTTP: location records in JSON, and blocks of copies as raw bytes.
 
-The name of a file may have any bytes but zero, and JSON has only text, so names
+The name of a file may contain any byte but zero, and JSON contains only text, so names
 are sent as Latin-1.
 """
 
@@ -29,16 +29,16 @@ none."""
 
 
 class RecordsMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a node says to a home.
+    """A message from a node to a home: the node that keeps the location records of files.
 
     Attributes:
-        node: Who says it.
-        ask: Files that are wanted, each with its version.
-        hold: Files of which the node has copies, each with its version.
-        keep: Files that the node still reads from the source.
-        release: Files of which the node has no copy any more.
-        sole: Files of which the node wants to know whether nobody else has a copy.
-        rotten: Files of which the copy that came from here was not what its checksum says.
+        node: Address of the sender.
+        ask: Files that the sender wants to read, each with its version.
+        hold: Files of which the sender has complete copies, each with its version.
+        keep: Files that the sender still reads from the source.
+        release: Files of which the sender no longer has a copy.
+        sole: Files for which the sender asks whether no other node has a copy.
+        rotten: Files whose copy, fetched from the receiver, did not match its checksum.
     """
 
     node: str
@@ -51,13 +51,14 @@ class RecordsMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
 
 class RecordsAnswer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a home answers.
+    """Response of a home.
 
     Attributes:
-        instance: Another one after each start of the home, which then knows nothing.
-        asked: For each file that was asked for, whether the node has the claim, who has a
-            copy, and whether it is complete.
-        sole: For each file, whether nobody else has a copy.
+        instance: Id of the home's process. A new one means that the home has restarted and
+            lost its records.
+        asked: For each file in `ask`, whether the node has the claim, which nodes have a copy,
+            and whether their copies are complete.
+        sole: For each file in `sole`, whether no other node has a copy.
     """
 
     instance: str
@@ -66,13 +67,13 @@ class RecordsAnswer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
 
 class BlocksHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What the header of an answer says of the blocks in its body.
+    """Header of a response that describes the blocks in its body.
 
     Attributes:
-        first: The number of the first one.
-        size: Of the whole file, in bytes.
-        codes: The checksum of each.
-        identity: Of the file in the source.
+        first: Number of the first block.
+        size: Size of the whole file in bytes.
+        codes: Checksums of the blocks.
+        identity: Encoded identity of the file in the source.
     """
 
     first: int
@@ -82,20 +83,20 @@ class BlocksHeader(msgspec.Struct, frozen=True, array_like=True):
 
 
 def key_of(area: str, path: str) -> str:
-    """Return the name of a copy that is the same on all nodes.
+    """Return the key of a copy, which is the same on all nodes.
 
     Args:
-        area: The area of the copy.
-        path: Of the file in the source, absolute.
+        area: Area of the copy.
+        path: Absolute path of the file in the source.
     """
     return os.fsencode(f"{area}{path}").decode("latin-1")
 
 
 def area_and_path(key: str) -> tuple[str, str]:
-    """Return what key_of() was given.
+    """Return the area and the path in a key from key_of().
 
     Raises:
-        ValueError: It is no such name.
+        ValueError: The text is not such a key.
     """
     whole = os.fsdecode(key.encode("latin-1"))
     folders = 2 if whole.startswith("private/") else 1
@@ -109,15 +110,15 @@ def area_and_path(key: str) -> tuple[str, str]:
 
 
 def encode_key(key: str) -> str:
-    """Return the name of a copy as part of a URL, in letters that nobody quotes."""
+    """Encode a key as part of a URL, with characters that need no quoting."""
     return base64.urlsafe_b64encode(key.encode("latin-1")).decode().rstrip("=")
 
 
 def decode_key(text: str) -> str:
-    """Return what encode_key() was given.
+    """Decode the result of encode_key().
 
     Raises:
-        ValueError: It is no such text.
+        ValueError: The text is malformed.
     """
     padded = text + "=" * (-len(text) % 4)
     return base64.urlsafe_b64decode(padded.encode("ascii")).decode("latin-1")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the shim in a reader and the daemon have in common: see cc/tier/protocol.h."""
+"""Protocol between the shim in a reader and the daemon; see cc/tier/protocol.h."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _FNV64_BASIS: Final = 0xCBF29CE484222325
 
 
 class ProtocolError(ValueError):
-    """What a reader has written is not what it should be; the message says why."""
+    """A reader has sent or written malformed data; the message says why."""
 
 
 class MapState(IntEnum):
-    """Of a growing copy."""
+    """State of a partial copy."""
 
     GROWING = 0
     FULL = 1
@@ -54,7 +54,7 @@ class MapState(IntEnum):
 
 
 class StateFlag(IntFlag):
-    """What readers may do."""
+    """Operations that readers may use."""
 
     FILLS = 1
     ASKS = 2
@@ -63,7 +63,7 @@ class StateFlag(IntFlag):
 
 
 class MessageKind(IntEnum):
-    """What a reader says."""
+    """Kind of a reader's message."""
 
     GROWING = 1
     FULL = 2
@@ -81,7 +81,7 @@ _KINDS: Final = {kind.value: kind for kind in MessageKind}
 
 
 class Reply(IntEnum):
-    """What a reader that asks is told: one byte."""
+    """Answer to a reader's lookup: one byte."""
 
     SOURCE = ord("S")
     COPY = ord("C")
@@ -89,11 +89,12 @@ class Reply(IntEnum):
     WAIT = ord("W")
 
 
-# Tuples, not dataclasses: of thousands of small files, making one takes longer than all else here.
+# Tuples, not dataclasses: for thousands of small files, creating one would take longer than
+# everything else here.
 class Identity(NamedTuple):
-    """The status of a file of the source, as the shim tells it of the copy; fields as in stat.
+    """Status of a file in the source, which the shim reports for the copy; fields as in stat.
 
-    The last one is the copy's own inode, in what is written beside it.
+    The last field is the inode of the copy itself, set in the copy's extended attribute.
     """
 
     device: int
@@ -117,7 +118,7 @@ class Identity(NamedTuple):
 
     @classmethod
     def of(cls, about: os.stat_result) -> Identity:
-        """Return what a status says; the time of birth is not known."""
+        """Return the identity from a stat result; the birth time is unknown."""
         mtime, ctime, atime = (
             divmod(each, 10**9)
             for each in (about.st_mtime_ns, about.st_ctime_ns, about.st_atime_ns)
@@ -129,15 +130,15 @@ class Identity(NamedTuple):
         )  # fmt: skip
 
     def encode(self) -> bytes:
-        """Return it as in a file."""
+        """Return the identity in its binary format."""
         return _IDENTITY.pack(_IDENTITY_MAGIC, VERSION, *self[:-1], 0, self.copy_inode)
 
     @classmethod
     def decode(cls, data: bytes) -> Identity:
-        """Return what encode() has made.
+        """Decode the result of encode().
 
         Raises:
-            ProtocolError: It is something else.
+            ProtocolError: The data is malformed.
         """
         if len(data) != _IDENTITY.size:
             raise ProtocolError("the identity of a file has 128 bytes")
@@ -147,11 +148,11 @@ class Identity(NamedTuple):
         return cls._make((*fields, copy_inode))
 
     def on(self, device: int) -> Identity:
-        """Return it with the number that the source's device has on this node."""
+        """Return the identity with the number that the source's device has on this node."""
         return self._replace(device=device, copy_inode=0)
 
     def is_same(self, about: os.stat_result) -> bool:
-        """Return whether a status is that of the same version, which the same people may read."""
+        """Return whether a stat result shows the same version with the same owner and mode."""
         return (
             stat.S_ISREG(about.st_mode)
             and (self.inode, self.size) == (about.st_ino, about.st_size)
@@ -162,14 +163,14 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True)
 class MapHead:
-    """The header of a map of a growing copy.
+    """Header of the block map of a partial copy.
 
     Attributes:
-        unit: How many bytes each byte of the map stands for.
-        units: How many there are.
-        state: Of the copy.
-        fills: Readers fill the part; or they only mark what they have read.
-        identity: Of the file in the source.
+        unit: Number of bytes of the file for which one byte of the map stands.
+        units: Number of units.
+        state: State of the copy.
+        fills: True if readers fill the part; False if they only mark what they have read.
+        identity: Identity of the file in the source.
     """
 
     unit: int
@@ -179,7 +180,7 @@ class MapHead:
     identity: Identity
 
     def encode(self, is_fetching: bool) -> bytes:
-        """Return it as in a map."""
+        """Return the header in its binary format."""
         return _MAP.pack(
             _MAP_MAGIC, VERSION, self.unit, self.units, self.state, is_fetching, self.fills, 0,
             self.identity.encode(),
@@ -187,10 +188,10 @@ class MapHead:
 
     @classmethod
     def decode(cls, data: bytes) -> MapHead:
-        """Return what encode() has made.
+        """Decode the result of encode().
 
         Raises:
-            ProtocolError: It is something else.
+            ProtocolError: The data is malformed.
         """
         if len(data) < _MAP.size:
             raise ProtocolError("the map of a copy is too short")
@@ -205,7 +206,7 @@ class MapHead:
 
 
 class ReaderCounts(NamedTuple):
-    """What a reader has done since its start; see Counts in protocol.h."""
+    """Counters of a reader since its start; see Counts in protocol.h."""
 
     copy_opens: int = 0
     copy_bytes: int = 0
@@ -217,18 +218,18 @@ class ReaderCounts(NamedTuple):
     wait_ns: int = 0
 
     def since(self, before: ReaderCounts) -> ReaderCounts:
-        """Return what has been done since then."""
+        """Return the difference from earlier counts."""
         return ReaderCounts(*(max(0, now - then) for now, then in zip(self, before, strict=True)))
 
 
 class ReaderMessage(NamedTuple):
-    """What a reader says.
+    """A message from a reader.
 
     Attributes:
-        kind: What has happened.
-        counts: What it has done.
-        path: Of the file.
-        identity: Of the same, when it was opened; None if it was not.
+        kind: Kind of the message.
+        counts: Counters of the reader.
+        path: Path of the file; empty for none.
+        identity: Identity of the file when it was opened; None for none.
     """
 
     kind: MessageKind
@@ -237,17 +238,17 @@ class ReaderMessage(NamedTuple):
     identity: Identity | None = None
 
     def encode(self) -> bytes:
-        """Return it as sent."""
+        """Return the message in its binary format."""
         identity = bytes(_IDENTITY.size) if self.identity is None else self.identity.encode()
         head = _MESSAGE.pack(_MESSAGE_MAGIC, self.kind, identity, *self.counts)
         return head + os.fsencode(self.path)
 
     @classmethod
     def decode(cls, data: bytes) -> ReaderMessage:
-        """Return what encode() has made.
+        """Decode the result of encode().
 
         Raises:
-            ProtocolError: It is something else, or the path is none of a file of the source.
+            ProtocolError: The message is malformed, or the path is not absolute and normal.
         """
         if len(data) < _MESSAGE.size:
             raise ProtocolError("a message is too short")
@@ -262,7 +263,7 @@ class ReaderMessage(NamedTuple):
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path is absolute, and each of its parts is a name."""
+    """Return whether a path is absolute, and without empty parts, '.' and '..'."""
     parts = path.split("/")
     return (
         parts[0] == ""
@@ -273,7 +274,7 @@ def is_plain(path: str) -> bool:
 
 
 def unit_of(size: int) -> int:
-    """Return how many bytes of a file of this size each byte of its map stands for."""
+    """Return the number of bytes for which one byte of the map of a file of this size stands."""
     unit = _LEAST_UNIT
     while size > unit * _MOST_UNITS:
         unit *= 2
@@ -281,7 +282,7 @@ def unit_of(size: int) -> int:
 
 
 def name_of(path: str) -> str:
-    """Return the name of the growing copy of a file: the FNV-1a hash of its path."""
+    """Return the name of the partial copy of a file: the FNV-1a hash of its path."""
     code = _FNV_BASIS
     for byte in os.fsencode(path):
         code = (code ^ byte) * _FNV_PRIME & _FNV_MASK
@@ -289,7 +290,7 @@ def name_of(path: str) -> str:
 
 
 def folder_hash(folder: str) -> int:
-    """Return the number by which readers know a folder: the 64-bit FNV-1a hash of its path."""
+    """Return the number that identifies a folder to readers: the 64-bit FNV-1a of its path."""
     code = _FNV64_BASIS
     for byte in os.fsencode(folder):
         code = (code ^ byte) * _FNV64_PRIME & (1 << 64) - 1
@@ -297,7 +298,7 @@ def folder_hash(folder: str) -> int:
 
 
 def variable_for(socket: str, store: str, sources: tuple[str, ...]) -> str:
-    """Return what the environment variable says to the shim."""
+    """Return the value of the shim's environment variable."""
     return "".join(
         f"{word}={value}\n"
         for word, value in (

@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Requests between nodes are signed: who has no secret gets no data, and none is believed.
+"""Signatures of requests and responses between nodes: HMAC with a shared secret.
 
-A signature covers the method, the path with its query, the time and a number that is used once,
-and the body. An answer is signed, too, with the number of its request, as a forged peer
-could otherwise send any bytes together with their checksums.
+A sender without the secret gets no data, and its data is not accepted. A signature covers the
+method, the path with its query, the time, a nonce and the body. A response is signed, too, with
+the nonce of its request, as a forged peer could otherwise send any bytes together with their
+checksums.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _MOST_SEEN: Final = 200_000
 
 @dataclass(frozen=True)
 class Signature:
-    """What is sent with a request.
+    """The signature sent with a request.
 
     Attributes:
-        at: When it was signed, in seconds since 1970.
-        nonce: A number that is used once.
-        code: The HMAC-SHA256.
+        at: Time of the signature, in seconds since 1970.
+        nonce: Number that is used once.
+        code: HMAC-SHA256 in hexadecimal.
     """
 
     at: float
@@ -37,15 +38,15 @@ class Signature:
     code: str
 
     def encode(self) -> str:
-        """Return it as the value of a header."""
+        """Return the signature as the value of a header."""
         return f"{self.at:.3f} {self.nonce} {self.code}"
 
 
 def decode(text: str) -> Signature:
-    """Return what encode() has made.
+    """Decode the result of Signature.encode().
 
     Raises:
-        ValueError: It is no such text.
+        ValueError: The text is malformed.
     """
     at, nonce, code = text.split(" ")
     if not 1 <= len(nonce) <= 64:
@@ -54,13 +55,13 @@ def decode(text: str) -> Signature:
 
 
 class Signer:
-    """Signs and checks with a secret that the nodes share."""
+    """Signer and verifier of messages, with the secret that the nodes share."""
 
     def __init__(self, secret: bytes) -> None:
-        """Use this secret.
+        """Create a signer with this secret.
 
         Raises:
-            ValueError: It is too short.
+            ValueError: The secret is too short.
         """
         if len(secret) < LEAST_SECRET:
             raise ValueError(
@@ -73,19 +74,20 @@ class Signer:
         """Return the signature of a request.
 
         Args:
-            method: Of HTTP.
+            method: HTTP method.
             target: Path and query, as they are sent.
-            body: What is sent.
-            now: Seconds since 1970.
+            body: Body of the request.
+            now: Current time in seconds since 1970.
         """
         at, nonce = round(now, 3), secrets.token_hex(8)
         return Signature(at, nonce, self._code(method, target, f"{at:.3f}", nonce, body))
 
     def check(self, method: str, target: str, body: bytes, said: str, now: float) -> str:
-        """Return the number of a request that is well signed, and was not seen before.
+        """Verify the signature of a request that has not been seen before; return its nonce.
 
         Raises:
-            ValueError: It is not; the message is one sentence.
+            ValueError: The signature is missing or wrong, its time differs by more than
+                SKEW_SECONDS, or the nonce was seen before; the message is one sentence.
         """
         try:
             found = decode(said)
@@ -106,11 +108,11 @@ class Signer:
         return found.nonce
 
     def sign_answer(self, nonce: str, said: str) -> str:
-        """Return the code of what is said in answer to a request."""
+        """Return the HMAC of the response to a request with this nonce."""
         return self._code("answer", nonce, said)
 
     def check_answer(self, nonce: str, said: str, code: str) -> bool:
-        """Return whether a node with the secret has said so."""
+        """Return whether the response comes from a node with the secret."""
         return hmac.compare_digest(self.sign_answer(nonce, said), code)
 
     def _code(self, *parts: str | bytes) -> str:
@@ -121,7 +123,7 @@ class Signer:
         return code.hexdigest()
 
     def _forget(self, now: float) -> None:
-        """Forget numbers that are too old to be taken again, the oldest first."""
+        """Forget nonces whose requests would be too old by now, the oldest first."""
         while self._seen:
             nonce, at = next(iter(self._seen.items()))
             if now - at <= 2 * SKEW_SECONDS and len(self._seen) <= _MOST_SEEN:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Looks again and again whether the files of the source are still those that were copied."""
+"""Revalidation: periodic comparison of the copies with their files in the source."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _AT_A_TIME: Final = 256
 
 
 class Revalidation:
-    """Compares all copies with the source, again and again."""
+    """Periodic comparison of all copies with the source."""
 
     def __init__(self, service: TierService) -> None:
-        """Nothing has been compared yet."""
         self._service = service
         self._compared_at = -VALID_SECONDS
 
@@ -31,12 +30,12 @@ class Revalidation:
         """Return whether every copy was compared with the source within the last minute.
 
         Args:
-            now: Of the monotonic clock.
+            now: Current time of the monotonic clock, in seconds.
         """
         return now - self._compared_at < VALID_SECONDS
 
     async def once(self) -> None:
-        """Compare all copies, and drop those whose files have changed or are gone."""
+        """Compare all copies, and drop those whose source files have changed or are gone."""
         service, began = self._service, time.monotonic()
         kept = service.store.kept()
         for start in range(0, len(kept), _AT_A_TIME):
@@ -48,7 +47,10 @@ class Revalidation:
         self._compared_at = began
 
     async def run(self) -> None:
-        """Compare them once a minute, until cancelled: so often that the next time ends in time."""
+        """Compare all copies about once a minute, until cancelled.
+
+        The pause is short enough for the next comparison to end within VALID_SECONDS.
+        """
         while True:
             began = time.monotonic()
             await self.once()
@@ -59,10 +61,10 @@ class Revalidation:
 def compare(
     store: CopyStore, kept: Iterable[Kept], look: Callable[[str], os.stat_result] = os.lstat
 ) -> list[str]:
-    """Return the keys of the copies that are not what their names in the source stand for.
+    """Return the keys of the copies that differ from the files of their names in the source.
 
-    Where only the number of the source's device is another one, as after it was mounted again,
-    the new one is written beside the copy.
+    If only the device number of the source has changed, as after a remount, the new one is
+    written to the copy's extended attribute.
     """
     found = []
     for each in kept:
@@ -73,7 +75,7 @@ def compare(
             found.append(each.key)
             continue
         except OSError:
-            # The source does not answer, or not this user: that says nothing of the file.
+            # The source does not answer, or not to this user: that says nothing about the file.
             continue
         if not each.identity.is_same(about):
             found.append(each.key)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A node's tier: what is done when a reader begins a copy, and when a copy has grown."""
+"""Tier service: the life cycle of copies on one node, from admission to publication."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _DISK_PAUSE_SECONDS: Final = 30.0
 _FULL_SECONDS: Final = 5.0
 _SLOW_SECONDS: Final = 2.0
 _THREADS: Final = 16
-# Copies for which there is no room: bytes of them at a time, and for how long a reader may take
-# to open one.
+# Copies for which there is no room: their total bytes at a time, and the time in which a reader
+# must open one.
 _MOST_PASSING: Final = 256 << 20
 _PASSING_SECONDS: Final = 1.0
 
@@ -36,15 +36,17 @@ _log = logging.getLogger(__name__)
 
 
 class TierService:
-    """Decides which copies are made, and publishes them. In one event loop; the disk in threads.
+    """Decides which copies are made, and publishes them.
+
+    All methods run in one event loop; disk access runs in threads.
 
     Attributes:
-        store: The complete copies.
-        counters: What is counted.
-        growing: The copies that grow, by key.
-        claimed: The keys of what this node reads from the source for all.
-        directory: Knows what other nodes have; None without.
-        following: Fetches from them; None without.
+        store: Complete copies.
+        counters: Counters for metrics.
+        growing: Partial copies by key.
+        claimed: Keys of the files that this node reads from the source for all nodes.
+        directory: Directory of the copies on other nodes; None without other nodes.
+        following: Fetcher of copies from other nodes; None without other nodes.
     """
 
     def __init__(
@@ -54,13 +56,13 @@ class TierService:
         counters: Counters,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare.
+        """Create a service.
 
         Args:
-            store: The copies.
-            sources: The folders whose files are copied.
-            counters: What is counted.
-            clock: Returns seconds since 1970.
+            store: Complete copies.
+            sources: Folders whose files are copied.
+            counters: Counters for metrics.
+            clock: Function that returns seconds since 1970.
         """
         self.store, self.counters, self._clock = store, counters, clock
         self._sources = tuple(str(source) for source in sources)
@@ -77,12 +79,12 @@ class TierService:
 
     @property
     def problem(self) -> str:
-        """Why no copies are made at present; empty if they are."""
+        """Reason why no copies are made at present; empty if they are."""
         return self._disk_problem if self._clock() < self._disk_off_until else ""
 
     @property
     def largest(self) -> int:
-        """Bytes: of a larger file no copy is begun at present."""
+        """Size in bytes of the largest file of which a copy is begun at present."""
         if self._clock() < self._full_until:
             return max(0, self.store.free)
         return self.store.capacity
@@ -92,7 +94,7 @@ class TierService:
         return any(path.startswith(source + "/") for source in self._sources)
 
     def device_of(self, path: str) -> int:
-        """Return the number of the device of the source that a file is in; 0 if it is not known."""
+        """Return the device number of the source that contains a file; 0 if unknown."""
         for source in self._sources:
             if path.startswith(source + "/"):
                 with suppress(OSError):
@@ -100,12 +102,12 @@ class TierService:
         return 0
 
     def refusal(self, key: str, path: str, version: SourceVersion) -> str:
-        """Return why no copy of a file is begun; empty if one is.
+        """Return the reason against a copy of a file; empty if a copy may begin.
 
         Args:
-            key: Of the file.
-            path: In the source, absolute.
-            version: As its descriptor has it.
+            key: Key of the copy.
+            path: Absolute path of the file in the source.
+            version: Version of the file, from its descriptor.
         """
         if not self.is_source(path):
             return "it is not below the source"
@@ -119,14 +121,14 @@ class TierService:
         return self.problem
 
     async def begin(self, growing: PartialCopy) -> Location | None:
-        """Take a copy that is to grow among the others.
+        """Add a partial copy, and ask for the location of its bytes.
 
         Returns:
-            Where its bytes come from; None if it has been given up, or is whole by now.
+            The location; None if the copy has been abandoned, or is complete by now.
         """
         key = growing.key
         if not await self.add(growing):
-            # Its reader may have been told to make it.
+            # A lookup may have given the claim to the copy's reader.
             self._release(key)
             return None
         where = Location(True)
@@ -141,11 +143,12 @@ class TierService:
         return where
 
     async def add(self, growing: PartialCopy, may_pass: bool = False) -> bool:
-        """Take a copy that is to grow among the others; returns whether there is room.
+        """Add a partial copy; return whether there is room for it.
 
         Args:
-            growing: The copy.
-            may_pass: If there is none, have it for a moment: another node keeps it.
+            growing: Partial copy.
+            may_pass: True to accept the copy for a short time if there is no room: another node
+                keeps the file.
         """
         key = growing.key
         if self.store.get(key) is not None:
@@ -168,7 +171,7 @@ class TierService:
         """Fetch a copy from other nodes, and publish it.
 
         Returns:
-            Empty, or why that was not done; then it is not given up.
+            Empty, or the reason for a failure; the copy is then not abandoned.
         """
         assert self.following is not None
         self.counters.peer_opens += 1
@@ -182,7 +185,7 @@ class TierService:
         return problem
 
     async def finish(self, *copies: PartialCopy) -> None:
-        """Publish copies all of which is there, or give them up."""
+        """Publish complete copies; abandon those that cannot be published."""
         some = [copy for copy in copies if not copy.is_closed and copy.key not in self._finishing]
         if not some:
             return
@@ -216,7 +219,7 @@ class TierService:
         _log.info("copied %s, %d bytes", key, growing.size)
 
     def give_up(self, growing: PartialCopy, problem: str) -> None:
-        """End a copy that does not become whole; its readers read the source."""
+        """Abandon a partial copy; its readers read the source."""
         if growing.is_closed or growing.key in self._finishing:
             return
         self._unreserve(growing)
@@ -228,7 +231,7 @@ class TierService:
         _log.info("no copy of %s: %s", growing.key, problem)
 
     def forget(self, key: str) -> None:
-        """Drop a copy, and tell its home."""
+        """Drop a complete copy, and tell the home of the file."""
         if self.store.drop(key):
             self._release(key)
 
@@ -237,7 +240,7 @@ class TierService:
         self.store.read(key, self._clock())
 
     def disk_failed(self, error: OSError) -> None:
-        """Note that the store's disk is full or does not work; no copies are made for a while."""
+        """Note that the store's disk is full or faulty; no copies are made for a while."""
         if not is_of_disk(error):
             return
         self._disk_problem = f"the store's disk takes no more: {error.strerror or error}"
@@ -245,17 +248,17 @@ class TierService:
         _log.warning("%s", self._disk_problem)
 
     def wrote(self, seconds: float) -> None:
-        """Note how long the disk took for a block; one that is slow gets no more for a while."""
+        """Note the time in seconds to write a block; a slow disk gets no copies for a while."""
         if seconds > _SLOW_SECONDS:
             self._disk_problem = f"the store's disk took {seconds:.1f} s for a block"
             self._disk_off_until = self._clock() + _DISK_PAUSE_SECONDS
 
     async def in_thread(self, function: Callable[[], _Value]) -> _Value:
-        """Return what a function that blocks returns."""
+        """Run a blocking function in a thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def in_background(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Have something done without waiting for it."""
+        """Run a coroutine in the background; log its error, if any."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -267,7 +270,7 @@ class TierService:
             _log.error("a copy failed: %r", error)
 
     async def reserve(self, key: str, size: int) -> bool:
-        """Keep room for a copy; returns whether there is any."""
+        """Reserve room for a copy of `size` bytes; return whether there is room."""
         is_there = await self._reserve(key, size)
         if not is_there:
             self._full_until = self._clock() + _FULL_SECONDS

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a tier is started with, checked before anything is touched."""
+"""Settings of a tier, validated before the tier changes anything."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DNS: Final = "dns:"
 
 @dataclass(frozen=True)
 class NodeAddress:
-    """Where a node's tier listens for the others.
+    """Address at which a node's tier listens for other nodes.
 
     Attributes:
-        host: An IP address, or a name.
-        port: Of TCP.
+        host: IP address or host name.
+        port: TCP port.
     """
 
     host: str
@@ -36,22 +36,24 @@ class NodeAddress:
 
 @dataclass(frozen=True)
 class TierSettings:
-    """What a tier is started with.
+    """Settings of a tier.
 
     Attributes:
-        sources: The folders whose files are copied.
-        store: The folder of the copies, on a disk of the node.
-        capacity: Bytes that copies may take; None for nine tenths of what is free.
-        socket: Where readers ask.
-        listen: Where other nodes ask; None without peers.
-        peers: The other nodes; this one may be among them.
-        dns: A name whose addresses are the nodes', all at the same port; None for a fixed list.
-        secret: What the nodes share; empty without peers.
-        certificate: File with this node's certificate and key, for TLS.
-        authority: File with the certificates that the others' are checked against.
+        sources: Folders whose files are copied.
+        store: Folder of the copies, on a disk of the node.
+        capacity: Maximum size of all copies in bytes; None for nine tenths of the free space.
+        socket: Path of the socket for readers.
+        listen: Address for requests of other nodes; None without peers.
+        peers: Addresses of the nodes; this one may be among them.
+        dns: DNS name that resolves to all nodes, with their common port; None for a fixed list.
+        secret: Shared secret of the nodes; empty without peers.
+        certificate: File with this node's certificate and key; None without TLS.
+        authority: File with the CA certificates for the other nodes; None without TLS.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
-        shared: Readers of several users; only the daemon makes copies that all of them read.
-        prefetches: Files that are likely to be opened next are copied in advance; not if shared.
+        shared: Whether several users read through the tier. Only the daemon then makes the
+            copies that all of them read.
+        prefetches: Whether files that are likely to be opened next are copied in advance; has no
+            effect if `shared`.
     """
 
     sources: tuple[Path, ...]
@@ -70,10 +72,14 @@ class TierSettings:
 
 
 def node_address(text: str, option: str) -> NodeAddress:
-    """Return HOST:PORT as an address.
+    """Parse HOST:PORT.
+
+    Args:
+        text: Address as text.
+        option: Name of the option, for the error message.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not HOST:PORT.
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -85,10 +91,10 @@ def node_address(text: str, option: str) -> NodeAddress:
 
 
 def listening_address(text: str) -> NodeAddress:
-    """Return where to listen: one address of this node, as all of them may be too many.
+    """Parse the address to listen at: a single one, as all of the node's may be too many.
 
     Raises:
-        ValueError: It is none, or stands for all addresses.
+        ValueError: The text is not an IP address and a port, or stands for all addresses.
     """
     address = node_address(text, "--listen")
     try:
@@ -105,10 +111,10 @@ def listening_address(text: str) -> NodeAddress:
 
 
 def peer_list(text: str | None) -> tuple[tuple[NodeAddress, ...], NodeAddress | None]:
-    """Return the nodes of a list with commas, and the name of dns:NAME:PORT.
+    """Parse a comma-separated list of nodes, or dns:NAME:PORT; return the nodes and the name.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is neither.
     """
     if not text:
         return (), None
@@ -118,10 +124,10 @@ def peer_list(text: str | None) -> tuple[tuple[NodeAddress, ...], NodeAddress | 
 
 
 def read_secret(file: Path | None) -> bytes:
-    """Return the nodes' secret from a file or from the environment; empty if there is none.
+    """Return the nodes' secret from a file, or for None from the environment; empty if not set.
 
     Raises:
-        ValueError: It cannot be read, others may read it, or it is too short.
+        ValueError: The file cannot be read, other users may read it, or the secret is too short.
     """
     if file is None:
         secret = os.environ.get(SECRET, "").encode()
@@ -143,10 +149,10 @@ def read_secret(file: Path | None) -> bytes:
 
 
 def checked_sources(paths: Sequence[Path], store: Path) -> tuple[Path, ...]:
-    """Return the folders of the source, without links.
+    """Return the folders of the source, with symbolic links resolved.
 
     Raises:
-        ValueError: One is no folder, is inside another one, or overlaps with the store.
+        ValueError: A path is not a folder, is inside another one, or overlaps with the store.
     """
     if not paths:
         raise ValueError("--source must be given at least once: a folder whose files are copied")
@@ -166,7 +172,7 @@ def checked_sources(paths: Sequence[Path], store: Path) -> tuple[Path, ...]:
 
 
 def check_peers(settings: TierSettings) -> None:
-    """Raise ValueError if what is said about other nodes does not go together."""
+    """Raise ValueError if the settings for other nodes are inconsistent."""
     has_peers = bool(settings.peers) or settings.dns is not None
     if has_peers and settings.listen is None:
         raise ValueError("--peers needs --listen: the others ask this node, too")

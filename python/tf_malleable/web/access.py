@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Who may use the page: whoever has its token, from the page itself, under a name we know.
+"""Access control of the page: a token, the page's own origin, and known host names.
 
-A browser runs pages of anybody's and sends our cookie for us. So a token alone is not enough:
-another site could send requests in the user's name (so Origin and Sec-Fetch-Site are checked), or
-point its own name at our address (so Host is).
+A browser runs pages of any site and sends the cookie for them. A token alone is therefore not
+enough: another site could send requests in the user's name (so Origin and Sec-Fetch-Site are
+checked), or point its own name at this address (so Host is checked).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _BEARER = "Bearer "
 
 @dataclass(frozen=True)
 class Visit:
-    """What is checked of a request.
+    """The checked parts of a request.
 
     Attributes:
-        method: Its HTTP method.
-        path: Its path, without parameters.
-        headers: Its headers; names are matched as the mapping does it.
-        cookies: Its cookies.
-        token: The parameter `token`; None if there is none.
+        method: HTTP method.
+        path: Path, without parameters.
+        headers: Headers; names are matched as the mapping does it.
+        cookies: Cookies.
+        token: Parameter `token`; None if there is none.
     """
 
     method: str
@@ -40,13 +40,13 @@ class Visit:
 
     @property
     def host(self) -> str:
-        """The host it names, without a port."""
+        """Host named by the request, without a port."""
         named = self.headers.get("Host", "")
         return named.rpartition(":")[0] if _has_port(named) else named
 
     @property
     def is_entry(self) -> bool:
-        """Whether a person follows a link to the page, which any site may offer."""
+        """Whether the request follows a link to the page, which any site may offer."""
         return (
             self.method == "GET"
             and self.path == "/"
@@ -57,14 +57,15 @@ class Visit:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may do what.
+    """Access rules of a page.
 
     Attributes:
-        token: Must be in the address that is opened first; None if whoever can connect may.
+        token: Token required in the address that is opened first; None if every client that
+            can connect has access.
         hosts: Names under which the page may be opened; None for any.
-        read_only: Nobody may change anything.
-        cookie: The name of the cookie.
-        session: Its value, which only we know.
+        read_only: True if no client may change anything.
+        cookie: Name of the cookie.
+        session: Secret value of the cookie.
     """
 
     token: str | None
@@ -74,7 +75,7 @@ class Access:
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def stranger(self, visit: Visit) -> str | None:
-        """Return why a request is not from the page, in a sentence; None if it may be."""
+        """Return why a request is not from the page, in a sentence; None if it is accepted."""
         if self.hosts is not None and visit.host not in self.hosts:
             names = ", ".join(sorted(self.hosts))
             return f"this page is for the hosts {names} only; --host adds one"
@@ -83,18 +84,18 @@ class Access:
             return "another site has sent this request"
         origin = visit.headers.get("Origin")
         is_ours = origin is None or urlsplit(origin).netloc == visit.headers.get("Host")
-        # A proxy may name another host than the browser, which says itself that it is the same.
+        # A proxy may name another host than the browser, which itself reports the same origin.
         if not is_ours and not (self.hosts is None and site == "same-origin"):
             return "another site has sent this request"
         return None
 
     def forbidden(self, visit: Visit) -> str | None:
-        """Return why a request would change what it may not; None if it may or does not."""
+        """Return why a change is forbidden; None if the request is allowed or changes nothing."""
         if visit.method in ("GET", "HEAD"):
             return None
         if self.read_only:
             return "this page is read-only: tfm web was started with --read-only"
-        # What a form of another site cannot send.
+        # A form of another site cannot send this content type.
         if visit.headers.get("Content-Type", "").partition(";")[0] != "application/json":
             return "a change must be sent as application/json"
         return None
@@ -104,7 +105,7 @@ class Access:
         return self.token is not None and visit.token is not None and _same(visit.token, self.token)
 
     def knows(self, visit: Visit) -> bool:
-        """Return whether a request is from somebody who had the token."""
+        """Return whether a request is from a client that had the token."""
         if self.token is None or _same(visit.cookies.get(self.cookie, ""), self.session):
             return True
         said = visit.headers.get("Authorization", "")

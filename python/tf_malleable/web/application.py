@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The web application of the page: its files, the stream of changes, and what people change.
+"""Web application of the page: its files, the stream of changes, and changes by users.
 
-Nothing is decided here. What the page asks is passed on to the controller, which takes it for a
-request of the user who runs this process.
+Nothing is decided here. Requests of the page are passed on to the controller, which treats them
+as requests of the user who runs this process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tf_malleable.web.access import Access, Visit
 from tf_malleable.web.files import INDEX, security_headers, static_files
 from tf_malleable.web.relay import Relay, Viewer
 
-# What is passed on: not everything a controller does is a page's business.
+# Requests that are passed on: a page does not need everything a controller offers.
 PASSED_ON: Final = (
     ("GET", "/v1/history"),
     ("GET", "/v1/policy"),
@@ -39,7 +39,7 @@ PASSED_ON: Final = (
 )
 _BODY_LIMIT: Final = 64 * 1024
 _ANSWER_SECONDS: Final = 30.0
-# How long a viewer may take for a message, once his socket is full.
+# Maximum time a viewer may take for a message once its socket is full.
 _SLOW_SECONDS: Final = 5.0
 _PING_SECONDS: Final = 30.0
 
@@ -51,8 +51,8 @@ def web_application(controller: str, access: Access) -> web.Application:
     """Return the web application of a page.
 
     Args:
-        controller: The path of the controller's socket.
-        access: Who may do what.
+        controller: Path of the controller's socket.
+        access: Access rules.
     """
     files = static_files()
     headers = security_headers(files[INDEX].plain)
@@ -61,7 +61,7 @@ def web_application(controller: str, access: Access) -> web.Application:
     relayed = web.AppKey("relayed", Relay)
 
     async def connected(app: web.Application) -> AsyncIterator[None]:
-        # A connection for each request: the controller closes idle ones.
+        # A new connection for each request: the controller closes idle ones.
         connector = aiohttp.UnixConnector(path=controller, limit=0, force_close=True)
         async with aiohttp.ClientSession(connector=connector) as session:
             app[upstream], app[relayed] = session, Relay(session, controller)
@@ -121,7 +121,7 @@ def web_application(controller: str, access: Access) -> web.Application:
 def _guarded(
     access: Access, headers: dict[str, str]
 ) -> Callable[..., Awaitable[web.StreamResponse]]:
-    """Return the middleware in front of everything."""
+    """Return the middleware that checks every request."""
 
     def refusal(visit: Visit) -> web.Response | None:
         if (stranger := access.stranger(visit)) is not None:
@@ -160,7 +160,7 @@ def _guarded(
 async def _passed_on(
     request: web.Request, session: aiohttp.ClientSession, controller: str
 ) -> web.Response:
-    """Return the controller's answer to the same request."""
+    """Return the controller's response to the same request."""
     url = URL(f"http://controller{request.rel_url.raw_path_qs}", encoded=True)
     body = await request.read()
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
@@ -181,15 +181,15 @@ async def _passed_on(
 
 
 async def _stream(request: web.Request, relay: Relay) -> web.StreamResponse:
-    """Send a viewer everything, then every change, until he closes the page."""
-    # Not compressed: it would be done for each viewer.
+    """Send a viewer everything, then every change, until the page is closed."""
+    # Not compressed: compression would be done for each viewer.
     answer = web.WebSocketResponse(heartbeat=_PING_SECONDS, compress=False, max_msg_size=1024)
     await answer.prepare(request)
     viewer = relay.open()
     sending = asyncio.create_task(_send(request, answer, viewer))
     try:
         async for _ in answer:
-            pass  # A page has nothing to say here.
+            pass  # A page sends no meaningful messages here.
     finally:
         relay.close(viewer)
         sending.cancel()
@@ -204,7 +204,7 @@ async def _send(request: web.Request, answer: web.WebSocketResponse, viewer: Vie
             await asyncio.wait_for(answer.send_str(message), _SLOW_SECONDS)
         except (asyncio.TimeoutError, ConnectionError):
             break
-    # A browser that reads nothing would not read a goodbye either; when it does, it comes again.
+    # A browser that reads nothing would not read a close frame either; it reconnects later.
     if request.transport is not None:
         request.transport.abort()
 

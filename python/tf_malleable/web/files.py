@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The page's own files, and what a browser may do with them."""
+"""Static files of the page, and the security headers for the browser."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class StaticFile:
     """A file of the page.
 
     Attributes:
-        media: Its content type.
-        plain: Its bytes.
-        packed: The same, with gzip.
-        tag: Its ETag.
+        media: Content type.
+        plain: Content.
+        packed: Content compressed with gzip.
+        tag: ETag.
     """
 
     media: str
@@ -58,10 +58,10 @@ def static_files() -> dict[str, StaticFile]:
 
 
 def security_headers(index: bytes) -> dict[str, str]:
-    """Return the headers of all answers: only our own files, and nothing that a name could hide.
+    """Return the headers of all responses: only the page's own files, and no code hidden in names.
 
     Args:
-        index: The page, whose scripts inside it (the import map) are allowed by their hashes.
+        index: The page; its inline scripts (the import map) are allowed by their hashes.
     """
     scripts = " ".join(f"'sha256-{_hash(script)}'" for script in _INLINE.findall(index))
     policy = {

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The entry point of jupyter-server-proxy: the page in JupyterLab's launcher.
+"""Entry point of jupyter-server-proxy: the page in JupyterLab's launcher.
 
-Jupyter asks people who they are, and reaches the page through a socket that only its user can
-enter; so no second token is asked for.
+Jupyter authenticates its users, and reaches the page through a socket that only its user can
+access; no second token is needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def setup() -> dict[str, Any]:
-    """Return how jupyter-server-proxy starts the page."""
+    """Return the settings with which jupyter-server-proxy starts the page."""
     return {
         "command": [
             *(sys.executable, "-m", "tf_malleable_cli"),

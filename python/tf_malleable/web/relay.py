@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Passes the controller's stream of changes on to all viewers, and remembers the last half hour.
+"""Relay of the controller's stream of changes to all viewers, with the last half hour.
 
-However many people look, the controller has one reader. A line is passed on as it came; a new
-viewer gets everything that is known. While no controller answers, viewers are told so, and the time
-is remembered as a gap: nobody knows what happened in it.
+The controller has one reader, however many viewers there are. A line is passed on unchanged; a
+new viewer gets everything that is known. While no controller answers, viewers are told so, and
+the time is recorded as a gap, as its events are unknown.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import msgspec
 
 from tf_malleable.web.series import Sample, Series
 
-# The controller says something each second, if only that nothing has changed.
+# The controller sends a message each second, if only that nothing has changed.
 _SILENT_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.5
 _LONGEST_LINE: Final = 64 << 20
-# A viewer that is so many messages late is left behind: a few seconds.
+# A viewer with this many unsent messages, a few seconds, is dropped.
 _MOST_LATE: Final = 64
 _KEPT_GAPS: Final = 100
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Line(msgspec.Struct):
-    """A line of the controller, of which the jobs are passed on as they are."""
+    """A line of the controller, whose jobs are passed on unchanged."""
 
     at: float
     whole: bool
@@ -52,10 +52,10 @@ class _Named(msgspec.Struct):
 
 @dataclass(eq=False)
 class Viewer:
-    """Somebody who looks at the page.
+    """A viewer of the page.
 
     Attributes:
-        waiting: Messages to be sent; None once he is left behind.
+        waiting: Messages to be sent; None once the viewer is dropped.
     """
 
     waiting: asyncio.Queue[str | None] = field(
@@ -77,11 +77,11 @@ class Relay:
     """One reader of the controller for any number of viewers. Not thread-safe: one loop."""
 
     def __init__(self, session: aiohttp.ClientSession, place: str) -> None:
-        """Create a relay that has not read anything.
+        """Create a relay without data.
 
         Args:
-            session: Connects to the controller.
-            place: The controller's socket, for sentences.
+            session: HTTP session connected to the controller.
+            place: Path of the controller's socket, for messages.
         """
         self._session = session
         self._place = place
@@ -95,7 +95,7 @@ class Relay:
         self._series = Series()
 
     def open(self) -> Viewer:
-        """Return a new viewer, who has been told everything so far."""
+        """Return a new viewer with everything known so far in its queue."""
         viewer = Viewer()
         for message in self._greeting():
             viewer.tell(message)
@@ -121,7 +121,7 @@ class Relay:
                 self._viewers.discard(viewer)
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Read the stream until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -197,7 +197,7 @@ class Relay:
 
 
 def _kept(raw: msgspec.Raw) -> msgspec.Raw:
-    """Return a copy that does not keep the line that it is a part of."""
+    """Return a copy, so that the line it is a part of is not kept in memory."""
     return raw.copy()
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What all jobs together had and used in the last half hour, once a second. No I/O."""
+"""Time series of the cores and usage of all jobs in the last half hour, once a second. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sample = tuple[float, float | None, float | None, int | None, int | None, float 
 
 
 class _Part(msgspec.Struct):
-    """What a job adds to the sums."""
+    """Contribution of a job to the sums."""
 
     id: str
     state: str
@@ -26,7 +26,7 @@ class _Part(msgspec.Struct):
 
 
 class Series:
-    """Samples of the jobs that it was told about."""
+    """Samples of the sums of all noted jobs."""
 
     def __init__(self) -> None:
         self._parts: dict[str, _Part] = {}

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs the page as a process, on 127.0.0.1 or on a Unix socket."""
+"""Server process of the page, on 127.0.0.1 or on a Unix socket."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class PageOptions:
     """Options of a page.
 
     Attributes:
-        controller: The controller's socket.
+        controller: Path of the controller's socket.
         port: TCP port on 127.0.0.1, 0 for any free one; None for the usual one, or any.
         unix: Path of a Unix socket to listen at instead; None for none.
         hosts: Further names under which the page may be opened.
-        read_only: Nobody may change anything.
-        trusted: Whoever can connect may use it, under any name, as through a proxy that asks
-            people who they are.
+        read_only: True if no client may change anything.
+        trusted: True if every client that can connect has access, under any name, as through
+            an authenticating proxy.
     """
 
     controller: Path
@@ -59,7 +59,7 @@ def serve(options: PageOptions, say: Callable[[str], None]) -> None:
 
     Raises:
         ValueError: An option is invalid.
-        OperationError: Cannot listen there.
+        OperationError: The server cannot listen there.
     """
     if options.trusted and options.unix is None:
         raise ValueError("without a token anybody on this host could come in: give --unix, too")
@@ -85,7 +85,7 @@ async def _serve(
         token,
         None if options.trusted else LOOPBACK | {*options.hosts},
         options.read_only,
-        # Cookies are the same for all ports of a host, and several pages may be open.
+        # Cookies are shared by all ports of a host, and several pages may be open.
         cookie=f"tfm-web-{port}",
     )
     app = web_application(str(options.controller), access)
@@ -144,10 +144,10 @@ def _unix(path: Path) -> socket.socket:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket at which nobody listens any more."""
+    """Remove a socket at which no process listens any more."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            return  # bind() will complain.
+            return  # bind() will report it.
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             if probe.connect_ex(str(path)) == errno.ECONNREFUSED:
                 path.unlink()

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Signals that end a program which has processes or containers of its own to end first."""
+"""Signals for programs that have to end their own processes or containers first."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def _as_ctrl_c(number: int) -> BaseException:
 def end_on_signals(reason: Callable[[int], BaseException] = _as_ctrl_c) -> None:
     """Have SIGTERM, and SIGHUP unless it is ignored, end this program as Ctrl-C does.
 
-    A terminal that is closed sends SIGHUP; a program that nohup starts ignores it. To be
-    called in the main thread.
+    A terminal that is closed sends SIGHUP; a program started by nohup ignores it. Call this
+    in the main thread.
 
     Args:
         reason: Returns what to raise in the main thread, given the signal's number.
@@ -27,7 +27,7 @@ def end_on_signals(reason: Callable[[int], BaseException] = _as_ctrl_c) -> None:
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         if number == signal.SIGHUP:
-            # A closed terminal's shell sends it once more, which must not cut the clean-up short.
+            # A closed terminal's shell sends it once more; this must not cut the clean-up short.
             signal.signal(number, signal.SIG_IGN)
         raise reason(number)
 
@@ -40,7 +40,7 @@ def end_on_signals(reason: Callable[[int], BaseException] = _as_ctrl_c) -> None:
 def delay_signals() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP interrupt only when the with statement ends.
 
-    They are not blocked, as programs started meanwhile would inherit that. In other threads
+    They are not blocked, as programs started meanwhile would inherit that. In threads other
     than the main one, where signals do not interrupt, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():

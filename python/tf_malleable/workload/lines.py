@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads files of lines, and lines that are a job: its arrival and the arguments of `tfm run`."""
+"""Reader of text files line by line, and of job lines: arrival and arguments of `tfm run`."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def each_line(path: Path, parse: Callable[[str], None], *, comment: str | None =
 
     Args:
         path: The file.
-        parse: Raises ValueError or click.UsageError if the line is invalid.
-        comment: Lines that begin with it are skipped, whatever their encoding is.
+        parse: Called with each line; raises ValueError or click.UsageError if it is invalid.
+        comment: Prefix of lines that are skipped, whatever their encoding is.
 
     Raises:
         ValueError: The file cannot be read, or a line is invalid; the message says which.
     """
     try:
-        # So bytes that are not UTF-8 come as surrogates, and need not be looked for in ASCII.
+        # Bytes that are not UTF-8 become surrogates, and need not be searched for in ASCII.
         with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
             for number, line in enumerate(file, 1):
                 if comment is not None and line.lstrip().startswith(comment):
@@ -95,7 +95,7 @@ def line_command(parse: Callable[..., Any]) -> click.Command:
     """Return the command that parses the arguments of `tfm run` in a line.
 
     Args:
-        parse: Gets `asked`, `gpus`, `name`, `queue` and `command`, and any more options it has.
+        parse: Receives `asked`, `gpus`, `name`, `queue` and `command`, and its further options.
     """
     for option in reversed(_OPTIONS):
         parse = option(parse)

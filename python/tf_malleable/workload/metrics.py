@@ -17,13 +17,13 @@ from tf_malleable.model import OperationError
 from tf_malleable.scheduling import metrics
 from tf_malleable.workload.plan import PlannedJob
 
-# Other jobs that may have ended in the meantime.
+# Number of other jobs that may have ended in the meantime.
 _OTHERS = 1000
 
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
-# With which `tfm run` ends if it starts no program: refused, bad input, and as in a shell.
+# Exit codes of `tfm run` if it starts no program: refused, bad input, and as in a shell.
 _NOT_STARTED = (1, 2, 126, 127)
 
 
@@ -33,13 +33,13 @@ class Finished:
 
     Attributes:
         job: The planned job.
-        id: The controller's job id; None if it started without a controller.
-        user: Name of its user.
-        submitted: When it was started.
-        ended: When it ended.
-        exit_code: As in a shell.
+        id: Job id of the controller; None if the job started without a controller.
+        user: Name of the user.
+        submitted: Time of the start.
+        ended: Time of the end.
+        exit_code: Exit code as in a shell.
         cpu_seconds: CPU time of the job and all its children.
-        log: The file with its output.
+        log: File with the output.
     """
 
     job: PlannedJob
@@ -53,7 +53,7 @@ class Finished:
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended."""
+        """Outcome of the job."""
         return "failed" if self.exit_code else "finished"
 
 
@@ -70,9 +70,10 @@ def from_outside(finished: Sequence[Finished], cpus: Sequence[int]) -> History:
 def from_history(finished: Sequence[Finished], controller: Client, cpus: Sequence[int]) -> History:
     """Return the metrics of jobs from the controller's history.
 
-    Outcome, exit code and CPU time are taken from `finished`, which is more precise. A job
-    that the controller does not know was not started if its exit code is one of `tfm run`,
-    and never had a core; otherwise it ran without the controller, as in from_outside().
+    Outcome, exit code and CPU time are taken from `finished`, which is more precise. A job that
+    the controller does not know was not started, and never had a core, if its exit code is one
+    with which `tfm run` starts no program; otherwise it ran without the controller, as in
+    from_outside().
 
     Raises:
         OperationError: The controller does not answer, or has forgotten a job.
@@ -97,7 +98,7 @@ def _history_of(ids: Set[str], controller: Client) -> History:
         missing = ids
         try:
             history = controller.get(f"/v1/history?limit={limit}&spans=true", History)
-        except NoAnswerError:  # It may be restarting.
+        except NoAnswerError:  # The controller may be restarting.
             if time.monotonic() > deadline:
                 raise
         else:
@@ -121,7 +122,7 @@ def _completed(record: JobRecord, seen: Finished) -> JobRecord:
 
 
 def _seen(each: Finished, job_id: str, cpus: int) -> JobRecord:
-    """Return the metrics of a job that had so many CPUs all the time; 0: it never started."""
+    """Return the metrics of a job that had this many CPUs all the time; 0 if it never started."""
     seconds = each.ended - each.submitted
     served = seconds if cpus else 0.0
     return JobRecord(

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Command-line options for what a job requests, and their types."""
+"""Command-line options for the requests of a job, and their types."""
 
 from __future__ import annotations
 

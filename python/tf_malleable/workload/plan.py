@@ -1,11 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads workload files, which say which jobs arrive when.
+"""Reader of workload files, which list jobs and their arrival times.
 
-Each line is a job: its arrival time in seconds, then the arguments of `tfm run`. So there
-is no other syntax to learn, a line can be tried out in a shell, and options, checks and
+Each line is a job: its arrival time in seconds, then the arguments of `tfm run`. There is
+no other syntax to learn, a line can be tried out in a shell, and options, checks and
 help share the same code. (TOML or CSV would need a second spelling of every option, a
-library on Python 3.10, and rules for splitting a command into words; here they are the
-shell's.)
+library on Python 3.10, and rules for splitting a command into words; here they are those of
+the shell.)
 
     # seconds  options                          command
     0          --name cnn --max 2               -- python cnn.py --epochs 3
@@ -32,7 +32,7 @@ class PlannedJob:
     Attributes:
         at: Arrival in seconds after the workload's start.
         request: The job's request, with the whole command.
-        queue: Whether it waits if too few cores are free; otherwise it is refused.
+        queue: Whether the job waits if too few cores are free; otherwise it is refused.
 
     Raises:
         ValueError: An attribute is invalid.

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A controller of one's own, on a socket nobody else knows: for demos and benchmarks."""
+"""A private controller, on a socket unknown to others: for demos and benchmarks."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def private_controller(
     """Run a controller for the length of the with statement.
 
     Args:
-        options: What follows `tfm controller`. Without --state its state file is a new
+        options: Arguments of `tfm controller`. Without --state its state file is a new
             one, removed with it.
-        log: File for what it prints; by default that is kept only until it ends.
-        environment: Environment of the controller; None for this process's.
+        log: File for its output; by default the output is kept only until it ends.
+        environment: Environment of the controller; None for that of this process.
 
     Raises:
-        OperationError: It does not start.
+        OperationError: The controller does not start.
     """
     with tempfile.TemporaryDirectory(prefix="tfm-") as folder:
         log = log or Path(folder, "log")
@@ -59,7 +59,7 @@ def private_controller(
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                # Ctrl-C is for us: the controller has the ends of our jobs to record first.
+                # Ctrl-C is for this process: the controller must first record the ends of its jobs.
                 start_new_session=True,
             )
         started = PrivateController(Client(socket), process.pid)

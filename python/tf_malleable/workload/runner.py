@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Runs the jobs of a workload, measures them, and leaves no process behind."""
+"""Runner of a workload: starts and measures its jobs, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Event:
     """A progress event of a workload.
 
     Attributes:
-        seconds: Time since the workload's start.
+        seconds: Time since the workload's start, in seconds.
         kind: A job arrived, or a job ended; `tick`: nothing happened for up to a second.
         job: The job; None for a tick.
-        exit_code: As in a shell, if a job ended.
+        exit_code: Exit code as in a shell, if a job ended.
     """
 
     seconds: float
@@ -56,11 +56,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Start:
-    """How a job is started.
+    """Command and environment of a job.
 
     Attributes:
-        command: The program and its arguments.
-        environment: All of its environment; None for this process's.
+        command: Program and arguments.
+        environment: Complete environment; None for that of this process.
     """
 
     command: Sequence[str]
@@ -92,7 +92,7 @@ def run_workload(
 
     Args:
         jobs: The jobs to run.
-        out: Directory for their output: NAME.log, NAME-2.log and so on; created if missing.
+        out: Directory for the output: NAME.log, NAME-2.log and so on; created if missing.
         controller: The controller that shares out the cores; None starts the jobs without
             one, as plain TensorFlow would run.
         watch: Called for each event.
@@ -132,16 +132,16 @@ def run_jobs(
         out: Directory for their output.
         controller: Controller that is asked to cancel the jobs if this is interrupted.
         watch: Called for each event.
-        launch: Returns how a job is started; by default with `tfm run` if there is a
-            controller, else as it is.
+        launch: Returns the start of a job; by default with `tfm run` if there is a
+            controller, else the plain command.
         slots: Number of jobs that run at a time while the others wait; None for all.
 
     Returns:
         The jobs in order of their ends.
 
     Raises:
-        OSError: A file cannot be written or a program not be started.
-        KeyboardInterrupt: As it came; all jobs have been ended then.
+        OSError: A file cannot be written or a program cannot be started.
+        KeyboardInterrupt: On Ctrl-C, after all jobs have been ended.
     """
     out.mkdir(parents=True, exist_ok=True)
 
@@ -155,7 +155,7 @@ def run_jobs(
 
 def _usual_start(job: PlannedJob, controller: Client | None, id_file: Path) -> Start:
     if controller is None:
-        # It says of a program that is not there what `tfm run` does: 127.
+        # For a missing program, env ends with the same exit code as `tfm run`: 127.
         return Start(["env", "--", *job.request.command])
     options = (f"--socket={controller.socket}", f"--id-file={id_file}")
     return Start([*TFM, "run", *options, *job.arguments])
@@ -209,15 +209,15 @@ class _Runner:
     def _start(self, job: PlannedJob) -> None:
         self._names[job.request.name] += 1
         count = self._names[job.request.name]
-        # A job's name may have characters that a file name must not.
+        # A job's name may have characters that are not allowed in a file name.
         name = re.sub(r"[^\w.+-]", "_", job.request.name).lstrip(".") or "job"
         log = self._out / (f"{name}.log" if count == 1 else f"{name}-{count}.log")
         id_file = self._ids / str(sum(self._names.values()))
         slot = 0 if self._free is None else self._free.popleft()
         start = self._launch(job, slot, id_file)
-        # Taken before the start, or the job would seem faster than it is.
+        # Taken before the start, otherwise the job would seem faster than it is.
         submitted = time.time()
-        # A signal that came before the child is known would leave it behind.
+        # A signal before the child is registered would leave it behind.
         with log.open("wb") as output, delay_signals():
             process = subprocess.Popen(
                 start.command,
@@ -225,7 +225,7 @@ class _Runner:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C goes to us only, and we end each job as one process group.
+                # Ctrl-C goes to this process only, which ends each job as one process group.
                 start_new_session=True,
             )
             try:
@@ -302,8 +302,8 @@ class _Runner:
         pids = {each.process.pid for each in running}
         with suppress(OperationError, ValueError):
             live = [job for job in self._controller.jobs() if job.id in ids or job.pid in pids]
-            # Programs that are not jobs yet, then jobs without cores: they would start on the
-            # cores of the others.
+            # First programs that are not jobs yet, then jobs without cores: they would start on
+            # the cores of the others.
             known = {job.id for job in live} | {job.pid for job in live} - {None}
             strangers = [each for each in running if not {_id(each), each.process.pid} & known]
             _send([each.process.pid for each in strangers], (), signal.SIGTERM)

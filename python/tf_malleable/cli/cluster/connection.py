@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Asks a cluster: the one that options name. Its answers, or one sentence why there is none."""
+"""Connection of commands to the cluster that their options name; errors are one sentence."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class UnreachableError(OperationError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster, as somebody with a kubeconfig sees it.
+    """A cluster, as a user with a kubeconfig sees it.
 
     Attributes:
-        kubeconfig: The file; None for the usual ones.
-        context: Of the file; None for its current one.
-        namespace: To look into; None for the context's own.
+        kubeconfig: Path of the kubeconfig; None for the default ones.
+        context: Context of the kubeconfig; None for its current one.
+        namespace: Namespace of the jobs; None for the context's own.
     """
 
     kubeconfig: Path | None
@@ -44,11 +44,11 @@ class Cluster:
     namespace: str | None
 
     def own_namespace(self) -> str:
-        """Return the namespace to look into."""
+        """Return the namespace of the jobs."""
         return self.namespace or kubeconfig.namespace(self.kubeconfig, self.context)
 
     def jobs(self, *, everywhere: bool = False) -> list[Object]:
-        """Return the MalleableJobs of the namespace, or of all."""
+        """Return the MalleableJobs of the namespace, or of all namespaces."""
         namespace = "" if everywhere else self.own_namespace()
         return self._list(resource_names.JOBS, namespace)
 
@@ -56,7 +56,7 @@ class Cluster:
         """Return a MalleableJob.
 
         Raises:
-            OperationError: There is none of this name.
+            OperationError: There is no job of this name.
         """
         namespace = self.own_namespace()
         for item in self._list(resource_names.JOBS, namespace):
@@ -65,7 +65,7 @@ class Cluster:
         raise OperationError(f"there is no MalleableJob {name!r} in namespace {namespace}")
 
     def nodes(self) -> list[Object]:
-        """Return the nodes; none if whoever asks may not see them."""
+        """Return the nodes; none if the user may not list them."""
         try:
             return self._list(resource_names.NODES, "")
         except UnreachableError:
@@ -74,10 +74,15 @@ class Cluster:
             return []
 
     def apply(self, kind: ResourceKind, item: Mapping[str, Any], *, force: bool) -> None:
-        """Apply an object, with all that it says of its fields.
+        """Apply an object server-side.
+
+        Args:
+            kind: Kind of the object.
+            item: Object with the fields to set.
+            force: True to take over fields that other managers own.
 
         Raises:
-            OperationError: It is refused, or others want these fields otherwise.
+            OperationError: The server refuses the object, or other managers own these fields.
         """
         about = f"{kind.kind} {item['metadata']['name']}"
 
@@ -130,7 +135,7 @@ class Cluster:
 
 
 class _RefusedError(OperationError):
-    """The API server has answered that it does not do it."""
+    """The API server has refused a call."""
 
     def __init__(self, error: CallError) -> None:
         self.error = error
@@ -138,12 +143,12 @@ class _RefusedError(OperationError):
 
 
 def cluster_options(command: _Command) -> _Command:
-    """Add --kubeconfig and --context to a command, which gets them as the Cluster `cluster`."""
+    """Add --kubeconfig and --context to a command, which gets them as the argument `cluster`."""
     return _options(command, namespaced=False)
 
 
 def namespace_options(command: _Command) -> _Command:
-    """Add the same and --namespace."""
+    """Add --kubeconfig, --context and --namespace to a command; see cluster_options()."""
     return _options(command, namespaced=True)
 
 

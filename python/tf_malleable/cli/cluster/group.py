@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm cluster: the operator, and what it does, from the command line."""
+"""Command group tfm cluster, with its commands status and operator."""
 
 from __future__ import annotations
 

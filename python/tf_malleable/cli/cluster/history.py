@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm cluster history and gantt: the MalleableJobs that ended, and those that run, over time.
+"""Commands tfm cluster history and gantt: ended and running MalleableJobs over time.
 
-What has been deleted is not remembered.
+Deleted jobs are not remembered.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _jobs(cluster: Cluster, everywhere: bool) -> list[JobView]:
 
 
 def _seconds(job: JobView, now: float) -> dict[str, float | None]:
-    """Return for how long a job waited, ran, and both."""
+    """Return a job's waiting, running and total time, in seconds."""
     end = now if job.ended is None else job.ended
     started = job.started
     return {

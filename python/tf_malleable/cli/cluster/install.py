@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm cluster install: applies the operator's manifests, which are those of deploy/kubernetes."""
+"""Command tfm cluster install: applies the operator's manifests, those of deploy/kubernetes."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def install(
 def manifests(
     namespace: str = _NAMESPACE, image: str | None = None, only_in: str | None = None
 ) -> Iterator[Object]:
-    """Return what is applied, in this order.
+    """Yield the objects to apply, in this order.
 
     Args:
-        namespace: For the operator.
-        image: Of the operator; None for that of this version.
-        only_in: The only namespace in which it may act; None for all.
+        namespace: Namespace of the operator.
+        image: Image of the operator; None for that of this version.
+        only_in: Only namespace in which the operator may act; None for all.
 
     Raises:
         OperationError: The package that reads YAML is missing.
@@ -100,7 +100,7 @@ def manifests(
 
 
 def _move(item: Object, namespace: str) -> None:
-    """Have an object be in another namespace than the files say, or be about it."""
+    """Set the namespace of an object, and of the subjects that it refers to."""
     metadata = item["metadata"]
     if item["kind"] == "Namespace":
         metadata["name"] = namespace

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Renders MalleableJobs as tables. No I/O."""
+"""Tables of MalleableJobs for the terminal. No I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def count(value: int | None) -> str:
 
 
 def steps(job: JobView) -> str:
-    """Return how far a job is."""
+    """Return a job's steps done and in total as text; a dash if they are unknown."""
     done, total = job.steps
     if done is None:
         return "-"
@@ -44,9 +44,9 @@ def overview(
 
     Args:
         jobs: The jobs.
-        now: In seconds since the epoch.
-        namespaces: Whether to say where each is.
-        mark: Returns what is in front of a job's row.
+        now: Current time, in seconds since the epoch.
+        namespaces: True to show each job's namespace.
+        mark: Returns the first cell of a job's row; None for no such column.
     """
     columns = (
         *(() if mark is None else ("",)),
@@ -75,7 +75,7 @@ def overview(
 
 
 def details(job: JobView, now: float) -> Iterator[RenderableType]:
-    """Return all that is known of a job, part by part."""
+    """Yield all details of a job, part by part."""
     yield Text(printable(_headline(job)))
     yield table(
         ("", ">workers", ">CPUs"),

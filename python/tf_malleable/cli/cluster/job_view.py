@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A MalleableJob as people want to see it, read from the API's object. Pure."""
+"""Job view: a MalleableJob for display, parsed from the API object. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ ENDED: Final = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class RescaleView:
-    """A change of who takes part, or with how many CPUs.
+    """A change of a job's workers or of their CPUs.
 
     Attributes:
-        at: When, in seconds since the epoch.
-        before: Workers and CPUs before.
-        after: And after.
-        pause_seconds: For how long a worker that stayed could not compute; None if not known.
-        reason: Why.
+        at: Time of the change, in seconds since the epoch.
+        before: Workers and CPUs before the change.
+        after: Workers and CPUs after the change.
+        pause_seconds: Time for which a worker that stayed could not compute, in seconds; None if
+            unknown.
+        reason: Reason for the change.
     """
 
     at: float
@@ -38,11 +39,11 @@ class JobView:
     """A MalleableJob.
 
     Attributes:
-        namespace: Where it is.
-        name: Of the object.
-        created: When, in seconds since the epoch.
-        spec: As its author wrote it.
-        status: As the operator wrote it; empty if it has not seen it yet.
+        namespace: Namespace of the object.
+        name: Name of the object.
+        created: Time of creation, in seconds since the epoch.
+        spec: Spec as its author wrote it.
+        status: Status as the operator wrote it; empty if the operator has not seen the job yet.
     """
 
     namespace: str
@@ -53,7 +54,7 @@ class JobView:
 
     @classmethod
     def read(cls, item: Said) -> JobView:
-        """Return what the API's object says."""
+        """Parse an API object."""
         metadata = item["metadata"]
         return cls(
             namespace=str(metadata.get("namespace", "")),
@@ -65,39 +66,39 @@ class JobView:
 
     @property
     def phase(self) -> str:
-        """In a word; "New" before the operator has seen it."""
+        """Phase in one word; "New" before the operator has seen the job."""
         return str(self.status.get("phase", "New"))
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has succeeded or failed."""
+        """Whether the job has succeeded or failed."""
         return self.phase in ENDED
 
     @property
     def started(self) -> float | None:
-        """When its first worker began."""
+        """Start of the first worker, in seconds since the epoch; None before it."""
         return seconds(self.status.get("startedAt"))
 
     @property
     def ended(self) -> float | None:
-        """When it had ended."""
+        """End of the job, in seconds since the epoch; None before it."""
         return seconds(self.status.get("endedAt"))
 
     @property
     def steps(self) -> tuple[float | None, float | None]:
-        """How many it has done, and of how many."""
+        """Numbers of steps done and of steps in total; None where unknown."""
         progress = self.status.get("progress") or {}
         return progress.get("step"), progress.get("steps")
 
     @property
     def speed(self) -> float | None:
-        """In steps per second."""
+        """Speed in steps per second; None if unknown."""
         found = (self.status.get("progress") or {}).get("stepsPerSecond")
         return None if found is None else float(found)
 
     @property
     def rescales(self) -> tuple[RescaleView, ...]:
-        """The changes that are remembered, the first one first."""
+        """Remembered changes, oldest first."""
         found = [
             RescaleView(
                 at=seconds(each["at"]) or 0.0,
@@ -112,27 +113,27 @@ class JobView:
 
     @property
     def workers(self) -> Sequence[Said]:
-        """Each worker, as the operator wrote it."""
+        """Workers, as the operator wrote them."""
         return list(self.status.get("workers") or ())
 
     @property
     def servers(self) -> Sequence[Said]:
-        """Each parameter server, as the operator wrote it."""
+        """Parameter servers, as the operator wrote them."""
         return list(self.status.get("parameterServers") or ())
 
     def cpus(self, which: Numbers) -> float | None:
-        """Return how many CPUs are desired, granted or actual; None if not known."""
+        """Return how many CPUs are desired, granted or actual; None if unknown."""
         found = (self.status.get(which) or {}).get("cpus")
         return None if found is None else float(found)
 
     def count(self, which: Numbers) -> int | None:
-        """Return how many workers are desired, granted or actual; None if not known."""
+        """Return how many workers are desired, granted or actual; None if unknown."""
         found = (self.status.get(which) or {}).get("workers")
         return None if found is None else int(found)
 
     @property
     def why(self) -> str:
-        """Why it has not all that it could use: the first condition that says so."""
+        """Reason why the job has less than it could use, from the first condition with one."""
         if self.has_ended or not self.status:
             return self._message("Failed") if self.phase == "Failed" else ""
         for kind, good in (("Valid", "True"), ("Healthy", "True"), ("Granted", "True")):
@@ -148,7 +149,7 @@ class JobView:
         return ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for programs: what is said of it, and the whole status."""
+        """Return the job for programs: identity, parts of the spec, and the whole status."""
         known = ("suspend", "priority", "shards", "workers", "parameterServers")
         return {
             "name": self.name,
@@ -160,10 +161,10 @@ class JobView:
 
 
 def seconds(text: object) -> float | None:
-    """Return a time of the API in seconds since the epoch; None if there is none."""
+    """Return a timestamp of the API in seconds since the epoch; None if there is none."""
     if not text:
         return None
-    # Python 3.10 takes neither a Z nor other than three or six digits.
+    # Python 3.10 accepts neither a Z nor a fraction of other than three or six digits.
     whole, _, rest = str(text).removesuffix("Z").partition(".")
     at = datetime.fromisoformat(whole).replace(tzinfo=timezone.utc).timestamp()
     return at + (float(f"0.{rest}") if rest else 0.0)

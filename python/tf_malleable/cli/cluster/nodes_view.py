@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Renders the view of tfm cluster top. No I/O.
+"""View of tfm cluster top: nodes as bars, and a table of jobs. No I/O.
 
-A node is a bar as long as its CPUs; a job's letter stands for CPUs that its workers have there.
+A node's bar is as long as its CPUs; a job's letter stands for CPUs that its workers have there.
 The view is complete without colours.
 """
 
@@ -32,9 +32,9 @@ class NodeView:
     """A node.
 
     Attributes:
-        name: Of the node.
-        cpus: How many can be had there, by pods of all kinds.
-        state: In a word.
+        name: Name of the node.
+        cpus: Allocatable CPUs, for pods of all kinds.
+        state: State in one or a few words.
     """
 
     name: str
@@ -43,7 +43,7 @@ class NodeView:
 
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> NodeView:
-        """Return what the API's object says."""
+        """Parse an API object."""
         status = item.get("status") or {}
         conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
         state = "ready" if conditions.get("Ready") == "True" else "not ready"
@@ -55,13 +55,13 @@ class NodeView:
 
 @dataclass(frozen=True)
 class NodesScene:
-    """What the cluster says at one moment.
+    """State of the cluster at one time.
 
     Attributes:
-        nodes: Its nodes; none if they may not be seen.
+        nodes: Nodes of the cluster; none if the user may not list them.
         jobs: The jobs.
-        now: In seconds since the epoch.
-        namespaces: The jobs are of several.
+        now: Time of the scene, in seconds since the epoch.
+        namespaces: True if the jobs may be of several namespaces.
     """
 
     nodes: Sequence[NodeView]
@@ -74,8 +74,8 @@ def picture(scene: NodesScene, note: str = "") -> RenderableType:
     """Return the view.
 
     Args:
-        scene: What is shown.
-        note: What is wrong; shown first.
+        scene: State to show.
+        note: Problem to show first; empty for none.
     """
     parts: list[RenderableType] = [Text(note, style="bold red")] if note else []
     parts.append(_summary(scene))
@@ -103,7 +103,7 @@ def _several(count: int, what: str) -> str:
 
 def _nodes(scene: NodesScene, jobs: Sequence[JobView]) -> Table:
     most = max(node.cpus for node in scene.nodes) or 1.0
-    # A cell is a CPU where there is room for that.
+    # A cell is one CPU if the widest node fits into the bar.
     cell = max(1.0, most / _WIDEST)
     shown = sorted(scene.nodes, key=lambda node: node.name)[:_MOST_NODES]
     rows: list[tuple[RenderableType, ...]] = []

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Turns what the statuses of MalleableJobs remember into rows over time. Pure."""
+"""Timeline rows of MalleableJobs, from the history in their statuses. Pure."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _OUTCOMES: Final[Mapping[str, Outcome]] = {"Succeeded": "finished", "Failed": "f
 
 
 def unit_of(jobs: Sequence[JobView]) -> TimelineUnit:
-    """Return in what all changes of all jobs are known."""
+    """Return the unit in which all changes of all jobs are known."""
     changes = [each for job in jobs for each in job.rescales]
     known = all("cpus" in each.before and "cpus" in each.after for each in changes)
     return "CPU" if known else "worker"
 
 
 def capacity(nodes: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many CPUs pods can have on nodes."""
+    """Return how many CPUs of the nodes are allocatable, in total."""
     found = ((node.get("status") or {}).get("allocatable") or {} for node in nodes)
     return int(sum(quantities.number(each.get("cpu", 0)) for each in found))
 
 
 def rows(jobs: Sequence[JobView], unit: TimelineUnit, now: float) -> list[Row]:
-    """Return a row for each job; times count from the first one's creation."""
+    """Return a row for each job; times count from the creation of the first job."""
     zero = min((job.created for job in jobs), default=0.0)
     names = Counter(job.name for job in jobs)
     return [
@@ -70,12 +70,12 @@ def _stretches(job: JobView, field: str, now: float) -> list[_Part]:
 def _state(height: float, has_run: bool) -> _State:
     if height > 0:
         return "running"
-    # Its first worker has been there since, but trains only once it has built its model.
+    # The first worker runs by now, but trains only once it has built its model.
     return "paused" if has_run else "waiting"
 
 
 def _first(job: JobView, field: str) -> float:
-    """Return what a job began with, as far as that is remembered."""
+    """Return the height with which a job began, as far as that is remembered."""
     if job.rescales:
         first = job.rescales[0]
         return float(
@@ -85,7 +85,7 @@ def _first(job: JobView, field: str) -> float:
 
 
 def _stop(job: JobView) -> list[tuple[float, float]]:
-    """Return since when a job that has not ended does not run, if so."""
+    """Return the change to 0 of a job that has not ended and does not run; otherwise none."""
     if job.has_ended:
         return []
     for one in job.status.get("conditions") or ():

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm cluster top: shows live which job has how many CPUs on which node."""
+"""Command tfm cluster top: a live view of each job's CPUs on each node."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _print_lines(
         try:
             scene = _look(cluster, everywhere)
         except UnreachableError:
-            continue  # What is printed again is the last answer.
+            continue  # The last answer is printed again.
 
 
 def _show(cluster: Cluster, scene: NodesScene, interval: float, everywhere: bool) -> None:

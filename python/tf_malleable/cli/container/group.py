@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm container: lists and changes container jobs, by the containers' names."""
+"""Command group tfm container: lists and changes container jobs, by the containers' names."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _find(client: Client, name: str) -> JobStatus:
     """Return the job of a container, by the container's name, id, or prefix of its id.
 
     Raises:
-        OperationError: There is none; the message has the controller's reason.
+        OperationError: There is no such job; the message has the controller's reason.
     """
     for job in client.jobs():
         if job.container is not None and name == job.container.name:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm container run: runs a container as a job, with its output and exit code."""
+"""Command tfm container run: a container as a job, with its output and exit code."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ _SDK_NAMES = {
 
 
 def _environment(variables: Iterable[str], said_by: str = "--env") -> list[str]:
-    """Return variables with their values; a bare name gets its value from our environment."""
+    """Return variables with their values; a bare name gets its value from the environment."""
     said = []
     for variable in variables:
         name, equals, _ = variable.partition("=")

@@ -1,5 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm elastic coordinator and server: the processes of a training that are not the user's."""
+"""Commands `tfm elastic coordinator` and `tfm elastic server`.
+
+They run the processes of a training that do not run the user's script.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from tf_malleable.elastic.settings import MeshSettings, address, secret
 from tf_malleable.elastic.variables import PLACE
 from tf_malleable.model import OperationError
 
-# A new coordinator waits so long for processes that were there before, in a training that
-# has begun, and in one of which nobody knows.
+# How long a new coordinator waits for existing processes to connect again: in a training that is
+# known to have begun, and if that is unknown.
 _RESUMED_SECONDS = 15.0
 _UNKNOWN_SECONDS = 3.0
-# For how long one that is ended together with all others helps them to hand over.
+# How long a coordinator that ends together with all other processes helps them to hand over.
 _LAST_SECONDS = 8.0
 
 
@@ -106,6 +109,6 @@ def server(where: str, host: str, patience: float, supervisor: int | None) -> No
     signal.signal(signal.SIGTERM, lambda *_: process.leave())
     code = process.serve()
     process.close()
-    # Threads of other processes' connections may still be there.
+    # Threads that serve connections of other processes may still be running.
     sys.stdout.flush()
     os._exit(code)

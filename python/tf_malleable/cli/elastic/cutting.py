@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Options that say how a training is cut up: its result depends on them."""
+"""Options that define how a training is cut into shards; its result depends on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def options(function: _Function) -> _Function:
 
 
 def check_shards(shards: int) -> None:
-    """Raise ValueError if a batch cannot be cut into so many pieces."""
+    """Raise ValueError if a batch cannot be cut into this number of shards."""
     if not 1 <= shards <= MOST_SHARDS:
         raise ValueError(f"--shards must be an integer from 1 to {MOST_SHARDS}, not {shards}")
 
@@ -51,6 +51,6 @@ def check(seed: int | None, shard_threads: int | None) -> None:
 
 
 def as_options(seed: int | None, shard_threads: int | None) -> tuple[str, ...]:
-    """Return the words of a command line that say the same."""
+    """Return the equivalent command-line options."""
     said = {"--seed": seed, "--shard-threads": shard_threads}
     return tuple(f"{name}={value}" for name, value in said.items() if value is not None)

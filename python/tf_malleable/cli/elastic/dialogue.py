@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What whoever starts a training's workers and its coordinator tell each other."""
+"""Dialogue between a training's supervisor and its coordinator."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _LONG_SECONDS: Final = 3600.0
 
 @dataclass
 class Numbers:
-    """How many workers and servers there are to be, and may be.
+    """Desired and allowed numbers of workers and servers.
 
     Attributes:
-        workers: Wanted now.
-        least: The fewest workers.
-        most: The most workers.
-        servers: Wanted now.
-        most_servers: The most servers.
-        can_decide: Grants of a controller decide about the workers, unless somebody has.
-        by_hand: Somebody has decided about the workers.
+        workers: Desired number of workers.
+        least: Minimum number of workers.
+        most: Maximum number of workers.
+        servers: Desired number of servers.
+        most_servers: Maximum number of servers.
+        can_decide: True if a controller's grants decide the number of workers, unless `by_hand`.
+        by_hand: True if the number of workers was set explicitly.
     """
 
     workers: int
@@ -44,14 +44,14 @@ class Numbers:
 
 
 class Dialogue:
-    """A connection to the coordinator, in a thread of its own, which opens it again and again."""
+    """Connection to the coordinator, in a thread of its own, which reopens it when it breaks."""
 
     def __init__(self, numbers: Numbers, secret: bytes) -> None:
-        """Prepare.
+        """Create the dialogue; start() connects.
 
         Args:
-            numbers: What is told, and changes as people want.
-            secret: Of the training.
+            numbers: Numbers to send; updated with what the coordinator sends.
+            secret: Secret of the training.
         """
         self._numbers, self._secret = numbers, secret
         self._address: Address | None = None
@@ -61,14 +61,14 @@ class Dialogue:
         self._status: Mapping[str, Any] = {}
 
     def start(self, address: Address) -> None:
-        """Begin with the coordinator at this address."""
+        """Use the coordinator at this address; the first call starts the threads."""
         is_first, self._address = self._address is None, address
         if is_first:
             for target in (self._run, self._ask_often):
                 threading.Thread(target=target, daemon=True).start()
 
     def stop(self) -> None:
-        """Want no workers any more, and hang up."""
+        """Request no more workers, and close the connection."""
         self._over.set()
         with self._lock, suppress(OSError):
             if self._connection is not None:
@@ -76,11 +76,11 @@ class Dialogue:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """What the coordinator said last of the training; nothing before."""
+        """Latest status from the coordinator; empty before the first and after a disconnect."""
         return self._status
 
     def tell(self) -> None:
-        """Tell the numbers, after they have changed here."""
+        """Send the numbers after they have changed on this side."""
         self._send({"kind": "supervise", **vars(self._numbers)})
 
     def _send(self, message: Mapping[str, Any]) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm elastic: runs, shows and resizes trainings whose workers come and go."""
+"""Command group `tfm elastic`: runs, shows and resizes elastic trainings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A training as one job of the host's controller: hears of grants, and reports progress.
+"""A training as one job of the host's controller: receives grants and reports progress.
 
-It is to the controller what the agent is of other jobs, but for all processes of the training.
+It takes the place that the agent has in other jobs, but acts for all processes of the training.
 Without a controller, the training keeps its last grant.
 """
 
@@ -34,7 +34,7 @@ _CHANGED_MEANWHILE: Final = 409
 
 
 class HostJob:
-    """Speaks with the controller, in a thread of its own."""
+    """Client of the controller for one job, in a thread of its own."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class HostJob:
         take: Callable[[Collection[int]], None],
         report: Callable[[], Mapping[str, Any]],
     ) -> None:
-        """Prepare.
+        """Create the client; start() connects.
 
         Args:
-            join: The job.
-            take: Applies a grant; on its return no process uses other CPUs.
+            join: Job to submit.
+            take: Applies a grant; once it returns, no process uses other CPUs.
             report: Returns the body of a progress report.
         """
         self._join, self._take, self._report = join, take, report
@@ -77,7 +77,7 @@ class HostJob:
             self._over.wait(pause * random.uniform(0.8, 1.2))
 
     def _serve(self) -> None:
-        """Serve one session until it breaks off."""
+        """Run one session until the connection breaks or stop() is called."""
         job = submit(self._connection, self._join.request, running=True)
         lines = self._stream(job)
         due = time.monotonic()
@@ -108,7 +108,7 @@ class HostJob:
         try:
             self._connection.request("POST", f"{job.path}/acknowledgements", body)
         except ControllerError as error:
-            if error.status != _CHANGED_MEANWHILE:  # Else a new line follows.
+            if error.status != _CHANGED_MEANWHILE:  # In that case a new line follows.
                 raise
 
     def _post_report(self, job: Submitted) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Options that say where the state of a training is kept, for when all its workers are gone."""
+"""Checkpoint options: where a training saves its state, for when all its workers are gone."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def check(folder: str | None, seconds: float | None) -> None:
 
 
 def as_options(folder: str | None, seconds: float | None) -> tuple[str, ...]:
-    """Return the words of a command line that say the same."""
+    """Return the equivalent command-line options."""
     said = {"--checkpoint": folder, "--checkpoint-every": seconds}
     return tuple(f"{name}={value}" for name, value in said.items() if value is not None)
 
 
 def with_checkpoint(settings: MeshSettings) -> MeshSettings:
-    """Return settings whose folder does not depend on where the script is.
+    """Return settings whose checkpoint folder is absolute, wherever the script runs.
 
-    The seed is that of the training whose state is there, unless the settings have one.
+    The seed is that of the training saved there, unless the settings have one.
     """
     if not settings.checkpoint:
         return settings

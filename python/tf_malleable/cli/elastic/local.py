@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm elastic local: all processes of a training on this machine."""
+"""Command `tfm elastic local`: all processes of a training on this machine."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FEWEST_SHARDS = 4
 
 
 def _range(name: str, text: str, least: int) -> tuple[int, int]:
-    """Return the fewest and the most of N or FEWEST:MOST.
+    """Return the minimum and the maximum of N or FEWEST:MOST.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text has neither form, or is out of range.
     """
     found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
@@ -150,12 +150,12 @@ def _is_to_ask(no_controller: bool, threads: int | None, socket: Path) -> bool:
     """Return whether to ask a controller for cores.
 
     Raises:
-        ValueError: It must be asked, but an option says otherwise.
+        ValueError: A controller is required, but an option excludes it.
     """
     by_hand = "--no-controller" if no_controller else "--threads" if threads is not None else None
     is_required = requirement.is_controller_required()
     if by_hand is None:
-        # `tfm run --threads` has decided that there is none.
+        # `tfm run --threads` has set this variable, and runs without a controller.
         is_free = not os.environ.get(environment.THREADS)
         return is_required or (is_free and os.path.exists(socket))
     if is_required:

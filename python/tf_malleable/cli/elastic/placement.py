@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Gives each worker of a training on this host its part of the granted CPUs."""
+"""Placement of a training's workers on the CPUs that are granted on this host."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tf_malleable.model import Cpuset
 
 
 class Placement:
-    """Confines processes from outside; may be called from any thread.
+    """Sets the affinity of the workers from outside; thread-safe.
 
-    The workers' limits of threads follow their affinity.
+    The thread limits of a worker follow its affinity.
     """
 
     def __init__(self, most: int) -> None:
-        """Begin without a grant.
+        """Create a placement without a grant.
 
         Args:
-            most: Most CPUs of a worker.
+            most: Maximum number of CPUs of a worker.
         """
         self._most = most
         self._lock = threading.Lock()
@@ -33,21 +33,22 @@ class Placement:
 
     @property
     def cpus(self) -> Sequence[int]:
-        """The granted CPUs; none before the first grant."""
+        """Granted CPUs; empty before the first grant."""
         return self._cpus
 
     def take(self, cpus: Iterable[int]) -> None:
-        """Share out these CPUs from now on; all processes are confined to them on return."""
+        """Distribute these CPUs from now on; on return, all processes are confined to them."""
         with self._lock:
             self._cpus = _in_order(frozenset(cpus))
             self._carry_out()
 
     def arrange(self, members: Iterable[int], starting: Iterable[int]) -> None:
-        """Place these processes, and all others that this one has started.
+        """Place the workers, and all other descendants of this process.
 
         Args:
-            members: Pids of the workers that train, in the order in which they began.
-            starting: Of those that will: they have what will be theirs, and share it until then.
+            members: Pids of the workers that train, in order of their start.
+            starting: Pids of the workers that will train. Each has the CPUs that it will have as
+                a member, and shares them until then.
         """
         with self._lock:
             self._members, self._starting = tuple(members), tuple(starting)
@@ -60,7 +61,7 @@ class Placement:
             return dict(self._parts)
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time that the workers that train have used."""
+        """Return the CPU time that the training workers have used, in seconds."""
         with self._lock:
             members = self._members
         trees = map(procfs.descendants, members)
@@ -75,7 +76,7 @@ class Placement:
         for pid, cpus in parts.items():
             tree = procfs.descendants(pid)
             of_workers.update(tree)
-            # What the user's program has confined within its part stays so.
+            # A narrower affinity that the user's program has set within its part stays.
             (affinity.narrow if _has(pid, cpus) else affinity.confine)(tree, cpus)
         rest = [pid for pid in procfs.descendants(os.getpid()) if pid not in of_workers]
         affinity.confine(rest, frozenset(self._cpus))
@@ -89,7 +90,7 @@ class Placement:
 
 
 def _has(pid: int, cpus: Cpuset) -> bool:
-    """Return whether a process, but for some of its threads, may use these CPUs and no others."""
+    """Return whether the affinity of a process is exactly these CPUs; some threads may differ."""
     try:
         return os.sched_getaffinity(pid) == cpus
     except OSError:
@@ -97,6 +98,6 @@ def _has(pid: int, cpus: Cpuset) -> bool:
 
 
 def _in_order(cpus: Cpuset) -> list[int]:
-    """Return these CPUs, those of one core and of one NUMA node next to each other."""
+    """Return these CPUs with those of one core, and of one NUMA node, next to each other."""
     machine = topology.present(cpus, cpus, len(cpus))
     return [cpu.id for cpu in sorted(machine.cpus, key=lambda cpu: (cpu.node, cpu.core, cpu.id))]

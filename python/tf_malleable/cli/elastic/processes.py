@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The processes of a training on this machine, as children of this one."""
+"""Child processes of a training on this machine: coordinator, workers and servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_malleable.linux import procfs
 from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
 
-# For how long processes may take to hand over, save, and end.
+# How long processes may take to hand over, save and exit.
 _GRACE_SECONDS: Final = 30.0
 _COORDINATOR_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.2
@@ -34,10 +34,10 @@ class Child:
     """A worker or server.
 
     Attributes:
-        process: The process.
+        process: Handle of the process.
         role: ``"worker"`` or ``"server"``.
-        since: When it was started, in seconds of the monotonic clock.
-        is_leaving: It was told to go, or is going.
+        since: Time of its start, in seconds of the monotonic clock.
+        is_leaving: True once the process was told to go, or is going.
     """
 
     process: subprocess.Popen[bytes]
@@ -48,11 +48,11 @@ class Child:
 
 @dataclass(frozen=True)
 class Script:
-    """What each worker runs.
+    """Program that each worker runs.
 
     Attributes:
-        command: The user's program.
-        options: More words for tfm elastic run.
+        command: The user's program and its arguments.
+        options: Further options for tfm elastic run.
         threads: Threads of each worker; None if they follow the CPUs that it may use.
     """
 
@@ -62,21 +62,21 @@ class Script:
 
 
 class Processes:
-    """Starts and ends them.
+    """Starts and ends the processes of a training.
 
     Attributes:
-        secret: Of the training.
-        address: Of the coordinator.
-        children: The workers and servers, in the order in which they began.
+        secret: Secret of the training.
+        address: Address of the coordinator.
+        children: Workers and servers, in order of their start.
     """
 
     def __init__(self, name: str, shards: int, script: Script) -> None:
-        """Prepare.
+        """Create the secret and the environment of the processes, but start none.
 
         Args:
-            name: Of the training.
-            shards: Pieces of each batch.
-            script: What each worker runs.
+            name: Name of the training.
+            shards: Number of shards of each batch.
+            script: Program that each worker runs.
         """
         self._name, self._shards, self._script = name, shards, script
         self.secret = secrets.token_bytes(32)
@@ -87,7 +87,7 @@ class Processes:
         self._env = _environment(self.secret, script.threads)
 
     def start(self, role: str, cpus: int) -> None:
-        """Start a worker, which is to have so many CPUs, or a server."""
+        """Start a server, or a worker that is to have this number of CPUs."""
         where = f"{self.address.host}:{self.address.port}"
         if role == "worker":
             options = ["--coordinator", where, "--cpus", str(cpus), *self._script.options]
@@ -117,7 +117,7 @@ class Processes:
     # The coordinator.
 
     def is_coordinated(self) -> bool:
-        """Return whether the coordinator lives."""
+        """Return whether the coordinator is alive."""
         return self._coordinator is not None and self._coordinator.poll() is None
 
     def start_coordinator(self) -> None:
@@ -140,7 +140,7 @@ class Processes:
         line = self._coordinator.stdout.readline().decode().strip()
         if not line:
             if self.address.port:
-                time.sleep(_PAUSE_SECONDS)  # It is tried again.
+                time.sleep(_PAUSE_SECONDS)  # The supervisor tries again.
                 return
             raise OperationError("the coordinator of the training cannot be started")
         host, _, port = line.rpartition(":")
@@ -149,10 +149,10 @@ class Processes:
     # The end.
 
     def end(self, is_urgent: Callable[[], bool]) -> None:
-        """End all processes; workers may hand over and save what they have.
+        """End all processes; workers may hand over and save their state.
 
         Args:
-            is_urgent: Returns whether they are to be killed.
+            is_urgent: Returns True if the processes are to be killed.
         """
         for child in self.children:
             self.dismiss(child)
@@ -174,7 +174,7 @@ class Processes:
 
 
 def started_by(pid: int, children: Collection[int]) -> int | None:
-    """Return the pid of the child that is a process, or has started it; None if there is none."""
+    """Return the pid of the child that is this process or its ancestor; None if there is none."""
     return next((each for each in procfs.ancestors(pid) if each in children), None)
 
 
@@ -185,7 +185,7 @@ def _environment(secret: bytes, threads: int | None) -> Mapping[str, str]:
     found = {**os.environ, SECRET: secret.hex()}
     if threads is not None:
         return {**found, environment.THREADS: str(threads)}
-    # The training is one job, and splits what it is granted: a worker's limits follow its CPUs.
+    # The training is one job, and splits its grant: a worker's limits follow its CPUs.
     for name in (JOIN, environment.THREADS):
         found.pop(name, None)
     return {**found, environment.FOLLOW_CGROUP: "1"}

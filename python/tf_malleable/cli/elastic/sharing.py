@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shares what a controller grants to a training among its workers, and says how far it is."""
+"""Distribution of a controller's grant among a training's workers, and progress reports."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Status = Mapping[str, Any]
 
 
 class GrantSharing:
-    """Decides how many workers there are, and which CPUs each of them has."""
+    """Decides the number of workers, and the CPUs of each."""
 
     def __init__(self, join: Join, cpus: Collection[int], bounds: Bounds) -> None:
-        """Prepare.
+        """Apply the first grant, and choose the first number of workers.
 
         Args:
-            join: The job that the training is.
-            cpus: Its first grant.
-            bounds: What numbers of workers are possible.
+            join: Job of the training.
+            cpus: CPUs of the first grant.
+            bounds: Possible numbers of workers.
         """
         self._bounds = bounds
         self._placement = Placement(bounds.threads)
@@ -48,23 +48,23 @@ class GrantSharing:
         return self._placement.cpus
 
     def start(self) -> None:
-        """Follow the grants from now on."""
+        """Start to follow the grants."""
         self._job.start()
 
     def stop(self) -> None:
-        """Follow them no more."""
+        """Stop following the grants."""
         self._job.stop()
 
     def was_resized(self, workers: int) -> None:
-        """Take note that somebody else has changed how many workers there are to be."""
+        """Note that the desired number of workers was changed elsewhere."""
         self.sizing = Sizing(workers, time.monotonic())
 
     def look(self, status: Status, numbers: Numbers, workers: Sequence[int]) -> int:
-        """Place the processes; return how many workers there are to be.
+        """Place the processes; return the desired number of workers.
 
         Args:
-            status: What the coordinator says; nothing if it is not known.
-            numbers: How many there are to be now, and who has decided that.
+            status: Latest status from the coordinator; empty if unknown.
+            numbers: Desired numbers, and whether they were set by hand.
             workers: Pids of all workers.
         """
         now = time.monotonic()
@@ -105,7 +105,7 @@ def _members(status: Status) -> set[int]:
 
 
 def report(status: Status) -> dict[str, Any]:
-    """Return the body of a progress report: each step counts once, whoever takes part in it."""
+    """Return the body of a progress report; a step counts once, however many members compute it."""
     if not status:
         return {}
     inside = [each for each in status["processes"] if each["state"] == _IN]

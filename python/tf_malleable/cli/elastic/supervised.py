@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What processes that tfm elastic local starts do differently.
+"""Signal handling of the processes that `tfm elastic local` starts.
 
-Ctrl-C and the end of a terminal reach all processes at once. Whoever has started them is to hear
-of it alone, and ends them in order. If it is killed, they go by themselves.
+Ctrl-C and the end of a terminal reach all processes at once. Only the supervisor reacts, and
+ends the others in order. If the supervisor is killed, the others end on their own.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def option(function: _Function) -> _Function:
-    """Add the hidden option --supervised PID to a command, with the pid of who starts it."""
+    """Add the hidden option --supervised PID to a command; PID is the supervisor's."""
     return click.option("--supervised", "supervisor", type=int, hidden=True)(function)
 
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """Keep these signals from processes that are started meanwhile, until they call begin()."""
+    """Block the terminal's signals in processes started meanwhile, until they call begin()."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_TERMINAL)
     try:
         yield
@@ -36,9 +36,12 @@ def spared() -> Iterator[None]:
 
 
 def begin(supervisor: int) -> None:
-    """Ignore these signals in this process, and in what it becomes and starts.
+    """Ignore the terminal's signals in this process, also after exec and in its children.
 
-    It gets SIGTERM once its supervisor, whose process id this is, is gone.
+    The process gets SIGTERM once its supervisor is gone.
+
+    Args:
+        supervisor: Process id of the supervisor.
     """
     signal_at_end_of_parent(signal.SIGTERM, supervisor)
     for number in _OF_THE_TERMINAL:

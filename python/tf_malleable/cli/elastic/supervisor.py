@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Starts, stops and replaces the processes of a training on this machine."""
+"""Supervisor of a training on this machine: starts, stops and replaces its processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tf_malleable.elastic.settings import LEFT
 from tf_malleable.model import OperationError
 
 _LOOK_SECONDS: Final = 0.05
-# So many deaths in a row, each so soon after the start, are no accident.
+# More deaths in a row than this, each so soon after a start, are no accident.
 _MOST_DEATHS: Final = 5
 _SOON_SECONDS: Final = 10.0
 _UNFINISHED: Final = 1
@@ -38,15 +38,15 @@ class Supervisor:
         replaces: bool,
         sharing: GrantSharing | None = None,
     ) -> None:
-        """Prepare.
+        """Create the supervisor; run() starts the processes.
 
         Args:
-            name: Of the training.
-            numbers: How many processes.
-            shards: Pieces of each batch.
-            script: What each worker runs.
-            replaces: Start another worker in place of one that died.
-            sharing: Shares a controller's grants among the workers; None without a controller.
+            name: Name of the training.
+            numbers: Desired and allowed numbers of processes.
+            shards: Number of shards of each batch.
+            script: Program that each worker runs.
+            replaces: True to start another worker in place of one that died.
+            sharing: Distributes a controller's grants to the workers; None without a controller.
         """
         self._numbers, self._shards, self._script = numbers, shards, script
         self._replaces, self._sharing = replaces, sharing
@@ -61,7 +61,7 @@ class Supervisor:
         """Run the training to its end; return its exit code.
 
         Raises:
-            OperationError: There can be no coordinator, or workers die as soon as they start.
+            OperationError: The coordinator cannot be started, or workers die at their start.
         """
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: self._signals.append(number))
@@ -72,7 +72,7 @@ class Supervisor:
             while not self._is_over():
                 time.sleep(_LOOK_SECONDS)
         finally:
-            self._dialogue.stop()  # Or the last one would wait for another to hand over to.
+            self._dialogue.stop()  # Otherwise the last worker would wait for a replacement.
             known = len(self._signals)
             self._processes.end(lambda: len(self._signals) > known)
             if self._sharing is not None:
@@ -106,10 +106,10 @@ class Supervisor:
             return True
         return False
 
-    # Who goes.
+    # Departures.
 
     def _note_leaving(self) -> None:
-        """See which workers somebody else has told to go."""
+        """Note the workers that others have told to go."""
         for said in self._dialogue.status.get("processes", ()):
             if said["leaving"]:
                 children = {e.process.pid: e for e in self._processes.children}
@@ -118,7 +118,7 @@ class Supervisor:
                     self._leaves(children[pid])
 
     def _leaves(self, child: Child) -> None:
-        """One goes as somebody else wanted: that is one less, but not less than the fewest."""
+        """Note a departure that others asked for: decrement the target, not below the minimum."""
         child.is_leaving = True
         numbers = self._numbers
         if child.role == "server":
@@ -130,14 +130,14 @@ class Supervisor:
         self._dialogue.tell()
 
     def _was_resized(self) -> None:
-        """Take note that workers have gone, as somebody wanted, or as nobody is to replace them."""
-        # Else the next look at the grant would be another way to replace them.
+        """Note that workers have gone, on request or because none are replaced."""
+        # Otherwise the next look at the grant would replace them after all.
         self._numbers.by_hand = self._numbers.by_hand or not self._replaces
         if self._sharing is not None:
             self._sharing.was_resized(self._numbers.workers)
 
     def _ended(self, child: Child) -> None:
-        """See why a worker or server has ended."""
+        """Handle the end of a worker or server by its exit code."""
         code = child.process.returncode
         if child.role == "server":
             if code == 0 and not child.is_leaving and not self._is_finished:
@@ -171,13 +171,13 @@ class Supervisor:
             self._dialogue.tell()
 
     def _has_begun(self) -> bool:
-        """Return whether there ever was a generation; True if that is not known."""
+        """Return whether there has been a generation; True if unknown."""
         found = whereabouts.Whereabouts(self._processes.address, self._processes.secret)
         with suppress(OperationError):
             return bool(whereabouts.ask(found, {"kind": "status"})["generation"])
         return True
 
-    # Who comes.
+    # Arrivals.
 
     def _share(self) -> None:
         assert self._sharing is not None
@@ -189,7 +189,7 @@ class Supervisor:
 
     def _resize(self, role: str, wanted: int) -> None:
         here = self._processes.of(role)
-        # One that is still leaving counts for the coordinator, which refuses too many.
+        # A worker that is still leaving counts for the coordinator, which refuses too many.
         room = self._shards - sum(each.role == role for each in self._processes.children)
         for _ in range(min(wanted - len(here), room if role == "worker" else wanted)):
             self._processes.start(role, self._cpus(wanted))

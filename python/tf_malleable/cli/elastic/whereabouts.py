@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where this user's elastic trainings are: a file for each, which nobody else may read."""
+"""Files with address and secret of this user's elastic trainings, readable by the user only."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Whereabouts:
     """How to reach the coordinator of a training.
 
     Attributes:
-        address: Where it listens.
-        secret: Of the training.
+        address: Address at which the coordinator listens.
+        secret: Secret of the training.
     """
 
     address: Address
@@ -39,7 +39,7 @@ def _folder() -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raise ValueError if no training can be called so."""
+    """Raise ValueError if this cannot be the name of a training."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise ValueError(
             f"the name of a training has letters, digits, '.', '_' and '-' only, not {name!r}"
@@ -47,10 +47,10 @@ def check_name(name: str) -> None:
 
 
 def write(name: str, found: Whereabouts) -> Path:
-    """Write down how to reach a training; return the file.
+    """Write the file of a training; return its path.
 
     Raises:
-        OperationError: That is not possible.
+        OperationError: The file cannot be written.
     """
     path = _folder() / f"{name}.json"
     said = {**vars(found.address), "secret": found.secret.hex()}
@@ -69,13 +69,13 @@ def write(name: str, found: Whereabouts) -> Path:
 
 
 def read(name: str | None) -> Whereabouts:
-    """Return how to reach a training.
+    """Read how to reach a training.
 
     Args:
-        name: Its name; None if there is only one.
+        name: Name of the training; None for the only one.
 
     Raises:
-        OperationError: There is none, or none of this name, or there are several.
+        OperationError: There is no such training or, without a name, none or more than one.
     """
     if name is None:
         names = sorted(path.stem for path in _folder().glob("*.json"))
@@ -99,10 +99,10 @@ def read(name: str | None) -> Whereabouts:
 
 
 def ask(found: Whereabouts, message: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer of a coordinator.
+    """Send a message to a coordinator, and return its answer.
 
     Raises:
-        OperationError: It does not answer.
+        OperationError: The coordinator does not answer.
     """
     deadline = time.monotonic() + _ASK_SECONDS
     try:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm power calibrate: measures what this host draws at a few loads."""
+"""Command tfm power calibrate: measures the power of this host at a few loads."""
 
 from __future__ import annotations
 

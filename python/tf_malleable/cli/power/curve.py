@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where a host's power curve is kept."""
+"""Default file of a host's power curve."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm power: what this host draws, for whom, and what it may draw."""
+"""Command group tfm power: power of this host by consumer, and its budget."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm power organise and acl: budgets for many hosts."""
+"""Commands tfm power organise and acl: budgets for many hosts."""
 
 from __future__ import annotations
 

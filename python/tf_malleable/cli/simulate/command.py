@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm simulate: what would happen under other policies, on other machines."""
+"""Command tfm simulate: workloads under other policies and on other machines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tf_malleable.simulate.traces import FORMATS, is_trace, read_trace
 from tf_malleable.simulate.workload import Assumed, Workload
 from tf_malleable.workload.interrupts import end_on_signals
 
-# Beside the default, what shows best how policies differ: equal shares, and one by one.
+# Beside the default, the policies that show differences best: equal shares, and one by one.
 _POLICIES: Final = (registry.DEFAULT, "equal", "fcfs-strict")
 _CURVE: Final = "amdahl:0.05"
 _INTERRUPTED: Final = 130
@@ -254,7 +254,7 @@ def _generated(text: str, cores: int, seed: int, assumed: Assumed) -> Workload:
 def _simulated(
     workloads: Sequence[Workload], cases: Sequence[Case]
 ) -> tuple[Mapping[Case, Result], bool]:
-    """Return the results, and whether these are all; after Ctrl-C they are not."""
+    """Return the results, and whether they are complete; after Ctrl-C they are not."""
     end_on_signals()
     found: dict[Case, Result] = {}
     jobs = sum(len(workloads[case.workload].tasks) for case in cases)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shows in a terminal, on stderr, how far a simulation is and what time is left."""
+"""Progress of a simulation and its remaining time, on stderr in a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SimulationProgress:
     """A context manager that is called with the number of jobs that have ended."""
 
     def __init__(self, jobs: int) -> None:
-        """Show progress towards this number of jobs."""
+        """Create the progress display of a simulation of this number of jobs."""
         console = Console(stderr=True, highlight=False)
         self._progress = Progress(
             TextColumn("simulated jobs"),
@@ -49,5 +49,5 @@ class SimulationProgress:
         self._progress.stop()
 
     def __call__(self, ended: int) -> None:
-        """Show that so many jobs have ended."""
+        """Show that this many jobs have ended."""
         self._progress.update(self._task, completed=ended)

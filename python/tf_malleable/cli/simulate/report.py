@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What tfm simulate prints: a table, JSON or CSV."""
+"""Output of tfm simulate: a table, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Fared:
-    """What came of a workload under a policy.
+    """Result of a workload under a policy.
 
     Attributes:
-        policy: Its name and options.
-        problem: Why it could not go on, in one sentence; None if it could.
-        summary: The metrics of `tfm history`; None if it could not go on.
-        counts: What happened, in numbers; None if it could not go on.
+        policy: Name and options of the policy.
+        problem: Why the policy could not continue, in one sentence; None if it could.
+        summary: Metrics as in `tfm history`; None if the policy could not continue.
+        counts: Numbers of events; None if the policy could not continue.
     """
 
     policy: str
@@ -44,14 +44,14 @@ class Fared:
 
 @dataclass(frozen=True)
 class Part:
-    """What came of a workload.
+    """Results of a workload.
 
     Attributes:
-        name: Of the workload.
+        name: Name of the workload.
         jobs: Number of its jobs.
-        left_out: How many jobs of its source are not simulated, by the reason.
-        assumed: What was made up, because the source does not say it.
-        results: By policy, in the order in which these were given.
+        left_out: Number of jobs of the source that are not simulated, by the reason.
+        assumed: Assumptions, because the source is incomplete.
+        results: Results by policy, in the order in which the policies were given.
     """
 
     name: str
@@ -63,16 +63,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of all workloads.
+    """Results of all workloads.
 
     Attributes:
         cores: CPUs of each host.
         hosts: Number of hosts.
         numa: NUMA nodes of each host.
         smt: CPUs of each physical core.
-        seed: Of what is random.
-        noise: Of the speeds.
-        workloads: In the order in which they were given.
+        seed: Random seed.
+        noise: Noise of the speeds.
+        workloads: Results of the workloads, in the order in which these were given.
     """
 
     cores: int
@@ -85,7 +85,7 @@ class Report:
 
 
 def part(workload: Workload, results: Sequence[Result]) -> Part:
-    """Return what came of a workload."""
+    """Return the results of a workload."""
     rows = tuple(
         Fared(
             result.case.policy,
@@ -99,7 +99,7 @@ def part(workload: Workload, results: Sequence[Result]) -> Part:
 
 
 def print_report(report: Report, form: str) -> None:
-    """Print it as ``"json"``, ``"csv"`` or ``"table"``."""
+    """Print a report as ``"json"``, ``"csv"`` or ``"table"``."""
     if form == "json":
         print_json(report)
     elif form == "csv":
@@ -160,6 +160,6 @@ def _cells(row: Fared) -> tuple[str, ...]:
 
 
 def interrupted(report: Report, cases: int) -> None:
-    """Say on stderr how much of a report is missing because of Ctrl-C."""
+    """Print on stderr how much of a report is missing because of Ctrl-C."""
     done = sum(len(each.results) for each in report.workloads)
     click.echo(f"tfm: interrupted; {done} of {cases} simulations had ended", err=True)

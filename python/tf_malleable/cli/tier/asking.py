@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Requests of tfm tier to the daemon, and one sentence if there is none."""
+"""Requests of tfm tier to the tier's daemon, with an error of one sentence if none answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_malleable.model import ControllerError, OperationError
 if TYPE_CHECKING:
     from typing import Any
 
-# A check reads all copies.
+# In seconds; long, as a check reads all copies.
 _TIMEOUT = 3600.0
 _Answer = TypeVar("_Answer")
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -33,7 +33,7 @@ def tier_socket_option(command: _Command) -> _Command:
 
 
 def absolute(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths as the tier knows them: absolute, and without links."""
+    """Return the paths in the tier's form: absolute, without symbolic links."""
     return tuple(os.path.realpath(path) for path in paths)
 
 
@@ -43,11 +43,11 @@ def ask(
     kind: type[_Answer],
     body: dict[str, Any] | None = None,
 ) -> _Answer:
-    """Ask the daemon.
+    """Send a request to the daemon and return its response.
 
     Raises:
-        ValueError: It finds the request invalid.
-        OperationError: There is none, or it refuses.
+        ValueError: The daemon rejects the request as invalid.
+        OperationError: No daemon answers, or it refuses the request.
     """
     import msgspec
 

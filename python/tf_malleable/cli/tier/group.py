@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm tier: runs and shows the tier of a node, and fills or empties it."""
+"""tfm tier: the command group that runs, shows, fills and empties the tier of a node."""
 
 from __future__ import annotations
 

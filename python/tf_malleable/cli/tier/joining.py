@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm run --tier: has all programs started from now on read through the tier of this node."""
+"""tfm run --tier: an environment in which programs read through the tier of this node."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ _COUNTS_BYTES: Final = 64
 
 
 def join_tier() -> None:
-    """Have programs read through the tier; if there is none, say so, and they read the source.
+    """Set the environment so that programs started from now on read through the tier.
+
+    Without a tier, print a message; the programs then read the source.
 
     Raises:
-        OperationError: The library is not installed.
+        OperationError: The shim library is not installed.
     """
     # Not from api.tier, which imports msgspec: `tfm run` must start fast.
     from tf_malleable.api.tier_address import (
@@ -46,11 +48,11 @@ def join_tier() -> None:
 
 
 def _counts(folder: Path) -> str:
-    """Return the line for the file in which all processes of the job add up what they read."""
-    # This process becomes the job's, with the same number.
+    """Return the line that names the file in which all processes of the job count their reads."""
+    # This process becomes the job's main process, with the same pid.
     path = folder / f"{os.getpid()}-{secrets.token_hex(4)}"
     try:
         path.write_bytes(bytes(_COUNTS_BYTES))
-    except OSError:  # Of an older daemon; or a container in which it cannot be written.
+    except OSError:  # The daemon is older, or the folder is read-only in this container.
         return ""
     return f"counts={path}\n"

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm tier serve: runs the daemon of a node's tier."""
+"""tfm tier serve: the command that runs the tier's daemon on a node."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""tfm workload: runs the jobs of a file at given times, and measures them."""
+"""Command tfm workload: runs the jobs of a file at given times, and measures them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shows a workload's progress on stderr: a line per event, and in a terminal tfm top's view."""
+"""Progress of a workload on stderr: a line per event, and in a terminal the view of tfm top."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Calls of the API server, over aiohttp, with objects as plain dictionaries.
+"""API client: calls of the API server over aiohttp, with objects as plain dictionaries.
 
-The operator takes one decision about all jobs, from all that it knows. kopf calls a handler for
-each object, with that object, in an order of its own: one decision does not fit into that, nor
-does a state that is compared as a whole. The client of the kubernetes package makes an object of
-a class of every field that it reads, which costs seconds for the pods of a large cluster, and its
-watches cannot be given up while they wait. What is needed is little: seven verbs, and
-watches (informer.py).
+The operator makes one decision about all jobs, from the whole known state. kopf calls a handler
+per object, in an order of its own; one decision about all objects does not fit that model, nor
+does a state that is compared as a whole. The client of the kubernetes package creates a typed
+object for every field that it reads, which costs seconds for the pods of a large cluster, and its
+watches cannot be cancelled while they wait. The operator needs little: seven verbs, and watches
+(informer.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Object = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-# For so long the server is to keep a watch open.
+# Time for which the server is asked to keep a watch open.
 _WATCH_SECONDS: Final = 240
 _LONGEST_LINE: Final = 16 << 20
 _PAGE: Final = 500
@@ -34,8 +34,9 @@ class CallError(Exception):
     """The API server refuses a call, or cannot be reached.
 
     Attributes:
-        code: HTTP status; 0 if there was no answer, so that it may have been done.
-        reason: As the API says it, such as ``"AlreadyExists"``; ``"NoAnswer"``.
+        code: HTTP status; 0 if there was no answer, in which case the call may have succeeded.
+        reason: Reason in the API's terms, such as ``"AlreadyExists"``; ``"NoAnswer"`` if there was
+            no answer.
     """
 
     def __init__(self, code: int, reason: str, message: str) -> None:
@@ -44,29 +45,29 @@ class CallError(Exception):
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is about an object that is not there."""
+        """Whether the object does not exist."""
         return self.code == 404
 
     @property
     def is_conflict(self) -> bool:
-        """Whether somebody else was faster."""
+        """Whether the call conflicts with another client's change."""
         return self.code == 409
 
     @property
     def is_expired(self) -> bool:
-        """Whether what was asked for is too long ago."""
+        """Whether the requested resource version has expired."""
         return self.code == 410
 
 
 class ApiClient:
-    """A connection to an API server; used within one event loop."""
+    """Client of an API server; used within one event loop."""
 
     def __init__(self, server: ApiServer, *, call_seconds: float) -> None:
-        """Prepare; nothing is sent yet.
+        """Create a client; nothing is sent yet.
 
         Args:
-            server: Where.
-            call_seconds: For how long to wait for an answer.
+            server: API server to call.
+            call_seconds: Timeout of a call, in seconds.
         """
         self._server = server
         self._timeout = aiohttp.ClientTimeout(total=call_seconds)
@@ -74,19 +75,19 @@ class ApiClient:
         self._session = aiohttp.ClientSession(connector=connector, read_bufsize=_LONGEST_LINE)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._session.close()
 
     async def get(self, kind: ResourceKind, namespace: str, name: str) -> Object:
-        """Return an object; raises CallError, as all of these do."""
+        """Return an object; this and all other calls raise CallError."""
         return await self._call("GET", kind.path(namespace, name))
 
     async def create(self, kind: ResourceKind, namespace: str, item: Mapping[str, Any]) -> Object:
-        """Create an object, and return it."""
+        """Create an object and return it."""
         return await self._call("POST", kind.path(namespace), item)
 
     async def replace(self, kind: ResourceKind, namespace: str, item: Mapping[str, Any]) -> Object:
-        """Write an object unless it has changed, and return it."""
+        """Replace an object unless it has changed on the server, and return it."""
         return await self._call("PUT", kind.path(namespace, item["metadata"]["name"]), item)
 
     async def patch(
@@ -99,19 +100,19 @@ class ApiClient:
         part: str = "",
         how: str = MERGE,
     ) -> Object:
-        """Change an object, or a part of it, and return it."""
+        """Patch an object, or a subresource of it, and return it."""
         return await self._call("PATCH", kind.path(namespace, name, part), change, how)
 
     async def apply(
         self, kind: ResourceKind, item: Mapping[str, Any], *, manager: str, force: bool
     ) -> Object:
-        """Have an object be as this says of it, and return it.
+        """Apply an object server-side and return it.
 
         Args:
-            kind: Of the object.
-            item: What is said of it.
-            manager: Who says so, and owns these fields from then on.
-            force: Take over those that others own.
+            kind: Kind of the object.
+            item: Object with the fields to set.
+            manager: Field manager, which owns these fields from then on.
+            force: True to take over fields that other managers own.
         """
         metadata = item["metadata"]
         path = kind.path(metadata.get("namespace", ""), metadata["name"])
@@ -121,7 +122,10 @@ class ApiClient:
     async def delete(
         self, kind: ResourceKind, namespace: str, name: str, uid: str, grace: int | None = None
     ) -> Object:
-        """Delete an object of this uid; with another grace, in seconds, than it says itself."""
+        """Delete the object with this uid.
+
+        `grace` is the grace period in seconds; None for the object's own.
+        """
         options: Object = {"preconditions": {"uid": uid}}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
@@ -130,12 +134,12 @@ class ApiClient:
     async def list(
         self, kind: ResourceKind, namespace: str = "", label: str = ""
     ) -> tuple[list[Object], str]:
-        """Return all objects of a kind, and the version from which to watch them.
+        """Return all objects of a kind, and the resource version from which to watch them.
 
         Args:
-            kind: Of which objects.
-            namespace: Only of this one; of all if it is empty.
-            label: Only those that have it.
+            kind: Kind of the objects.
+            namespace: Namespace of the objects; empty for all namespaces.
+            label: Label selector; empty for all objects.
         """
         found: list[Object] = []
         query: dict[str, str] = {"limit": str(_PAGE)}
@@ -151,7 +155,10 @@ class ApiClient:
     async def watch(
         self, kind: ResourceKind, version: str, label: str = ""
     ) -> AsyncIterator[Object]:
-        """Return the changes of objects since a version, until the server ends it; see list()."""
+        """Yield the changes of objects since a version until the server ends the watch.
+
+        The arguments are those of list().
+        """
         query = {
             "watch": "true",
             "resourceVersion": version,

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the API server has of one kind, kept up to date by a list and a watch."""
+"""Informer: a local copy of one kind of object, kept current by list and watch."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ Key = tuple[str, str]
 
 
 class Informer:
-    """All objects of a kind.
+    """Local copy of all objects of a kind.
 
     Attributes:
-        items: The objects as they are known, by their keys.
-        is_complete: They have been listed at least once.
+        items: Known objects, by key.
+        is_complete: True once the objects have been listed.
     """
 
     def __init__(
         self, client: ApiClient, kind: ResourceKind, changed: Callable[[], None], label: str = ""
     ) -> None:
-        """Prepare.
+        """Create an informer without any objects; run() fills it.
 
         Args:
-            client: Of the API server.
-            kind: Of which objects.
-            changed: Is called after each change.
-            label: Only of those objects that have it.
+            client: Client of the API server.
+            kind: Kind of the objects.
+            changed: Called after each change.
+            label: Label selector; empty for all objects.
         """
         self._client, self._kind, self._changed = client, kind, changed
         self._label = label
@@ -47,7 +47,7 @@ class Informer:
         self._seen = 0
 
     async def run(self) -> None:
-        """Keep up to date until this is cancelled."""
+        """Keep the copy current until cancelled."""
         pause = _FIRST_PAUSE
         version = ""
         while True:
@@ -61,7 +61,7 @@ class Informer:
                     pause = _FIRST_PAUSE
                 continue  # The server ends each watch after some minutes.
             except CallError as error:
-                # After other errors, too: a server that was restored may be at an earlier version.
+                # Relist after other errors, too: a restored server may be at an earlier version.
                 if error.is_expired or error.code:
                     version = ""
                 if error.is_expired:
@@ -71,18 +71,18 @@ class Informer:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def learn(self, item: Mapping[str, Any]) -> None:
-        """Take up an object that an answer has shown, unless a newer one is known."""
+        """Store an object from the answer to a call, unless a newer version is known."""
         item = {"apiVersion": self._kind.api_version, "kind": self._kind.kind, **item}
         key = _key(item)
         known = self.items.get(key)
         if known is None and _number(item) <= self._seen:
-            return  # It has come and gone before the answer did.
+            return  # The object was created and deleted before the answer arrived.
         if known is None or _is_newer(item, known):
             self.items[key] = item
             self._changed()
 
     def forget(self, key: Key, uid: str) -> None:
-        """Take note that an object is gone."""
+        """Remove an object that no longer exists."""
         known = self.items.get(key)
         if known is not None and known["metadata"]["uid"] == uid:
             del self.items[key]
@@ -124,13 +124,13 @@ def _key(item: Mapping[str, Any]) -> Key:
 
 
 def _number(item: Mapping[str, Any]) -> int:
-    """Return an object's version; 0 if it is no number."""
+    """Return an object's resource version; 0 if it is not a number."""
     with suppress(ValueError, KeyError):
         return int(item["metadata"]["resourceVersion"])
     return 0
 
 
 def _is_newer(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Return whether an object's version is a later one of the same object."""
+    """Return whether `item` is a later version of the object `known`."""
     is_same = item["metadata"]["uid"] == known["metadata"]["uid"]
     return is_same and _number(item) > _number(known)

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where the API server is, and who we are to it: from a kubeconfig, or as a pod.
+"""API endpoint and credentials, from a kubeconfig or from the pod's service account.
 
-The kubernetes package knows all the ways in which that can be said, and renews what expires.
-What goes over the connection is ours: see client.py.
+The kubernetes package reads all forms of configuration and renews credentials that expire. The
+calls themselves are made by client.py.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 
 @dataclass(frozen=True)
 class ApiServer:
-    """How to reach an API server.
+    """Endpoint and credentials of an API server.
 
     Attributes:
-        url: Without a slash at the end.
-        headers: Returns what identifies us, anew each time as it may expire.
-        tls: How to check who answers; None for plain HTTP.
+        url: URL without a trailing slash.
+        headers: Returns the headers that authenticate a call; called for each call, as credentials
+            may expire.
+        tls: TLS context that verifies the server; None for plain HTTP.
     """
 
     url: str
@@ -39,15 +40,15 @@ class ApiServer:
 
 
 def find(kubeconfig: Path | None, context: str | None = None) -> ApiServer:
-    """Return where the API server is.
+    """Return endpoint and credentials of the API server.
 
     Args:
-        kubeconfig: A file; None for that of KUBECONFIG or the home folder, or, in a pod, for the
-            pod's own account.
-        context: Of the file; None for its current one.
+        kubeconfig: Path of the kubeconfig; None for that of KUBECONFIG or of the home folder, or,
+            in a pod, for the pod's service account.
+        context: Context of the kubeconfig; None for its current one.
 
     Raises:
-        OperationError: Nothing says where it is.
+        OperationError: No configuration is found, or the package kubernetes is missing.
     """
     try:
         from kubernetes import config
@@ -66,12 +67,12 @@ def find(kubeconfig: Path | None, context: str | None = None) -> ApiServer:
 
 
 def _file(kubeconfig: Path | None) -> str | None:
-    # The package would take what the variable was when it was imported.
+    # The package reads the variable only once, when it is imported.
     return os.environ.get("KUBECONFIG") if kubeconfig is None else str(kubeconfig)
 
 
 def _headers(found: Configuration) -> Mapping[str, str]:
-    # Its name has changed between versions of the package.
+    # The name of the key has changed between versions of the package.
     names = [name for name in ("BearerToken", "authorization") if name in found.api_key]
     said = found.get_api_key_with_prefix(names[0]) if names else None
     return {"Authorization": said} if said else {}
@@ -97,10 +98,13 @@ def own_namespace() -> str:
 
 
 def namespace(kubeconfig: Path | None, context: str | None = None) -> str:
-    """Return the namespace that a context of a kubeconfig names; arguments as those of find().
+    """Return the namespace of a kubeconfig's context; "default" if the context names none.
+
+    In a pod without a kubeconfig, return the pod's namespace. The arguments are those of find().
 
     Raises:
-        OperationError: There is no such context.
+        OperationError: There is no such context, no configuration is found, or the package
+            kubernetes is missing.
     """
     try:
         from kubernetes import config

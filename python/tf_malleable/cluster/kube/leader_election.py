@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One of several operators acts: the one that holds a lease, and renews it.
+"""Leader election: of several operators, only the one that holds and renews a lease acts.
 
-Whoever waits compares what it reads with what it read before, by its own clock: the clocks of
-hosts need not agree. A leader that cannot renew stops well before another one takes over.
+An operator that waits measures by its own clock for how long the lease has not changed: the clocks
+of hosts need not agree. A leader that cannot renew stops well before another one takes over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaderElection:
-    """Holds a lease, or waits for it."""
+    """Candidate for a lease: holds it or waits for it."""
 
     def __init__(
         self,
@@ -34,15 +34,15 @@ class LeaderElection:
         seconds: float,
         changed: Callable[[], None],
     ) -> None:
-        """Prepare.
+        """Create a candidate that does not lead yet.
 
         Args:
-            client: Of the API server.
-            namespace: Of the lease.
-            name: Of the lease.
-            identity: Names this operator.
-            seconds: After how long without a word another one takes over.
-            changed: Is called when this one begins to lead.
+            client: Client of the API server.
+            namespace: Namespace of the lease.
+            name: Name of the lease.
+            identity: Name of this operator.
+            seconds: Time without a renewal after which another operator takes over, in seconds.
+            changed: Called when this operator begins to lead.
         """
         self._client, self._namespace, self._name = client, namespace, name
         self._identity, self._seconds, self._changed = identity, seconds, changed
@@ -55,7 +55,7 @@ class LeaderElection:
         return time.monotonic() < self._until
 
     async def run(self) -> None:
-        """Hold the lease, or try to, until this is cancelled; then give it up."""
+        """Hold the lease, or try to acquire it, until cancelled; then release it."""
         trying: asyncio.Task[None] | None = None
         try:
             while True:
@@ -64,11 +64,11 @@ class LeaderElection:
                     await asyncio.shield(trying)
                 await asyncio.sleep(self._seconds / 5)
         finally:
-            # A call that is given up may still be carried out, after what is written here.
+            # The server may still execute an abandoned call, after the release below.
             if trying is not None:
                 with suppress(CallError):
                     await trying
-            # Also if it has been too slow to renew: the lease may still name it.
+            # Release even after a late renewal: the lease may still name this operator.
             self._until = 0.0
             with suppress(CallError):
                 await self._release()

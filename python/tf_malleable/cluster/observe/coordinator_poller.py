@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Conversations with the coordinators of jobs: what they say, and that we start workers.
+"""Coordinator poller: reads the coordinators' status and tells them the granted members.
 
-The wire of elastic training blocks, so that each question is one call in a thread of a pool.
+The wire protocol of elastic training blocks, so each request runs in a thread of a pool.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tf_malleable.elastic.links.errors import MeshError
 
 _ANSWER_SECONDS: Final = 2.0
 _THREADS: Final = 16
-# What was said is not to be relied on for longer.
+# Maximum age of a report that decisions rely on.
 _STALE_SECONDS: Final = 4.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CoordinatorAt:
-    """Where a job's coordinator is, and what it is told.
+    """A job's coordinator, and what the operator tells it.
 
     Attributes:
-        host: Address of its pod.
-        token: Of the job.
-        shards: Of the job.
-        workers: How many are granted.
-        servers: How many servers are.
+        host: Address of the coordinator's pod.
+        token: Token of the job.
+        shards: Number of shards of the job.
+        workers: Number of granted workers.
+        servers: Number of granted servers.
     """
 
     host: str
@@ -49,14 +49,14 @@ class CoordinatorAt:
 
 
 class CoordinatorPoller:
-    """Asks coordinators again and again."""
+    """Polls the coordinators of jobs."""
 
     def __init__(self, poll: float, changed: Callable[[], None]) -> None:
-        """Prepare.
+        """Create a poller that follows no coordinators yet.
 
         Args:
-            poll: Seconds between two questions.
-            changed: Is called when one has said something new.
+            poll: Interval between two requests to a coordinator, in seconds.
+            changed: Called when a coordinator reports something new.
         """
         self._poll, self._changed = poll, changed
         self._pool = ThreadPoolExecutor(_THREADS, "tfm-coordinators")
@@ -65,7 +65,7 @@ class CoordinatorPoller:
         self._said: dict[str, tuple[float, TrainingProgress]] = {}
 
     def follow(self, wanted: Mapping[str, CoordinatorAt]) -> None:
-        """Ask these from now on, by the jobs' uids."""
+        """Poll exactly these coordinators from now on, given by the jobs' uids."""
         self._wanted = dict(wanted)
         for uid in [uid for uid in self._tasks if uid not in wanted]:
             self._tasks.pop(uid).cancel()
@@ -74,12 +74,12 @@ class CoordinatorPoller:
             self._tasks[uid] = asyncio.create_task(self._ask_often(uid))
 
     def progress(self) -> dict[str, TrainingProgress]:
-        """Return what was said lately, by the jobs' uids."""
+        """Return the recent reports, by the jobs' uids."""
         since = time.monotonic() - max(_STALE_SECONDS, 4 * self._poll)
         return {uid: said for uid, (at, said) in self._said.items() if at >= since}
 
     async def close(self) -> None:
-        """Hang up everywhere."""
+        """Stop polling and close all connections."""
         tasks = list(self._tasks.values())
         self.follow({})
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -108,14 +108,14 @@ class CoordinatorPoller:
 
 
 class _Talk:
-    """A connection to a coordinator, opened when it is needed."""
+    """Connection to a coordinator, opened on demand."""
 
     def __init__(self) -> None:
         self._connection: socket.socket | None = None
         self._told: CoordinatorAt | None = None
 
     def ask(self, where: CoordinatorAt) -> dict[str, Any]:
-        """Return what a coordinator says; raises what the wire raises."""
+        """Return a coordinator's status; errors of the wire protocol are passed on."""
         deadline = time.monotonic() + _ANSWER_SECONDS
         known = self._told
         if known is not None and (known.host, known.token) != (where.host, where.token):
@@ -124,7 +124,7 @@ class _Talk:
             address = Address(where.host, resource_names.PORT)
             self._connection = messages.connect(address, bytes.fromhex(where.token), deadline)
         if self._told != where:
-            # The last worker that is to go then waits for one that comes.
+            # With a minimum of 1, the last worker that is to leave waits for its replacement.
             numbers = {"workers": where.workers, "servers": where.servers, "least": 1}
             numbers |= {"most": where.shards, "most_servers": where.servers, "can_decide": False}
             messages.send(self._connection, {"kind": "supervise", **numbers}, deadline)

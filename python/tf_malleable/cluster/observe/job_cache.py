@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the operator remembers of a job beside what the API has; one after it can do without."""
+"""Job cache: what an operator remembers of a job beyond the API; a successor needs none of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from tf_malleable.cluster.planning.cluster_job import ClusterRate
 from tf_malleable.elastic.membership.worker_count import Sizing
 
-# Of a speed that decisions rest on.
+# Minimum time and number of steps of a measured speed that decisions rest on, and maximum time.
 _SETTLED_SECONDS: Final = 5.0
 _FEWEST_STEPS: Final = 3
 _LONGEST_SECONDS: Final = 30.0
@@ -21,7 +21,7 @@ Size = tuple[int, int, int]
 
 
 class StepSpeed:
-    """Measures steps a second, for each size that a training had."""
+    """Measured speed of a training, in steps per second, for each size that it had."""
 
     def __init__(self) -> None:
         self.rates: dict[Size, float] = {}
@@ -29,13 +29,13 @@ class StepSpeed:
         self._samples: deque[tuple[float, int]] = deque()
 
     def note(self, at: float, step: int, size: Size, generation: int) -> None:
-        """Take note of how far a training is.
+        """Record a training's progress.
 
         Args:
-            at: When, in seconds.
-            step: Its next step.
-            size: Its size.
-            generation: Its generation.
+            at: Time of the observation, in seconds.
+            step: Next step of the training.
+            size: Size of the training.
+            generation: Number of the current generation.
         """
         if self._size != (size, generation) or (self._samples and step < self._samples[-1][1]):
             self._size = size, generation
@@ -48,23 +48,27 @@ class StepSpeed:
             self.rates[size] = (step - first) / (at - begin)
 
     def measured(self) -> tuple[ClusterRate, ...]:
-        """Return all speeds that were measured for long enough."""
+        """Return all speeds that were measured for long enough, sorted by size."""
         return tuple(ClusterRate(*size, rate) for size, rate in sorted(self.rates.items()))
 
 
 @dataclass
 class JobCache:
-    """What is remembered of a job.
+    """Remembered state of a job.
 
     Attributes:
-        address: Of its coordinator's Service; empty before it is known.
-        sizing: From its last plan.
-        cpus: How many its workers had when that was last looked at; and since when.
-        avoided: Until when nothing new goes to a node, in seconds since the epoch.
-        limits: Most CPUs of workers whose resize was given up, by the pods' uids; until when.
-        refused: Why its pods were refused, in one word and for people, and when to try again.
-        speed: Of its training.
-        reported_at: When its status was last written.
+        address: Address of the coordinator's Service; empty before it is known.
+        sizing: Sizing from the job's last plan; None before the first.
+        cpus: CPUs of the workers at the last decision, and since when, in seconds since the epoch;
+            None before the first decision.
+        avoided: For each node to which nothing new goes, the time until which, in seconds since
+            the epoch.
+        limits: For each worker whose resize was given up, by its pod's uid, the maximum CPUs and
+            the time until which they apply, in seconds since the epoch.
+        refused: Reason in one word and message for the refusal of the job's pods, and the time to
+            try again, in seconds since the epoch; None if none was refused.
+        speed: Measured speed of the training.
+        reported_at: Time of the last write of the status, in seconds since the epoch.
     """
 
     address: str = ""
@@ -77,11 +81,11 @@ class JobCache:
     reported_at: float = 0.0
 
     def tidy(self, uids: Iterable[str], now: float) -> None:
-        """Forget what is over.
+        """Drop expired entries and limits of pods that are gone.
 
         Args:
-            uids: Of the job's pods.
-            now: In seconds since the epoch.
+            uids: Uids of the job's pods.
+            now: Current time, in seconds since the epoch.
         """
         kept = set(uids)
         self.avoided = {node: until for node, until in self.avoided.items() if until > now}

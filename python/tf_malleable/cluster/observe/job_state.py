@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a job's pods amount to: who counts, who is lost or has failed, whether it is over. Pure."""
+"""Observed state of a job, from its pods: members present, pods to drop, crashes, phase. Pure."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tf_malleable.cluster.settings import Timings
 
 JobPhase = Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"]
 ENDED: Final[tuple[JobPhase, ...]] = ("Succeeded", "Failed")
-# A crash of a coordinator or server that long ago is forgotten once the training is heard of.
+# A crash of a coordinator or server is forgotten after this time, once the training reports.
 _FORGOTTEN_SECONDS: Final = 120.0
-# For so long after the last worker's end its coordinator may take to hear of it.
+# Time that the coordinator may take to learn of the last worker's end.
 _LAST_WORD_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True)
 class Crashes:
-    """Crashes of workers in a row, without one that took part and a step between.
+    """Crashes of workers in a row, without a step of a newly started worker in between.
 
     Attributes:
-        count: How many.
-        step: The training's step at the last one.
-        at: When that was, in seconds since the epoch.
-        why: What the last one ended with.
-        fresh: Pods whose crash has not been noted yet, and as which one in the row.
-        forgiven: Pods whose crashes do not matter any more.
+        count: Number of crashes.
+        step: Step of the training at the last crash.
+        at: Time of the last crash, in seconds since the epoch.
+        why: Pod of the last crash and how it ended, for people.
+        fresh: Pods whose crash is not annotated yet, each with its number in the row.
+        forgiven: Pods whose crashes no longer count.
     """
 
     count: int = 0
@@ -44,22 +44,22 @@ class Crashes:
 
 @dataclass(frozen=True)
 class ObservedState:
-    """What a job's pods amount to.
+    """Observed state of a job.
 
     Attributes:
-        phase: The job's.
-        reason: Why it is in that phase, in one word.
-        message: The same for people.
-        workers: Those that count, be they pending.
-        servers: Likewise.
-        coordinators: Likewise.
-        dropped: Pods to delete whatever is planned, and why.
-        holders: Uids of the workers that have the state.
-        crashes: Of its workers.
-        start_at: Before that, no worker is to be started; in seconds since the epoch.
-        helpers_at: Likewise for servers and coordinators.
-        is_ending: A worker has come to the training's end.
-        has_started: A worker runs, or has.
+        phase: Phase of the job.
+        reason: Reason for the phase, in one word.
+        message: The reason for people.
+        workers: Workers present, including pending ones.
+        servers: Servers present, including pending ones.
+        coordinators: Coordinators present, including pending ones.
+        dropped: Pods to delete whatever the plan is, each with the reason in one word.
+        holders: Uids of the workers that hold the training's state.
+        crashes: Crashes of the workers.
+        start_at: Earliest time to start a worker, in seconds since the epoch.
+        helpers_at: Earliest time to start a server or coordinator, in seconds since the epoch.
+        is_ending: True once a worker has reached the training's end.
+        has_started: True if a worker runs or has run.
     """
 
     phase: JobPhase
@@ -85,15 +85,15 @@ def judge(
     now: float,
     timings: Timings,
 ) -> ObservedState:
-    """Return what a job's pods amount to.
+    """Return the observed state of a job.
 
     Args:
         job: The job.
-        pods: All its pods.
-        progress: What its coordinator says; None if nothing is known at present.
+        pods: All pods of the job.
+        progress: Progress that the coordinator reports; None if there is no recent report.
         ready: Names of the nodes that run pods.
-        now: In seconds since the epoch.
-        timings: How long to wait for what.
+        now: Current time, in seconds since the epoch.
+        timings: Timeouts and intervals.
     """
     dropped = _dropped(pods, ready, now, timings)
     gone = {pod.uid for pod, _ in dropped}
@@ -144,7 +144,7 @@ def judge(
 
 
 def _delay(crashes: int, timings: Timings) -> float:
-    """Return how long to wait after so many crashes; after the first one not at all."""
+    """Return the delay after this number of crashes, in seconds; 0 after the first one."""
     if crashes < 2:
         return 0.0
     return min(timings.longest_backoff, timings.backoff * 2.0 ** min(crashes - 2, 30))
@@ -168,7 +168,10 @@ def _dropped(
 
 
 def _holders(workers: Iterable[PodStatus], progress: TrainingProgress | None) -> frozenset[str]:
-    """Return who has the state; from the labels, if the coordinator does not say."""
+    """Return the uids of the workers that hold the state.
+
+    They come from the pods' labels if the coordinator does not report them.
+    """
     if progress is None or progress.phase != "steady" or not progress.holders:
         return frozenset(pod.uid for pod in workers if pod.is_holder)
     return progress.holders & {pod.uid for pod in workers}
@@ -193,7 +196,7 @@ def _crashes(
     assert last is not None
     fresh = [pod for pod in crashed if pod.failure is None]
     if not fresh and now_at > known:
-        # The labels of those that took part have been there since before the crash.
+        # Holders from before the crash do not count: their labels are older than the crash.
         later = [p for p in pods if p.uid in holders and p.created >= last.at - 1]
         if later:
             return Crashes(forgiven=tuple(crashed))
@@ -247,5 +250,5 @@ def _condition(job: JobSpec, kind: str) -> tuple[str, str]:
 
 
 def started_at(job: JobSpec) -> float | None:
-    """Return when a job's first worker began, in seconds since the epoch; None before."""
+    """Return the start of a job's first worker, in seconds since the epoch; None before it."""
     return seconds_of(job.status.get("startedAt")) or None

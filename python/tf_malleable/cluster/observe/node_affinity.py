@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Whether a pod may be on a node, and what it requests there. Pure.
+"""Node affinity: whether a pod may run on a node, and what it requests there. Pure.
 
-What a scheduler knows is only followed as far as CPUs, memory, taints, selectors and required node
-affinity go. It has the last word: see pods that stay unscheduled in job_state.py.
+Of a scheduler's rules, only CPUs, memory, number of pods, taints, selectors and required node
+affinity are followed. The scheduler has the last word: job_state.py handles pods that stay
+unscheduled.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True)
 class Amount:
-    """What pods request.
+    """Amount of resources.
 
     Attributes:
-        cpus: In CPUs.
-        memory: In bytes.
-        pods: Their number.
+        cpus: CPUs.
+        memory: Memory, in bytes.
+        pods: Number of pods.
     """
 
     cpus: float = 0.0
@@ -49,12 +50,15 @@ class Amount:
 
 
 def has_ended(pod: Manifest) -> bool:
-    """Return whether a pod uses nothing any more."""
+    """Return whether a pod has ended and uses no resources any more."""
     return (pod.get("status") or {}).get("phase") in _ENDED
 
 
 def requests(pod: Manifest) -> Amount:
-    """Return what a pod requests: during a resize the most that it may have, as schedulers do."""
+    """Return what a pod requests: during a resize the maximum that it may have, as schedulers do.
+
+    The maximum is that of the desired and the allocated resources of each container.
+    """
     spec, status = pod["spec"], pod.get("status") or {}
     statuses = {one["name"]: one for one in status.get("containerStatuses") or ()}
     total = Amount()
@@ -80,7 +84,7 @@ def _most(first: Manifest, second: Manifest) -> Amount:
 
 
 def allocatable(node: Manifest) -> Amount:
-    """Return what a node has for pods."""
+    """Return what a node can allocate to pods."""
     found = (node.get("status") or {}).get("allocatable") or {}
     return Amount(
         quantities.number(found.get("cpu", 0)),
@@ -90,7 +94,7 @@ def allocatable(node: Manifest) -> Amount:
 
 
 def is_ready(node: Manifest) -> bool:
-    """Return whether pods run on a node."""
+    """Return whether a node is ready, so that pods run there."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
@@ -114,7 +118,7 @@ def tolerates(spec: Manifest, taint: Manifest) -> bool:
 
 
 def may_be_on(spec: Manifest, node: Manifest) -> bool:
-    """Return whether a pod's spec allows a node: its taints, selector and required affinity."""
+    """Return whether a pod's spec allows a node: taints, node selector and required affinity."""
     for taint in node["spec"].get("taints") or ():
         if taint.get("effect") != "PreferNoSchedule" and not tolerates(spec, taint):
             return False

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What each node, and each namespace's quota, has for the members of all trainings. Pure."""
+"""Capacity of nodes and quotas of namespaces for the members of all trainings. Pure."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tf_malleable.cluster.observe.node_affinity import (
 from tf_malleable.cluster.observe.pod_status import owner_uid
 from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 
-# A pod that was deleted is as good as gone until so long after its grace.
+# A deleted pod counts as gone until this long after its grace period, and then as present again.
 _LATE_SECONDS: Final = 15.0
 _MEMBERS: Final = (resource_names.WORKER, resource_names.SERVER)
 _LIMITS: Final = {"cpus": ("requests.cpu", "cpu", "limits.cpu"), "pods": ("pods", "count/pods")}
 
 
 def is_shared(pod: Manifest, uids: Collection[str], now: float) -> bool:
-    """Return whether what a pod requests can be shared out anew.
+    """Return whether the planner can share out anew what a pod requests.
 
     Args:
         pod: The pod.
-        uids: The uids of the jobs that are carried out.
-        now: In seconds since the epoch.
+        uids: Uids of the jobs that are carried out.
+        now: Current time, in seconds since the epoch.
     """
     metadata = pod["metadata"]
     if (metadata.get("labels") or {}).get(resource_names.ROLE) not in _MEMBERS:
@@ -51,13 +51,13 @@ def is_shared(pod: Manifest, uids: Collection[str], now: float) -> bool:
 def rooms(
     nodes: Iterable[Manifest], pods: Iterable[Manifest], floors: Mapping[str, float], now: float
 ) -> tuple[NodeCapacity, ...]:
-    """Return the room on each node.
+    """Return the capacity of each node.
 
     Args:
         nodes: All nodes.
         pods: All pods of the cluster.
-        floors: With how many CPUs each job that is carried out can go on, by uids.
-        now: In seconds since the epoch.
+        floors: Minimum CPUs with which each job that is carried out can go on, by uid.
+        now: Current time, in seconds since the epoch.
     """
     found = {node["metadata"]["name"]: node for node in nodes}
     free = {name: allocatable(node) for name, node in found.items()}
@@ -92,9 +92,9 @@ def _rank(pod: Manifest) -> tuple[int, str, str]:
 
 
 def _lacks_resources(pod: Manifest) -> bool:
-    """Return whether a pod of somebody else waits for CPUs or memory, by what its scheduler says.
+    """Return whether another owner's pod waits for CPUs, memory or a pod slot.
 
-    Whatever else keeps it from running would not change if we made room.
+    Its scheduler's message says so. Freed capacity would not help against any other obstacle.
     """
     if "deletionTimestamp" in pod["metadata"]:
         return False
@@ -114,9 +114,9 @@ def _make_way(
     ours: Mapping[tuple[str, str], Amount],
     floors: Mapping[str, float],
 ) -> None:
-    """Set aside what a pod needs, where the least is taken from us; nothing if it fits anyway.
+    """Set aside what another owner's pod needs, on the node where trainings lose the fewest CPUs.
 
-    Nor is anything if a training would have to end for it.
+    Set aside nothing if the pod fits anyway, or if a training would have to end for it.
     """
     needed = requests(pod)
     usable = [
@@ -128,7 +128,7 @@ def _make_way(
     for name in usable:
         mine = sum((one for (node, _), one in ours.items() if node == name), Amount())
         if (free[name] - mine).holds(needed):
-            return  # Its scheduler is about to find that out.
+            return  # Its scheduler is about to place it there.
         taken[name] = (mine + needed - free[name]).cpus
     fitting = [
         name
@@ -140,7 +140,10 @@ def _make_way(
 
 
 def _spare(node: str, ours: Mapping[tuple[str, str], Amount], floors: Mapping[str, float]) -> float:
-    """Return how many CPUs of a node trainings could give up, each by itself, and go on."""
+    """Return how many CPUs of a node trainings could give up and still go on.
+
+    Each training is considered by itself.
+    """
     spare = 0.0
     for (where, uid), one in ours.items():
         if where == node:
@@ -154,13 +157,14 @@ def _spare(node: str, ours: Mapping[tuple[str, str], Amount], floors: Mapping[st
 def seated(
     found: Sequence[NodeCapacity], jobs: Iterable[tuple[str, Collection[str] | None]]
 ) -> tuple[tuple[NodeCapacity, ...], dict[str, str]]:
-    """Return rooms less what coordinators take, and where these are to be, by the jobs' uids.
+    """Return the capacities less what new coordinators take, and their nodes by the jobs' uids.
 
-    Workers get whole CPUs, so that parts of one are for coordinators first.
+    Workers get whole CPUs, so coordinators preferably go where a fraction of a CPU is left.
 
     Args:
-        found: The rooms.
-        jobs: Uids of jobs that lack a coordinator, and the nodes on which it may be; None for any.
+        found: Capacities of the nodes.
+        jobs: Uid of each job that lacks a coordinator, and the names of the nodes on which the
+            coordinator may run; None for any.
     """
     rest = {room.node: room for room in found}
     seats: dict[str, str] = {}
@@ -183,7 +187,7 @@ def seated(
 
 
 def _seat_rank(room: NodeCapacity) -> tuple[bool, bool, float, str]:
-    """Return what is least for the node that is best for a coordinator."""
+    """Return a sort key that is lowest for the node that suits a coordinator best."""
     part = room.cpus % 1.0
     fits = room.cpus >= COORDINATOR_CPUS and room.pods > 0
     return not fits, part < COORDINATOR_CPUS, -room.cpus, room.node
@@ -198,7 +202,10 @@ def _leaving(node: Manifest) -> bool:
 def namespace_quotas(
     quotas: Iterable[Manifest], pods: Iterable[Manifest], floors: Collection[str], now: float
 ) -> dict[str, NamespaceQuota]:
-    """Return what each namespace with a quota has for us; arguments as those of is_shared()."""
+    """Return the quota that each namespace with a ResourceQuota has left for trainings.
+
+    The arguments `floors` (for its uids) and `now` are as those of is_shared().
+    """
     found = list(quotas)
     limited = {quota["metadata"]["namespace"] for quota in found}
     others: dict[str, Amount] = defaultdict(Amount)

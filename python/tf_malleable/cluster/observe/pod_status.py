@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a pod of a job is and does, read from the API's object. Pure."""
+"""Pod status: a member's pod, parsed from the API object. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tf_malleable.elastic.links.errors import COME_AGAIN
 from tf_malleable.elastic.settings import LEFT
 
 Resize = Literal["", "Deferred", "Infeasible", "InProgress"]
-# Of what a container has printed: enough for an error and where it was raised.
+# Limits of a container's last output: enough for an error and where it was raised.
 _MOST_LINES: Final = 4
 _MOST_CHARACTERS: Final = 500
-# Why kubelets do not start a container, and try again.
+# Reasons for which a kubelet does not start a container, and tries again.
 _STUCK: Final = frozenset(
     (
         "CrashLoopBackOff",
@@ -34,15 +34,15 @@ _STUCK: Final = frozenset(
 
 @dataclass(frozen=True)
 class PodEnd:
-    """How a pod has ended.
+    """End of a pod.
 
     Attributes:
-        code: Exit code of its first container; None if it never ran.
-        reason: In one word.
-        at: When, in seconds since the epoch; 0 if that is not known.
-        kind: ``"trained"``: to the training's end. ``"left"``: earlier, as told. ``"lost"``:
-            for what has happened around it. ``"crashed"``: for what it did itself.
-        said: The last lines that it has printed, if it has crashed.
+        code: Exit code of the first container; None if it never ran.
+        reason: Reason in one word.
+        at: Time of the end, in seconds since the epoch; 0 if unknown.
+        kind: ``"trained"``: it reached the training's end. ``"left"``: it left earlier, on
+            request. ``"lost"``: an external cause ended it. ``"crashed"``: it failed by itself.
+        said: Last lines of the container's output if it crashed; otherwise empty.
     """
 
     code: int | None
@@ -52,7 +52,7 @@ class PodEnd:
     said: str = ""
 
     def __str__(self) -> str:
-        """Return it for people, such as "ended with Error and exit code 1: out of memory"."""
+        """Return a text such as "ended with Error and exit code 1: out of memory"."""
         what = f"ended with {self.reason} and exit code {self.code}"
         return f"{what}: {self.said}" if self.said else what
 
@@ -62,26 +62,28 @@ class PodStatus:
     """A pod of a job.
 
     Attributes:
-        name: Its name.
-        uid: Its uid, which is also its id in the training.
+        name: Name of the pod.
+        uid: Uid of the pod, which is also the worker's id in the training.
         role: ``"worker"``, ``"server"`` or ``"coordinator"``.
-        member: Its number.
-        node: Where it is, or is to be.
-        ip: Its address; empty before it has one.
-        created: When, in seconds since the epoch.
-        cpus: CPUs that all its containers request.
-        allocated: CPUs that the node has set aside; None before.
-        actual: CPUs that its containers have; None before.
-        is_running: Its first container runs.
-        is_leaving: It has been deleted.
-        leaves_by: When its grace ends, in seconds since the epoch.
-        end: How it has ended; None if it has not.
-        waiting: Why its container does not start, as reason and message.
-        unscheduled: What the scheduler says about it, if it finds no node; and since when.
-        resize: What keeps it from having what it requests.
-        resize_since: Since when.
-        is_holder: It is labelled as having the state.
-        failure: As which failure in a row it was counted, and the training's step then.
+        member: Number of the member; -1 if unknown.
+        node: Name of the node on which the pod runs or for which it is planned.
+        ip: IP of the pod; empty before it has one.
+        created: Time of creation, in seconds since the epoch.
+        cpus: CPUs that all containers request.
+        allocated: CPUs that the node has allocated; None before it has.
+        actual: CPUs that the containers have; None before they run.
+        is_running: True if the first container runs.
+        is_leaving: True if the pod has been deleted and is terminating.
+        leaves_by: End of the grace period of a deleted pod, in seconds since the epoch.
+        end: End of the pod; None while it has not ended.
+        waiting: Reason and message if the first container cannot start; otherwise None.
+        unscheduled: Message of the scheduler and time of creation, in seconds since the epoch, if
+            the pod has no node yet; otherwise None.
+        resize: State of a resize that is not complete; empty if there is none.
+        resize_since: Time since which the resize is in this state, in seconds since the epoch.
+        is_holder: True if the pod's label says that it holds the training's state.
+        failure: Number of this crash in a row, and the training's step then; None if the pod has
+            no such annotation.
     """
 
     name: str
@@ -107,12 +109,12 @@ class PodStatus:
 
     @property
     def is_present(self) -> bool:
-        """Whether it takes part, or may yet."""
+        """Whether the pod takes part, or may still do so."""
         return self.end is None and not self.is_leaving
 
 
 def job_of(pod: Manifest) -> tuple[str, str] | None:
-    """Return namespace and name of the job that a pod belongs to; None if it is another's."""
+    """Return namespace and name of the job that owns a pod; None if no job does."""
     metadata = pod["metadata"]
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller") and owner.get("kind") == resource_names.JOB_KIND:
@@ -121,13 +123,13 @@ def job_of(pod: Manifest) -> tuple[str, str] | None:
 
 
 def owner_uid(pod: Manifest) -> str:
-    """Return the uid of what owns a pod; empty if nothing does."""
+    """Return the uid of a pod's controlling owner; empty if it has none."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return next((str(one["uid"]) for one in owners if one.get("controller")), "")
 
 
 def see(pod: Manifest) -> PodStatus:
-    """Return what a pod of a job is."""
+    """Return the status of a job's pod."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     own = _own_status(pod)
@@ -226,7 +228,7 @@ def _end(pod: Manifest, own: Manifest, conditions: Mapping[str, Manifest]) -> Po
         return PodEnd(code, said or "Completed", at, "trained")
     if code in (LEFT, COME_AGAIN):
         return PodEnd(code, "Left", at, "left")
-    # Without a container that ran, a node did not take it, or has vanished.
+    # If no container ran, the node rejected the pod or has vanished.
     is_lost = target.get("status") == "True" or code is None or bool(status.get("reason"))
     is_lost = is_lost or "deletionTimestamp" in pod["metadata"]
     if is_lost:
@@ -235,6 +237,6 @@ def _end(pod: Manifest, own: Manifest, conditions: Mapping[str, Manifest]) -> Po
 
 
 def _last_lines(text: str) -> str:
-    """Return the end of what a container has printed, in one line."""
+    """Return the last lines of a container's output, joined into one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " | ".join(lines[-_MOST_LINES:])[-_MOST_CHARACTERS:]

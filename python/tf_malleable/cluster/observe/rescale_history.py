@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The changes of a training that its status tells: of workers, and of their CPUs. Pure.
+"""Rescale history in a job's status: changes of workers and of their CPUs. Pure.
 
-The coordinator remembers when workers came and went, but not with how many CPUs; what these
-were is known from the status before. So it is noted when a change is heard of first.
+The coordinator remembers when workers joined and left, but not how many CPUs they had; the
+previous status has these. So the CPUs are recorded when a change is first reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tf_malleable.elastic.membership.rescale_ledger import Rescale
 RESIZED: Final = "resize"
 """The reason of a change of CPUs alone, which nobody paused for."""
 _MOST: Final = 20
-# The workers' containers are resized one after the other.
+# Workers are resized one after the other; resizes within this time are one change.
 _TOGETHER_SECONDS: Final = 3.0
 
 Change = dict[str, Any]
@@ -25,13 +25,13 @@ Change = dict[str, Any]
 def recount(
     told: Sequence[Rescale], before: Mapping[str, Any], actual: Mapping[str, Any], now: float
 ) -> list[Change]:
-    """Return the last changes, the first one first.
+    """Return the last changes, oldest first.
 
     Args:
-        told: What the coordinator remembers; nothing if it does not answer.
-        before: The status before.
-        actual: Workers and CPUs now, as the status tells them.
-        now: In seconds since the epoch.
+        told: Rescales that the coordinator remembers; empty if it does not answer.
+        before: Previous status.
+        actual: Current numbers of workers and CPUs, in the status's format.
+        now: Current time, in seconds since the epoch.
     """
     known: list[Change] = [dict(one) for one in before.get("rescales") or ()]
     was = before.get("actual") or {"workers": 0, "cpus": 0}
@@ -76,7 +76,7 @@ def _change(each: Rescale) -> Change:
 
 
 def _complete(size: Change, amount: Mapping[str, Any]) -> None:
-    """Say with how many CPUs, if so many workers were seen."""
+    """Add the CPUs to a size, if `amount` is for the same number of workers."""
     if size["workers"] == 0:
         size["cpus"] = 0
     elif size["workers"] == amount.get("workers") and "cpus" in amount:

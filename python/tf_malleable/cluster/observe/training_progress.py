@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a job's coordinator says of its training. Pure."""
+"""Training progress, as a job's coordinator reports it. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class MemberSeen:
     """A process of a training.
 
     Attributes:
-        uid: Of a worker's pod; of a server, what it calls itself.
+        uid: Uid of a worker's pod; for a server, the id that it reports itself.
         role: ``"worker"`` or ``"server"``.
-        takes_part: It is in the present generation.
-        leaving: It wants to go.
-        shards: How many it computes of each batch.
+        takes_part: True if it is in the current generation.
+        leaving: True if it wants to leave.
+        shards: Number of shards of each batch that it computes.
     """
 
     uid: str
@@ -31,17 +31,17 @@ class MemberSeen:
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far a training is.
+    """Progress of a training.
 
     Attributes:
-        phase: Of the coordinator, such as ``"steady"``.
-        generation: Number of the present generation; 0 before the first.
-        step: The one that comes next.
-        steps_done: How many are done.
-        steps_total: How many there will be; None if that is not known.
-        steps_per_second: Its speed; None if that is not known.
-        members: Its processes.
-        rescales: How its generations changed.
+        phase: Phase of the coordinator, such as ``"steady"``.
+        generation: Number of the current generation; 0 before the first.
+        step: Number of the next step.
+        steps_done: Number of steps done.
+        steps_total: Number of steps at the end; None if unknown.
+        steps_per_second: Speed in steps per second; None if unknown.
+        members: Processes of the training.
+        rescales: Changes from one generation to the next.
     """
 
     phase: str
@@ -55,7 +55,7 @@ class TrainingProgress:
 
     @property
     def holders(self) -> frozenset[str]:
-        """The uids of the workers that have the state, but for those that are to go."""
+        """Uids of the workers that hold the training's state, except those that are leaving."""
         return frozenset(
             each.uid
             for each in self.members
@@ -64,7 +64,7 @@ class TrainingProgress:
 
     @property
     def workers(self) -> int:
-        """How many workers train."""
+        """Number of workers in the current generation."""
         return sum(each.role == "worker" and each.takes_part for each in self.members)
 
     @property
@@ -73,15 +73,15 @@ class TrainingProgress:
         return self.phase == "over"
 
     def shards_of(self, uid: str) -> int:
-        """Return how many shards of each batch a worker computes."""
+        """Return the number of shards of each batch that a worker computes; 0 if it is unknown."""
         return next((each.shards for each in self.members if each.uid == uid), 0)
 
 
 def read(said: Mapping[str, Any]) -> TrainingProgress:
-    """Return what a coordinator's status means.
+    """Parse a coordinator's status message.
 
     Raises:
-        KeyError, TypeError, ValueError: It is none.
+        KeyError, TypeError, ValueError: The message is not a status.
     """
     processes = said["processes"]
     members = tuple(

@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What is still free on each node, and of each namespace's quota, while a plan is made.
+"""Capacity ledger: what is free on each node and of each namespace's quota during planning.
 
-It is counted twice: what is free if every worker has its fewest CPUs, which may be used if a
-training could not run otherwise; and what is free if every worker has what it is to get.
+Free CPUs are counted twice: those that are free if every worker has its minimum, which may be used
+if a training could not run otherwise; and those that are free if every worker has what it is to
+get.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapa
 
 
 class Space:
-    """A node.
+    """Free capacity of a node.
 
     Attributes:
-        place: Its place among all nodes, by name.
-        node: Its name.
-        takes: New members may go there.
-        cpus: CPUs that are free if all workers there have their fewest.
+        place: Index of the node among all nodes, sorted by name.
+        node: Name of the node.
+        takes: True if new members may go there.
+        cpus: CPUs that are free if all workers there have their minimum.
         unclaimed: CPUs that are free if all workers there have what they are to get; negative if
-            these are too many.
-        memory: Free memory in bytes.
-        pods: How many more members fit.
+            these exceed the node.
+        memory: Free memory, in bytes.
+        pods: Number of further members that fit.
     """
 
     __slots__ = ("cpus", "memory", "node", "place", "pods", "takes", "unclaimed")
@@ -40,8 +41,14 @@ class Space:
         self.pods = room.pods if room.ready else 0
 
     def slots(self, cpus: float, memory: float, *, is_hard: bool = False) -> int:
-        """Return how many members of this size fit."""
-        # Plans of a large cluster ask this a hundred thousand times: so without calls.
+        """Return how many members of this size fit.
+
+        Args:
+            cpus: CPUs of a member.
+            memory: Memory of a member, in bytes.
+            is_hard: True if all other workers there may be left with their minimum CPUs.
+        """
+        # Plans of a large cluster ask this a hundred thousand times, so it makes no calls.
         free = self.cpus
         if not is_hard and self.unclaimed < free:
             free = self.unclaimed
@@ -57,7 +64,7 @@ class Space:
 
 
 class QuotaBalance:
-    """What is left of a namespace's quota of memory and pods."""
+    """Rest of a namespace's quota of memory, in bytes, and pods."""
 
     __slots__ = ("memory", "pods")
 
@@ -66,15 +73,15 @@ class QuotaBalance:
         self.pods = quota.pods
 
     def slots(self, memory: float) -> float:
-        """Return how many members of this size fit."""
+        """Return how many members with this memory, in bytes, fit."""
         return max(0.0, min(self.pods, self.memory // memory if memory else inf))
 
 
 class CapacityLedger:
-    """All nodes and quotas.
+    """Free capacity of all nodes and quotas.
 
     Attributes:
-        spaces: By name of the node.
+        spaces: Nodes by name.
     """
 
     def __init__(self, rooms: Sequence[NodeCapacity], quotas: Mapping[str, NamespaceQuota]) -> None:
@@ -89,46 +96,46 @@ class CapacityLedger:
                 self._shelves.setdefault(whole(space.unclaimed), []).append(space.place)
 
     def purse(self, namespace: str) -> QuotaBalance | None:
-        """Return what is left of a namespace's quota; None if it has none."""
+        """Return the rest of a namespace's quota; None if it has no quota."""
         return self._purses.get(namespace)
 
     def claim(
         self, space: Space, namespace: str, least: float, wanted: float, memory: float
     ) -> None:
-        """Note a member.
+        """Claim capacity for a member.
 
         Args:
-            space: Where it is.
-            namespace: Whose it is.
-            least: The fewest CPUs that it has.
-            wanted: CPUs that it is to get.
-            memory: What it requests, in bytes.
+            space: Node of the member.
+            namespace: Namespace of the member.
+            least: Minimum CPUs of the member.
+            wanted: CPUs that the member is to get.
+            memory: Memory that the member requests, in bytes.
         """
         self._note(space, namespace, least, wanted, memory, 1)
 
     def release(
         self, space: Space, namespace: str, least: float, wanted: float, memory: float
     ) -> None:
-        """Take back what claim() noted."""
+        """Release what claim() has claimed with the same arguments."""
         self._note(space, namespace, -least, -wanted, -memory, -1)
 
     def claim_more(self, space: Space, wanted: float) -> None:
-        """Note that members on a node are to get so many more CPUs, or fewer."""
+        """Claim more CPUs for the members on a node, or fewer if `wanted` is negative."""
         before = whole(space.unclaimed)
         space.unclaimed -= wanted
         self._shelve(space, before)
 
     def rising(self, cpus: float) -> Iterator[Space]:
-        """Return the nodes with so many unclaimed CPUs, the fullest first.
+        """Yield the nodes with at least this many unclaimed CPUs, the fullest first.
 
-        To be used before anything else is claimed.
+        A fraction of a CPU is not compared. The iterator is valid until the next claim.
         """
         for size in sorted(size for size in self._shelves if size + 1 > cpus):
             for place in self._shelves[size]:
                 yield self._all[place]
 
     def falling(self, cpus: float) -> Iterator[Space]:
-        """Return the nodes with so many unclaimed CPUs, the emptiest first; see rising()."""
+        """Yield the nodes with at least this many unclaimed CPUs, emptiest first; see rising()."""
         for size in sorted((size for size in self._shelves if size + 1 > cpus), reverse=True):
             for place in self._shelves[size]:
                 yield self._all[place]

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the planner knows about an elastic training in a cluster."""
+"""Planner's input: an elastic training in a cluster, its bounds and its present members."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tf_malleable.model import JobState
 
 @dataclass(frozen=True)
 class WorkerBounds:
-    """What workers a training may have.
+    """Bounds of a training's workers.
 
     Attributes:
-        least: The fewest workers.
-        most: The most.
-        cpus_least: The fewest CPUs of a worker; whole CPUs, like all CPUs of workers.
-        cpus_most: The most.
-        memory: What each requests, in bytes.
+        least: Minimum number of workers.
+        most: Maximum number of workers.
+        cpus_least: Minimum CPUs of a worker; whole CPUs, like all CPUs of workers.
+        cpus_most: Maximum CPUs of a worker.
+        memory: Memory that each worker requests, in bytes.
 
     Raises:
-        ValueError: A number is below 1 or a least one is above its most.
+        ValueError: A number is below 1 or a minimum is above its maximum.
     """
 
     least: int = 1
@@ -38,15 +38,16 @@ class WorkerBounds:
 
 @dataclass(frozen=True)
 class ServerBounds:
-    """What parameter servers a training may have.
+    """Bounds of a training's parameter servers.
 
-    It has `least` with its fewest workers, `most` with its most, and in between in proportion.
+    A training has `least` servers with its minimum of workers, `most` with its maximum, and a
+    proportional number in between.
 
     Attributes:
-        least: The fewest servers; 0 for none.
-        most: The most.
-        cpus: What each requests; may be a fraction.
-        memory: What each requests, in bytes.
+        least: Minimum number of servers; may be 0.
+        most: Maximum number of servers; 0 for none.
+        cpus: CPUs that each server requests; may be a fraction.
+        memory: Memory that each server requests, in bytes.
 
     Raises:
         ValueError: The numbers are not in this order, or `cpus` is not positive.
@@ -68,10 +69,10 @@ class WorkerAt:
 
     Attributes:
         node: Name of the node.
-        cpus: CPUs that it is to have.
-        pod: Name of its pod; None if it is yet to be made.
-        cpus_limit: Most CPUs that it can have where it is, since a resize was deferred for long or
-            is infeasible; None for any number.
+        cpus: CPUs that the worker is to have.
+        pod: Name of the worker's pod; None if it is yet to be created.
+        cpus_limit: Maximum CPUs that the worker can have on its node, because a resize was deferred
+            for too long or is infeasible; None for no limit.
     """
 
     node: str
@@ -86,7 +87,7 @@ class ServerAt:
 
     Attributes:
         node: Name of the node.
-        pod: Name of its pod; None if it is yet to be made.
+        pod: Name of the server's pod; None if it is yet to be created.
     """
 
     node: str
@@ -97,10 +98,10 @@ class ClusterRate(NamedTuple):
     """A measured speed of a training.
 
     Attributes:
-        cpus: CPUs of all of its workers.
-        workers: Their number.
-        nodes: On how many nodes they were.
-        steps_per_second: The speed.
+        cpus: CPUs of all workers together.
+        workers: Number of workers.
+        nodes: Number of nodes that they were on.
+        steps_per_second: Speed in steps per second.
     """
 
     cpus: int
@@ -114,38 +115,41 @@ class ClusterJob:
     """An elastic training. Times are in seconds on the caller's clock.
 
     Attributes:
-        id: Unique; never reused. The object's uid will do.
+        id: Unique identifier, never reused, such as the object's uid.
         submitted: Time of arrival.
-        workers: What workers it may have.
-        servers: What parameter servers it may have.
-        shards: Into how many each batch is cut; more workers than these have nothing to do.
+        workers: Bounds of the workers.
+        servers: Bounds of the parameter servers.
+        shards: Number of shards that each batch is cut into; workers beyond this number would
+            have nothing to do.
         shard_cpus: CPUs that a shard can use at once; 0 for any number.
-        namespace: Its namespace. Namespaces are to each other as users are on one host.
-        priority: Higher goes first.
-        weight: Its share relative to the other jobs' weights; above 0.
-        suspended: It must not have any members.
-        keeps_state: It goes on where it was after all its workers have left, because it has a
+        namespace: Namespace of the job. The policy sees namespaces as it sees users on one host.
+        priority: Priority; a higher one goes first.
+        weight: Share relative to the other jobs' weights; above 0.
+        suspended: True if the job must not have any members.
+        keeps_state: True if the training resumes after all its workers have left, because it has a
             checkpoint. Only then may a policy take all of them away.
-        allowed: Names of the nodes that its pods may be on; None for any.
-        avoided: Names of nodes on which its pods do not start at present: nothing new goes there.
-        admitted_cpus: CPUs that all its members may request together, as Kueue has admitted them;
-            None for any number.
-        asks_for_more: More than that may be admitted while it runs, if it asks for it.
-        state: ``"waiting"``: has never had workers. ``"running"``: has workers, be they pending.
+        allowed: Names of the nodes that the job's pods may run on; None for any.
+        avoided: Names of the nodes on which the job's pods do not start at present: nothing new
+            goes there.
+        admitted_cpus: CPUs that all members may request together, as admitted by Kueue; None for
+            any number.
+        asks_for_more: True if more CPUs may be admitted while the job runs, on request.
+        state: ``"waiting"``: has never had workers. ``"running"``: has workers, possibly pending.
             ``"paused"``: has lost all of them.
-        since: When it entered this state.
-        started: When it first had workers; None while waiting.
-        resized: When its number of CPUs last changed while it ran; None if it never did.
-        run_seconds: Total time with workers, up to now.
-        steps_done: Steps done; None if it reports none.
-        steps_total: Steps at its end; None if unknown.
-        rates: Measured speeds, at most one for each of numbers of CPUs, workers and nodes.
-        expected_seconds: Expected total run time; None if unknown.
-        placed: The workers it has, pending ones included, those that are leaving not. A worker
-            that is gone with its node may be left in: it is then replaced.
-        placed_servers: The servers it has, likewise.
-        rescale_seconds: How long a change of its members stops it. None is made that saves less.
-        sizing: From its last JobPlan; None at first and after a restart of the operator.
+        since: Time of the change to this state.
+        started: Time at which it first had workers; None while waiting.
+        resized: Time of the last change of its CPUs while it ran; None if there was none.
+        run_seconds: Total time with workers until now, in seconds.
+        steps_done: Number of steps done; None if unknown.
+        steps_total: Number of steps at the end; None if unknown.
+        rates: Measured speeds, at most one for each combination of CPUs, workers and nodes.
+        expected_seconds: Expected total run time, in seconds; None if unknown.
+        placed: Present workers, including pending ones, without those that are leaving. A worker
+            lost with its node may be included: it is then replaced.
+        placed_servers: Present servers, likewise.
+        rescale_seconds: Time for which a change of members stops the training, in seconds. A
+            change that saves less time is not made.
+        sizing: Sizing from the last JobPlan; None at first and after a restart of the operator.
     """
 
     id: str
@@ -179,5 +183,5 @@ class ClusterJob:
 
     @property
     def cpus(self) -> int:
-        """CPUs of the workers it has."""
+        """CPUs of the present workers together."""
         return sum(worker.cpus for worker in self.placed)

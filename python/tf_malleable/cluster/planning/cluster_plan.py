@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the planner decides."""
+"""Planner's result: the members that each training is to have, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from tf_malleable.cluster.planning.cluster_job import ServerAt, WorkerAt
 from tf_malleable.elastic.membership.worker_count import Sizing
 
-# Names as in a condition of an object of Kubernetes.
+# Named like reasons of Kubernetes conditions.
 Reason = Literal[
     "Granted",
     "Shared",
@@ -31,22 +31,23 @@ Reason = Literal[
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What members a training is to have.
+    """Members that a training is to have.
 
     Attributes:
-        workers: Its workers. Those with a pod stay where they are, with the CPUs given here; those
-            without are to be made. A pod that is missing here is to leave.
-        servers: Its parameter servers, likewise.
-        reason: Why it has these, in one word.
-            ``Granted``: all it can use. ``Shared``: with others. ``Admitted``: as much as was
-            admitted. ``Settling``: more members are due once they have been wanted for some
-            seconds. ``Draining``: it has members on nodes that they cannot leave, for lack of room.
-            The others have no members: ``TooLarge`` never fits into this cluster, ``Paused`` lets
-            others go first.
-        why: The same for people, in a short sentence.
-        sizing: To be given to the next plan as ClusterJob.sizing.
-        requested: CPUs that it asks to be admitted, those of servers included; None if it asks for
-            nothing.
+        workers: Workers. Those with a pod stay on their nodes, with the CPUs given here; those
+            without are to be created. A pod that is missing here is to leave.
+        servers: Parameter servers, likewise.
+        reason: Reason for these members, in one word.
+            ``Granted``: the training has all that it can use. ``Shared``: it shares with others.
+            ``Admitted``: it has as much as was admitted. ``Settling``: more members are due once
+            they have been wanted for some seconds. ``Draining``: it has members on nodes that they
+            cannot leave, for lack of capacity elsewhere. With any other reason it has no members,
+            except that it may keep its last workers with ``WaitingForCpus``. ``TooLarge``: it never
+            fits into this cluster. ``Paused``: it lets others go first.
+        why: The reason for people, in a short sentence.
+        sizing: Sizing for the next plan, as ClusterJob.sizing.
+        requested: CPUs that the training requests to be admitted, including those of servers; None
+            if it requests nothing.
     """
 
     workers: tuple[WorkerAt, ...] = ()
@@ -58,17 +59,17 @@ class JobPlan:
 
     @property
     def cpus(self) -> int:
-        """CPUs of its workers."""
+        """CPUs of the workers together."""
         return sum(worker.cpus for worker in self.workers)
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """The plan of all trainings.
+    """Plan of all trainings.
 
     Attributes:
-        jobs: By id; every training that was given is in it.
-        review_at: When to plan again if nothing happens before; None for no such time.
+        jobs: Plan of each given training, by id.
+        review_at: Time to plan again if nothing happens before; None for no such time.
     """
 
     jobs: Mapping[str, JobPlan]

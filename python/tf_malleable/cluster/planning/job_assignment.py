@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The members of one training while a plan is made."""
+"""Job assignment: the members of one training during planning."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 
 @dataclass(eq=False)
 class Seat:
-    """A worker.
+    """A worker, assigned to a node.
 
     Attributes:
-        space: The node it is on.
-        least: The fewest CPUs that it has.
-        most: The most.
-        had: CPUs that it has at present; 0 if it has no pod.
-        pod: Its pod; None if that is yet to be made.
+        space: Node of the worker.
+        least: Minimum CPUs of the worker.
+        most: Maximum CPUs of the worker.
+        had: CPUs that the worker has at present; 0 if it has no pod.
+        pod: Name of the worker's pod; None if it is yet to be created.
         cpus_limit: As in WorkerAt.
-        wanted: CPUs that are claimed for it.
-        cpus: CPUs that it gets.
-        is_due: It is to be made now; if not, later.
+        wanted: CPUs that are claimed for the worker.
+        cpus: CPUs that the worker gets.
+        is_due: True if the worker is to be present now; False if it is to be created later.
     """
 
     space: Space
@@ -41,19 +41,21 @@ class Seat:
 
 
 class JobAssignment:
-    """The members of a training.
+    """Members of a training.
 
     Attributes:
-        sizes: The training's sizes.
+        sizes: Sizes that the training can have.
         job: The training.
-        granted: CPUs that the policy gives it, servers included; 0 for none.
-        sizing: How many workers there are to be.
-        seats: Its workers.
-        leaving: Those of its workers that are on nodes they leave.
-        servers: The node and pod of each of its servers.
-        is_stuck: It must keep workers, although the policy or the nodes leave too little for it.
-        is_moving: Workers are replaced elsewhere, now or soon, so that it gets what is granted.
-        promised: CPUs that its workers will have once all are due.
+        granted: CPUs that the policy grants, including those of servers; 0 for none.
+        sizing: Number of workers that the training is to have.
+        seats: Workers of the training.
+        leaving: Present workers on nodes that they are to leave.
+        servers: Node and pod's name of each server; None for a pod that is yet to be created.
+        is_stuck: True if the training must keep workers although the policy or the nodes leave too
+            little for it.
+        is_moving: True if workers are replaced on other nodes, now or soon, so that the training
+            gets what is granted.
+        promised: CPUs that the workers will have once all are due.
     """
 
     def __init__(self, sizes: Sizes, granted: int, sizing: Sizing) -> None:
@@ -70,28 +72,28 @@ class JobAssignment:
 
     @property
     def server_cpus(self) -> int:
-        """CPUs of its servers, rounded up."""
+        """CPUs of the servers together, rounded up."""
         return ceil(len(self.servers) * self.job.servers.cpus - ROUNDING) if self.servers else 0
 
     @property
     def is_precious(self) -> bool:
-        """Whether it would lose its state with its last worker."""
+        """Whether the training would lose its state with its last worker."""
         return bool(self.job.placed) and not self.job.keeps_state
 
     @property
     def got(self) -> int:
-        """CPUs that it gets, those of servers included, or will have once all workers are due."""
+        """CPUs that it gets, including servers', or will have once all workers are due."""
         due = self.due
         if self.is_moving:
             return self.granted
         if len(due) < len(self.seats):
-            # Else it would ask for more as long as it waits, and for less once they have come.
+            # Otherwise it would ask for more while it waits, and for less once they have joined.
             return min(self.granted, self.promised + self.sizes.server_cpus(len(self.seats)))
         return sum(seat.cpus for seat in due) + self.server_cpus
 
     @property
     def due(self) -> list[Seat]:
-        """Its workers without those that are to be made later."""
+        """Workers without those that are to be created later."""
         return [seat for seat in self.seats if seat.is_due]
 
     def seat(self, ledger: CapacityLedger, seat: Seat) -> None:
@@ -102,13 +104,13 @@ class JobAssignment:
         self.seats.append(seat)
 
     def unseat(self, ledger: CapacityLedger, seat: Seat) -> None:
-        """Take a worker away."""
+        """Remove a worker."""
         memory = self.job.workers.memory
         ledger.release(seat.space, self.job.namespace, seat.least, seat.wanted, memory)
         self.seats.remove(seat)
 
     def want(self, ledger: CapacityLedger, cpus: int) -> None:
-        """Claim so many CPUs for its workers, as evenly as their limits and nodes allow."""
+        """Claim this many CPUs for the workers, as evenly as their limits and nodes allow."""
         room = [whole(seat.space.cpus) + seat.least for seat in self.seats]
         most = [min(seat.most, most) for seat, most in zip(self.seats, room, strict=True)]
         shares = even(cpus, self.seats, most)
@@ -118,7 +120,7 @@ class JobAssignment:
                 seat.wanted = wanted
 
     def limit(self) -> None:
-        """Set the most CPUs of its workers, now that it is known how many there are."""
+        """Set the maximum CPUs of the workers from their number, once it is known."""
         most = self.sizes.limit(len(self.seats))
         for seat in self.seats:
             seat.most = most if seat.cpus_limit is None else min(most, seat.cpus_limit)
@@ -131,13 +133,13 @@ class JobAssignment:
         self.servers.append((space, pod))
 
     def dismiss(self, ledger: CapacityLedger) -> None:
-        """Take the last server away."""
+        """Remove the last server."""
         each = self.job.servers
         space, _ = self.servers.pop()
         ledger.release(space, self.job.namespace, each.cpus, each.cpus, each.memory)
 
     def clear(self, ledger: CapacityLedger) -> None:
-        """Take all members away."""
+        """Remove all members."""
         for seat in list(self.seats):
             self.unseat(ledger, seat)
         while self.servers:
@@ -145,9 +147,9 @@ class JobAssignment:
 
 
 def resized(sizing: Sizing, workers: int, now: float, patience: Patience) -> Sizing:
-    """Return how many workers there are to be once so many are wanted.
+    """Return the sizing after a decision that wants this number of workers.
 
-    A number that grows while more are wanted need not be wanted anew.
+    If another number in the same direction was wanted before, the time since then counts.
     """
     other = sizing.other
     if other is not None and (other > sizing.workers) == (workers > sizing.workers):
@@ -158,16 +160,16 @@ def resized(sizing: Sizing, workers: int, now: float, patience: Patience) -> Siz
 def even(cpus: int, seats: Sequence[Seat], most: Sequence[int]) -> list[int]:
     """Return the CPUs of each worker: together `cpus`, as even as limits allow.
 
-    Of equal workers those that have more at present get more.
+    Of equal workers, those that have more at present get more.
 
     Args:
-        cpus: What to share out.
-        seats: The workers; each gets its fewest CPUs at least.
-        most: The most CPUs of each.
+        cpus: CPUs to share out.
+        seats: Workers; each gets at least its minimum.
+        most: Maximum CPUs of each worker.
     """
     left = max(cpus, sum(seat.least for seat in seats))
     found = [0] * len(seats)
-    # Those with the lowest limits first: what they cannot use the others get.
+    # Those with the lowest limits first: the others get what they cannot use.
     order = sorted(range(len(seats)), key=lambda n: (most[n], seats[n].had, n))
     for place, n in enumerate(order):
         share = left // (len(order) - place)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which numbers of workers, servers and CPUs a training can use, and which of them make sense."""
+"""Job sizes: numbers of workers, servers and CPUs that a training can use, and sensible ones."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from tf_malleable.cluster.planning.cluster_job import ClusterJob
 from tf_malleable.elastic.membership.worker_count import Bounds, Seen, wanted
 from tf_malleable.model import Rate
 
-# CPUs are sums of decimal fractions; this much below a whole one is whole.
+# CPUs are sums of decimal fractions; a value this close below a whole number counts as whole.
 ROUNDING = 1e-6
-# So many times as many CPUs are worth other workers.
+# Minimum ratio of usable CPUs that makes another set of workers worth a rescale.
 WORTH = 1.1
 
 
 def whole(cpus: float) -> int:
-    """Return how many whole CPUs there are."""
+    """Return the number of whole CPUs; 0 for a negative number."""
     return max(0, int(cpus + ROUNDING))
 
 
 class Sizes:
-    """The sizes of a training.
+    """Sizes of a training.
 
     Attributes:
         job: The training.
-        admitted: CPUs that its members may have together.
+        admitted: CPUs that all members may have together; infinite if admission sets no limit.
     """
 
     def __init__(self, job: ClusterJob) -> None:
         self.job = job
         self.admitted = inf if job.admitted_cpus is None else whole(job.admitted_cpus)
-        # Each is asked for several times in a plan.
+        # A plan asks for each of them several times.
         self._goals: dict[tuple[int, int], int] = {}
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
-        """The numbers of workers worth trying.
+        """Numbers of workers worth trying, in ascending order.
 
-        With each the longest run of shards is shorter than with the one before, and long enough
-        for the fewest CPUs of a worker.
+        With each of them, the longest run of shards is shorter than with the one before, and long
+        enough to use the minimum CPUs of a worker.
         """
         found = self._bounds(self.job.workers.most).counts()
         least = self.job.workers.cpus_least
         return tuple(n for n in found if n == found[0] or least <= self.cpus_most(n))
 
     def cpus_most(self, workers: int) -> int:
-        """Return how many CPUs a worker can use if there are so many."""
+        """Return how many CPUs each worker can use, of this number of workers."""
         job = self.job
         longest = -(-job.shards // max(1, workers))
         return min(job.workers.cpus_most, longest * job.shard_cpus or job.workers.cpus_most)
 
     def limit(self, workers: int) -> int:
-        """Return the most CPUs that a worker gets if there are so many."""
+        """Return the maximum CPUs that each worker gets, of this number of workers."""
         return max(self.job.workers.cpus_least, self.cpus_most(workers))
 
     def servers(self, workers: int) -> int:
-        """Return how many servers there should be."""
+        """Return how many servers belong to this number of workers."""
         servers, bounds = self.job.servers, self.job.workers
         if not servers.most:
             return 0
@@ -67,16 +67,16 @@ class Sizes:
         return servers.least + int((servers.most - servers.least) * min(1.0, max(0.0, share)) + 0.5)
 
     def server_cpus(self, workers: int) -> int:
-        """Return how many CPUs these servers have, rounded up."""
+        """Return the CPUs of these servers together, rounded up."""
         count = self.servers(workers)
         return ceil(count * self.job.servers.cpus - ROUNDING) if count else 0
 
     def least(self, workers: int) -> int:
-        """Return the fewest CPUs of so many workers and their servers."""
+        """Return the minimum CPUs of this number of workers and their servers together."""
         return workers * self.job.workers.cpus_least + self.server_cpus(workers)
 
     def most(self, workers: int) -> int:
-        """Return the most CPUs that so many workers and their servers get."""
+        """Return the maximum CPUs that this number of workers and their servers get together."""
         job, most = self.job, workers * self.limit(workers)
         if job.shard_cpus:
             fewest = workers * job.workers.cpus_least
@@ -85,27 +85,27 @@ class Sizes:
 
     @cached_property
     def fewest(self) -> int:
-        """The fewest CPUs with which it runs."""
+        """Minimum CPUs with which the training runs."""
         return self.least(self.job.workers.least)
 
     @cached_property
     def greatest(self) -> int:
-        """The most CPUs that it can use."""
+        """Maximum CPUs that the training can use."""
         return max(self.most(n) for n in self.counts)
 
     @cached_property
     def cap(self) -> int:
-        """The most CPUs that it may get."""
+        """Maximum CPUs that the training may get: what it can use, limited by admission."""
         return max(self.fewest, int(min(self.greatest, self.admitted)))
 
     @property
     def requested(self) -> int | None:
-        """The CPUs that it asks to be admitted; None if it may not ask."""
+        """CPUs that the training requests to be admitted; None if it may not request any."""
         return self.greatest if self.job.asks_for_more else None
 
     @cached_property
     def seconds_left(self) -> float:
-        """For how long it will run if it is as fast as it ever was; infinite if unknown."""
+        """Remaining run time at the best measured speed, in seconds; infinite if unknown."""
         job = self.job
         if job.steps_done is None or job.steps_total is None or not job.rates:
             return inf
@@ -113,15 +113,15 @@ class Sizes:
         return max(0.0, job.steps_total - job.steps_done) / fastest if fastest > 0 else inf
 
     def possible(self, cpus: int) -> tuple[int, ...]:
-        """Return the numbers of workers worth trying that so many CPUs are enough for."""
+        """Return the numbers of workers worth trying whose minimum is within these CPUs."""
         return tuple(n for n in self.counts if self.least(n) <= cpus)
 
     def goal(self, cpus: int, workers: int) -> int:
-        """Return how many workers there should be.
+        """Return how many workers the training should have.
 
         Args:
-            cpus: What they and the servers get.
-            workers: How many there are to be at present; 0 at the start.
+            cpus: CPUs that workers and servers get together.
+            workers: Number of workers that it is to have at present; 0 at the start.
         """
         key = cpus, workers
         if key not in self._goals:
@@ -149,7 +149,7 @@ class Sizes:
 
     @cached_property
     def rates(self) -> tuple[Rate, ...]:
-        """Its speeds for a policy: the best with each number of CPUs, servers included."""
+        """Speeds for a policy: the best one with each number of CPUs, including servers'."""
         best: dict[int, float] = {}
         for rate in self.job.rates:
             cpus = rate.cpus + self.server_cpus(rate.workers)

@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Moves workers from nodes where they cannot have what they are to get to others.
+"""Migration of workers to other nodes when they cannot get their CPUs on their present ones.
 
-For whoever has as many workers as it can use, this is the only way to more CPUs. It is a rescale,
-and the new workers start for some seconds while the old ones are gone: so it must be well worth it.
+For a training with as many workers as it can use, this is the only way to more CPUs. It is a
+rescale, and the new workers take some seconds to start while the old ones are gone. The gain must
+therefore be large.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from tf_malleable.cluster.planning.job_sizes import WORTH
 from tf_malleable.cluster.planning.node_selection import NodeSelector
 from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 
-# A move must save so many times as much time as its rescale takes.
+# A move must save this many times the time that its rescale takes.
 _SAVED: Final = 30.0
 
 
 @dataclass(frozen=True)
 class Move:
-    """A worker that is to be replaced by one elsewhere.
+    """Replacement of a worker by one on another node.
 
     Attributes:
         seat: The worker.
-        space: Where the other one is to be.
-        cpus: CPUs that the other one can have.
+        space: Node of the replacement.
+        cpus: CPUs that the replacement can have.
     """
 
     seat: Seat
@@ -46,15 +47,15 @@ def move(
     """Move workers of a training if that is worth it and has been for a while.
 
     Args:
-        crew: The training, with all the workers that it is to have.
-        ledger: What is free.
-        reach: CPUs that each of its workers can have where it is.
-        now: The time.
-        patience: For how long that must have been so.
+        crew: The training, with all workers that it is to have.
+        ledger: Free capacity.
+        reach: CPUs that each of its workers can have on its present node.
+        now: Current time, in seconds.
+        patience: Times for which the move must have been worth it.
 
     Returns:
-        How many workers there are to be; None if none is to be moved. While the time has not come,
-        the other number that is wanted is the present one.
+        The new sizing; None if no worker is to be moved. While the patience lasts, the present
+        number of workers stands in the sizing as the other number that is wanted.
     """
     moves = _moves(crew, NodeSelector(ledger, crew.job), reach)
     if not moves:
@@ -79,7 +80,10 @@ def move(
 
 
 def _moves(crew: JobAssignment, finder: NodeSelector, reach: Sequence[int]) -> list[Move]:
-    """Return the fewest moves that give a training nearly what it is to get."""
+    """Return the smallest set of moves that gives a training nearly what it is to get.
+
+    Return none if the gain does not outweigh the rescale.
+    """
     sizes, job, workers = crew.sizes, crew.job, crew.sizing.workers
     goal = crew.granted - sizes.server_cpus(workers)
     here = sum(reach)

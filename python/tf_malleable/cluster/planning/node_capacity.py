@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a cluster has for elastic trainings."""
+"""Capacity that a cluster has for elastic trainings: nodes and namespace quotas."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from math import inf
 
 @dataclass(frozen=True)
 class NodeCapacity:
-    """A node, and what there is on it for the members of all elastic trainings together.
+    """Capacity of a node for the members of all elastic trainings together.
 
-    That is what it can allocate less what others' pods request there. What our workers and servers
-    request is not subtracted, as all of it is shared out anew; what pending pods of others need
-    that would fit only here may be.
+    It is the node's allocatable amount less the requests of other pods there. The requests of
+    trainings' workers and servers are not subtracted, as all of that is shared out anew. The
+    requests of others' pending pods that would fit only there may be subtracted.
 
     Attributes:
-        node: Its name, unique.
-        cpus: CPUs; workers get whole ones. May be negative, and is then like 0.
-        memory: In bytes; None for any amount.
-        pods: How many members fit at most.
-        ready: Members can run there. If not, those there count as lost.
-        leaving: It is cordoned, drained or tainted: nothing new goes there, and members there leave
-            as soon as there is room for them elsewhere.
+        node: Unique name of the node.
+        cpus: CPUs; workers get whole ones. A negative number counts as 0.
+        memory: Memory, in bytes; None for any amount.
+        pods: Maximum number of members.
+        ready: True if members can run there. If not, members there count as lost.
+        leaving: True if the node is cordoned, drained or tainted: nothing new goes there, and
+            members there leave as soon as there is capacity for them elsewhere.
     """
 
     node: str
@@ -40,14 +40,14 @@ class NodeCapacity:
 
 @dataclass(frozen=True)
 class NamespaceQuota:
-    """What the members of all trainings of a namespace may request together.
+    """Quota of a namespace for the members of all its trainings together.
 
-    That is its ResourceQuota less what other pods of the namespace request.
+    It is the namespace's ResourceQuota less the requests of its other pods.
 
     Attributes:
-        cpus: In CPUs.
-        memory: In bytes.
-        pods: Their number.
+        cpus: CPUs.
+        memory: Memory, in bytes.
+        pods: Number of pods.
     """
 
     cpus: float = inf

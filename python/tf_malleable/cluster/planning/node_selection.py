@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Finds nodes for new members of a training: as few as possible, and of these the fullest."""
+"""Node selection for new members of a training: as few nodes as possible, the fullest first."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tf_malleable.cluster.planning.job_sizes import whole
 
 
 class NodeSelector:
-    """Searches for one training.
+    """Selects nodes for one training.
 
     Args:
-        ledger: What is free.
+        ledger: Free capacity.
         job: The training.
-        is_hard: Whether workers of other trainings may be left with their fewest CPUs.
+        is_hard: True if workers of other trainings may be left with their minimum CPUs.
     """
 
     def __init__(self, ledger: CapacityLedger, job: ClusterJob, *, is_hard: bool = False) -> None:
@@ -27,7 +27,7 @@ class NodeSelector:
         self._shunned = job.avoided | limited
 
     def most_cpus(self, count: int, least: int, most: int) -> int:
-        """Return with how many CPUs each, up to `most`, so many workers fit; 0 if with none."""
+        """Return the most CPUs, `least` to `most`, with which `count` workers fit; 0 if none do."""
         if not self._fit(count, least):
             return 0
         if self._fit(count, most):
@@ -42,9 +42,9 @@ class NodeSelector:
         return low
 
     def largest(self, count: int, least: int, most: int) -> list[tuple[Space, int]]:
-        """Return nodes for so many workers, or for as many as fit, with the CPUs of each.
+        """Return nodes for `count` workers, or for as many as fit, with the CPUs of each.
 
-        They have as many CPUs as possible, each `least` to `most`.
+        The workers have as many CPUs as possible, each from `least` to `most`.
         """
         memory = self._job.workers.memory
         purse = self._ledger.purse(self._job.namespace)
@@ -65,13 +65,13 @@ class NodeSelector:
     def nodes(
         self, count: int, cpus: float, memory: float, near: Collection[Space] = ()
     ) -> list[Space]:
-        """Return a node for each of so many members, or for as many as fit.
+        """Return a node for each of `count` members, or for as many as fit.
 
         Args:
-            count: How many.
-            cpus: CPUs of each.
-            memory: Memory of each, in bytes.
-            near: Where members of the training are already: these nodes go first.
+            count: Number of members.
+            cpus: CPUs of each member.
+            memory: Memory of each member, in bytes.
+            near: Nodes that already have members of the training: these go first.
         """
         purse = self._ledger.purse(self._job.namespace)
         if purse is not None:
@@ -106,7 +106,7 @@ class NodeSelector:
         return found
 
     def _fit(self, count: int, cpus: int) -> bool:
-        """Return whether so many workers fit."""
+        """Return whether `count` workers with `cpus` CPUs each fit."""
         memory = self._job.workers.memory
         purse = self._ledger.purse(self._job.namespace)
         if purse is not None and purse.slots(memory) < count:
@@ -142,7 +142,7 @@ class NodeSelector:
         chosen = [space for space in known if space.takes and self._may(space)]
         sign = 1 if is_rising else -1
         if self._is_hard:
-            # Where fewest CPUs are taken from others.
+            # Equal nodes: first that from which others lose the fewest CPUs.
             chosen.sort(key=lambda space: (sign * space.cpus, -space.unclaimed, space.place))
         else:
             chosen.sort(key=lambda space: (sign * space.unclaimed, space.place))

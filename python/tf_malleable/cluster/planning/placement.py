@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Finds nodes for the members of all trainings, once it is known how many CPUs each gets.
+"""Placement: nodes for the members of all trainings, once each training's CPUs are known.
 
-Members stay on their nodes where possible, each with its fewest CPUs at first: that leaves room for
-new members, and no member is moved for their sake. Workers grow last, which costs no pause.
+Members stay on their nodes where possible, each with its minimum CPUs at first: that leaves
+capacity for new members, and no member is moved for their sake. Workers grow last, which costs no
+pause.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 def pack(
     crews: Sequence[JobAssignment], ledger: CapacityLedger, now: float, patience: Patience
 ) -> None:
-    """Give all trainings their members.
+    """Assign members to all trainings.
 
     Args:
         crews: All trainings that may have members, without any yet.
-        ledger: All nodes, empty.
-        now: The time.
-        patience: How long more or fewer workers must be wanted.
+        ledger: All nodes, with nothing claimed yet.
+        now: Current time, in seconds.
+        patience: Times for which more or fewer workers must be wanted.
     """
     order = sorted(crews, key=_urgency)
     for crew in order:
@@ -39,7 +40,8 @@ def pack(
         if crew.seats and crew.granted:
             _claim(crew, ledger)
     for crew in order:
-        # One that keeps its last workers may have less than its fewest: more would exceed a quota.
+        # A training that keeps its last workers may be granted less than its minimum: more would
+        # exceed a quota.
         is_short = 0 < crew.granted < crew.sizes.fewest
         if crew.granted and not (is_short and ledger.purse(crew.job.namespace)):
             hire(crew, ledger, now, patience)
@@ -49,13 +51,13 @@ def pack(
 
 
 def _urgency(crew: JobAssignment) -> tuple[object, ...]:
-    """Order by who keeps what there is too little of."""
+    """Return a sort key: trainings that keep scarce capacity come first."""
     job = crew.job
     return (-job.priority, job.started is None, job.started or 0.0, job.submitted, job.id)
 
 
 def _keep(crew: JobAssignment, ledger: CapacityLedger, now: float, patience: Patience) -> None:
-    """Leave workers where they are, as many as there are to be."""
+    """Leave workers on their nodes, as many as the training is to have."""
     job, sizes = crew.job, crew.sizes
     if not (crew.granted or crew.is_precious):
         return
@@ -85,7 +87,7 @@ def _keep(crew: JobAssignment, ledger: CapacityLedger, now: float, patience: Pat
 
 
 def _keep_servers(crew: JobAssignment, ledger: CapacityLedger) -> None:
-    """Leave servers where they are."""
+    """Leave servers on their nodes."""
     job = crew.job
     for server in job.placed_servers[: job.servers.most] if crew.seats else ():
         space = ledger.spaces.get(server.node)
@@ -96,7 +98,7 @@ def _keep_servers(crew: JobAssignment, ledger: CapacityLedger) -> None:
 
 
 def _staff(crew: JobAssignment, ledger: CapacityLedger) -> None:
-    """Give a training as many servers as its workers are to have, on their nodes if possible."""
+    """Give a training the servers that belong to its workers, on the workers' nodes if possible."""
     job = crew.job
     due = len(crew.due)
     count = crew.sizes.servers(due) if due else 0
@@ -112,7 +114,7 @@ def _staff(crew: JobAssignment, ledger: CapacityLedger) -> None:
 
 
 def _settle(crew: JobAssignment, ledger: CapacityLedger, now: float) -> None:
-    """Take a training's members away if they are too few, unless its state would be lost."""
+    """Remove a training's members if they are too few, unless its state would be lost."""
     job, sizes = crew.job, crew.sizes
     least = job.workers.least
     is_served = bool(job.placed) or len(crew.servers) >= job.servers.least
@@ -129,7 +131,7 @@ def _settle(crew: JobAssignment, ledger: CapacityLedger, now: float) -> None:
         if crew.seats and runs_on:
             crew.is_stuck = True
             if ledger.purse(job.namespace) is None:
-                # What nobody else can have it keeps.
+                # The training keeps what no other one can have.
                 had = sum(seat.had for seat in crew.seats)
                 had += crew.server_cpus
                 crew.granted = max(crew.granted, int(min(had, sizes.admitted)))
@@ -142,14 +144,14 @@ def _settle(crew: JobAssignment, ledger: CapacityLedger, now: float) -> None:
 
 
 def _claim(crew: JobAssignment, ledger: CapacityLedger) -> None:
-    """Claim for the workers that stay what they are to get: their part if there will be more."""
+    """Claim what the remaining workers are to get: only their part if more are to join."""
     kept = len(crew.seats)
     goal = max(kept, crew.sizes.goal(crew.granted, crew.sizing.workers))
     crew.want(ledger, (crew.granted - crew.sizes.server_cpus(goal)) * kept // goal)
 
 
 def _by_company(workers: Iterable[WorkerAt]) -> list[WorkerAt]:
-    """Return workers, those with most CPUs of the training on their node first."""
+    """Return workers sorted by the training's CPUs on their node, most first."""
     workers = list(workers)
     held: Counter[str] = Counter()
     for worker in workers:
@@ -170,8 +172,9 @@ def _seat(crew: JobAssignment, ledger: CapacityLedger, worker: WorkerAt, workers
 def grow(crews: Sequence[JobAssignment]) -> None:
     """Set the CPUs of all workers.
 
-    Where all that is wanted on a node is too much, those there get in proportion to what they want;
-    what a training misses there, its workers on other nodes get, the most urgent training first.
+    If more is wanted on a node than it has, the workers there get shares in proportion to what they
+    want. What a training lacks there, its workers on other nodes get, the most urgent training
+    first.
     """
     free: dict[Space, int] = {}
     wishes: dict[Space, list[Seat]] = {}
@@ -189,7 +192,7 @@ def grow(crews: Sequence[JobAssignment]) -> None:
         free[space] -= _share_out(seats, free[space])
     for crew in sorted(crews, key=lambda crew: crew.is_stuck):
         due = sorted(crew.due, key=lambda seat: seat.cpus)
-        # What they have they keep first, or equal workers would change places in every plan.
+        # Present CPUs first: otherwise equal workers would swap their CPUs in every plan.
         _fill(crew, due, [min(seat.most, seat.had) for seat in due], free)
         _fill(crew, due, [seat.most for seat in due], free)
 
@@ -197,7 +200,7 @@ def grow(crews: Sequence[JobAssignment]) -> None:
 def _fill(
     crew: JobAssignment, seats: Sequence[Seat], most: Sequence[int], free: dict[Space, int]
 ) -> None:
-    """Give workers what their training misses, one after the other, each up to a number of CPUs."""
+    """Give workers the CPUs that their training lacks, one by one, each up to its `most`."""
     missing = crew.granted - crew.server_cpus - sum(seat.cpus for seat in seats)
     for seat, limit in zip(seats, most, strict=True):
         more = max(0, min(missing, limit - seat.cpus, free[seat.space]))
@@ -207,7 +210,7 @@ def _fill(
 
 
 def _share_out(seats: Sequence[Seat], free: int) -> int:
-    """Give workers on one node what they want, or their parts of what is free; return how much."""
+    """Give workers on one node what they want, or their shares of `free`; return the total."""
     wishes = [seat.wanted - seat.least for seat in seats]
     total = sum(wishes)
     if total <= free:

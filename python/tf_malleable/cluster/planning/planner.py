@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Plans all trainings of a cluster: the policy says with how many CPUs, the rest says where.
+"""Planner for all trainings of a cluster: the policy decides CPUs, the rest decides nodes.
 
-Nodes are to the policy what NUMA nodes are on one host. More CPUs for the same workers cost no
-pause, so that goes before more workers; and workers stay where they are.
+The policy sees the cluster's nodes as NUMA nodes of one host. More CPUs for the same workers cost
+no pause, so they come before more workers; and workers stay on their nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tf_malleable.cluster.planning.reasons import Misfits, Why, why_it_has, why_
 from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 from tf_malleable.policies.policy import Policy
 
-# How often the policy is told what there was no room for.
+# Number of times that the policy is asked again with the members that did not fit.
 _ROUNDS: Final = 3
 _NO_QUOTAS: Final[Mapping[str, NamespaceQuota]] = MappingProxyType({})
 
@@ -38,19 +38,20 @@ def plan(
     quotas: Mapping[str, NamespaceQuota] = _NO_QUOTAS,
     patience: Patience = Patience(),  # noqa: B008
 ) -> ClusterPlan:
-    """Return which members each training is to have from now on.
+    """Return the members that each training is to have from now on.
 
-    Deterministic, and without memory: what it must remember is in JobPlan.sizing. No node gets more
-    than its room, no namespace more than its quota, no training members outside its bounds.
+    The function is deterministic and stateless: what it must remember is in JobPlan.sizing. No node
+    gets more than its capacity, no namespace more than its quota, and no training members outside
+    its bounds.
 
     Args:
         jobs: All trainings that have not ended, in order of arrival.
-        rooms: All nodes that a member may be or is on. A node that is missing is gone.
-        now: The time in seconds, on the same clock as the jobs' times.
-        policy: Shares out the CPUs, as on one host.
-        quotas: By namespace; one that is missing has none.
-        patience: How long more or fewer workers must be wanted before that is carried out. Where
-            others wait for what a training gives up, that is at once.
+        rooms: Capacities of all nodes that a member may be or is on. A missing node is gone.
+        now: Current time in seconds, on the same clock as the jobs' times.
+        policy: Policy that shares out the CPUs, as on one host.
+        quotas: Quotas by namespace; a missing namespace has none.
+        patience: Times for which more or fewer workers must be wanted before the change is made.
+            Where others wait for what a training gives up, the change is made at once.
 
     Raises:
         InvalidAllocationError: The policy's allocation is invalid.
@@ -73,7 +74,7 @@ def plan(
         if corrected == question or (is_same and is_sized):
             break
         is_sized = is_sized or corrected.most != question.most
-        # Others can have what some could not.
+        # What some trainings could not use, others may get.
         question = corrected
         answer = ask(policy, question)
         packed = situation.packed(able, answer)
@@ -89,7 +90,7 @@ def plan(
 
 
 def _is_out(job: ClusterJob, unfit: Mapping[str, Why]) -> bool:
-    """Return whether a training gets no members, whatever it has."""
+    """Return whether a training gets no members, whatever the policy says."""
     return job.suspended or (job.id in unfit and not job.placed)
 
 
@@ -105,7 +106,7 @@ class _Situation(NamedTuple):
     patience: Patience
 
     def packed(self, able: Mapping[str, Sizes], answer: Answer) -> _Packed:
-        """Return all members, and what is left, if the policy says this."""
+        """Return all members, and the capacity that is left, for an answer of the policy."""
         ledger = CapacityLedger(self.rooms, self.quotas)
         crews = {}
         for name, sizes in able.items():
@@ -116,10 +117,10 @@ class _Situation(NamedTuple):
 
 
 def _corrected(question: Question, crews: Mapping[str, JobAssignment]) -> Question:
-    """Return what to ask the policy once it is known what there is room for."""
+    """Return the next question to the policy, corrected by what fits on the nodes."""
     barred = {name for name, crew in crews.items() if crew.granted and not crew.seats}
     if not barred <= question.barred:
-        # Without these, nobody may have to make room.
+        # Without these trainings, perhaps no other one has to make room.
         return replace(question, barred=question.barred | barred)
     most, by_hand = dict(question.most), dict(question.by_hand)
     for name, crew in crews.items():
@@ -146,7 +147,7 @@ def _job_plan(crew: JobAssignment, ledger: CapacityLedger, policy_gave: int) -> 
 def _review_at(
     answer: Answer, crews: Iterable[JobAssignment], now: float, patience: Patience
 ) -> float | None:
-    """Return when to plan again if nothing happens before."""
+    """Return the time to plan again if nothing happens before; None for no such time."""
     times = [] if answer.review_at is None else [answer.review_at]
     for crew in crews:
         sizing = crew.sizing

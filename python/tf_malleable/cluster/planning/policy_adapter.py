@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Asks the policy how many CPUs each training gets, with nodes as NUMA nodes of one machine.
+"""Policy adapter: asks a policy for each training's CPUs, with nodes as NUMA nodes of one machine.
 
-What the policy cannot know is told to it in its own words: a training that found no node must not
-have CPUs, one that found fewer than it was to get can use no more, and one that must not lose its
-workers has its fewest CPUs by hand.
+The adapter expresses cluster constraints in the policy's terms: a training that found no node is
+barred from CPUs, one that found fewer than granted has a lower maximum, and one that must not lose
+its workers has its CPUs fixed by hand.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tf_malleable.scheduling.decision import Candidate, decide
 
 @dataclass(frozen=True)
 class Question:
-    """What the policy is asked.
+    """Question to the policy.
 
     Attributes:
-        sizes: Those of each training that may have members, by id, in order of arrival.
-        rooms: All nodes.
-        quotas: By namespace.
-        now: The time.
-        most: The most CPUs of some trainings, by id.
-        by_hand: The number of CPUs of others.
-        barred: Those that get none.
+        sizes: Sizes of each training that may have members, by id, in order of arrival.
+        rooms: Capacities of all nodes.
+        quotas: Quotas by namespace.
+        now: Current time, in seconds.
+        most: Maximum CPUs of some trainings, by id.
+        by_hand: Fixed CPUs of some trainings, by id.
+        barred: Ids of the trainings that get no CPUs.
     """
 
     sizes: Mapping[str, Sizes]
@@ -47,11 +47,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the policy said.
+    """Answer of the policy.
 
     Attributes:
-        cpus: CPUs of each training that gets any, those of servers included, by id.
-        review_at: When to ask again if nothing happens before; None for no such time.
+        cpus: CPUs of each training that gets any, including those of servers, by id.
+        review_at: Time to ask again if nothing happens before; None for no such time.
     """
 
     cpus: Mapping[str, int]
@@ -59,10 +59,10 @@ class Answer:
 
 
 def ask(policy: Policy, question: Question) -> Answer:
-    """Return what the policy says.
+    """Return the policy's answer.
 
     Raises:
-        InvalidAllocationError: It is invalid.
+        InvalidAllocationError: The policy's allocation is invalid.
         Exception: Whatever the policy raises.
     """
     rooms = sorted((room for room in question.rooms if room.is_open), key=lambda room: room.node)
@@ -116,11 +116,11 @@ def _job(sizes: Sizes, most: int, grant: Grant, user: int) -> Job:
 
 
 class _Grants:
-    """Gives the members that there are CPUs of their nodes, each CPU once.
+    """Present grants: maps present members to CPUs of their nodes, each CPU at most once.
 
     Args:
-        places: The machine's node of each node, by name.
-        sizes: The number of CPUs of each.
+        places: Index of the machine's NUMA node for each cluster node, by name.
+        sizes: Number of CPUs of each NUMA node.
     """
 
     def __init__(self, places: Mapping[str, int], sizes: Sequence[int]) -> None:
@@ -131,11 +131,11 @@ class _Grants:
             self._next.append(total)
             total += size
         self._ends = [*self._next[1:], total] if sizes else []
-        # Members on nodes that they leave have CPUs that are none of the machine.
+        # Members on nodes that they leave get CPU numbers beyond those of the machine.
         self._beyond = total
 
     def of(self, job: ClusterJob) -> Grant:
-        """Return what a training has."""
+        """Return the grant that a training has at present."""
         if job.state != "running":
             return NO_GRANT
         cpus: list[int] = []
@@ -159,7 +159,7 @@ class _Grants:
 
 @lru_cache(maxsize=4)
 def _machine(sizes: tuple[int, ...]) -> Machine:
-    """Return the machine of nodes with so many CPUs; most decisions are about the same."""
+    """Return the machine whose NUMA nodes have these CPUs; most decisions use the same one."""
     cpus: list[Cpu] = []
     for node, size in enumerate(sizes):
         cpus += [Cpu(number, number, node) for number in range(len(cpus), len(cpus) + size)]

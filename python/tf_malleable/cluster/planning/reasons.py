@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Says why a training has what it has, for people and for programs."""
+"""Reasons why a training has its members or none, for people and for programs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tf_malleable.cluster.planning.job_sizes import Sizes, whole
 from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 
 Why = tuple[Reason, str]
-# Bytes that are enough for anybody.
+# Stands in for infinite memory in the floor divisions, in bytes.
 _MUCH: Final = 2.0**62
 
 
 class Misfits:
-    """Finds trainings that cannot run now whatever the others have.
+    """Finds trainings that cannot run now, whatever the others have.
 
     Args:
-        rooms: All nodes.
-        quotas: By namespace.
+        rooms: Capacities of all nodes.
+        quotas: Quotas by namespace.
     """
 
     def __init__(self, rooms: Sequence[NodeCapacity], quotas: Mapping[str, NamespaceQuota]) -> None:
@@ -57,7 +57,7 @@ class Misfits:
         )
 
     def _fits(self, job: ClusterJob, allowed: frozenset[str] | None, memory: float) -> bool:
-        """Return whether its fewest workers fit into the cluster while it has no others."""
+        """Return whether the minimum of workers fits into an otherwise empty cluster."""
         bounds = job.workers
         key = (bounds.least, bounds.cpus_least, memory, allowed)
         if key not in self._found:
@@ -94,8 +94,8 @@ def why_it_waits(crew: JobAssignment, ledger: CapacityLedger, policy_gave: int) 
 
     Args:
         crew: The training.
-        ledger: What is free after all others have theirs.
-        policy_gave: CPUs that the policy gave it before it was known where.
+        ledger: Capacity that is free after all other trainings have theirs.
+        policy_gave: CPUs that the policy gave it before nodes were selected.
     """
     job = crew.job
     least, memory = job.workers.cpus_least, job.workers.memory

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Finds nodes for workers that a training is to have besides those that stay.
+"""Scale-out: nodes for workers that a training is to have besides those that stay.
 
-More workers are a rescale, so they are worth it only where those there are cannot have what the
-training is to get; and then the fewest that nearly can.
+More workers need a rescale. They are worth it only if the present workers cannot have what the
+training is to get; and then as few as nearly can.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from tf_malleable.elastic.membership.worker_count import Patience, Sizing
 
 @dataclass(frozen=True)
 class Offer:
-    """What a training could have.
+    """Workers that a training could have.
 
     Attributes:
-        workers: Workers in all.
-        each: CPUs of each new one.
-        cpus: CPUs of all workers.
-        new: The nodes of the new ones and the CPUs of each, if these are not all alike.
-        is_stretched: Those that stay need what they can have, not only their parts.
+        workers: Number of all workers.
+        each: CPUs of each new worker.
+        cpus: CPUs of all workers together.
+        new: Node and CPUs of each new worker, if the CPUs are not all equal; otherwise empty.
+        is_stretched: True if the workers that stay need all CPUs that they can have, not only
+            their shares.
     """
 
     workers: int
@@ -42,9 +43,9 @@ def hire(crew: JobAssignment, ledger: CapacityLedger, now: float, patience: Pati
 
     Args:
         crew: The training, with the workers that stay.
-        ledger: What is free.
-        now: The time.
-        patience: For how long more workers must be wanted.
+        ledger: Free capacity.
+        now: Current time, in seconds.
+        patience: Times for which more workers must be wanted.
     """
     job = crew.job
     before = crew.sizing.workers
@@ -70,7 +71,7 @@ def hire(crew: JobAssignment, ledger: CapacityLedger, now: float, patience: Pati
             crew.sizing = Sizing(before, crew.sizing.changed)
     missing = job.workers.least - len(crew.seats)
     if missing > 0:
-        # Others must do with their fewest CPUs.
+        # For these, other trainings' workers may be left with their minimum CPUs.
         least = job.workers.cpus_least
         nodes = NodeSelector(ledger, job, is_hard=True).nodes(missing, least, job.workers.memory)
         for space in nodes:
@@ -79,13 +80,13 @@ def hire(crew: JobAssignment, ledger: CapacityLedger, now: float, patience: Pati
 
 
 def _reach(crew: JobAssignment) -> list[int]:
-    """Return how many CPUs each worker can have where it is, while others get what they want."""
+    """Return how many CPUs each worker can have on its node while others get what they want."""
     left = {seat.space: max(0, int(seat.space.unclaimed)) for seat in crew.seats}
     found = []
     for seat in crew.seats:
         space, wanted = seat.space, seat.wanted
         if space.unclaimed < 0:
-            # All there get their parts, see growth.py.
+            # All workers there get shares, see placement.grow().
             part = space.cpus / (space.cpus - space.unclaimed)
             wanted = seat.least + int((seat.wanted - seat.least) * part)
         most = max(seat.least, min(seat.most, wanted + left[space]))
@@ -95,7 +96,7 @@ def _reach(crew: JobAssignment) -> list[int]:
 
 
 def _choice(crew: JobAssignment, ledger: CapacityLedger, reach: list[int]) -> Offer | None:
-    """Return what a training should have; None for what it has."""
+    """Return the offer that a training should take; None to keep its present workers."""
     sizes, kept, before = crew.sizes, len(crew.seats), crew.sizing.workers
     goal = max(sizes.goal(crew.granted, before), before)
     here = min(sum(reach), crew.granted - sizes.server_cpus(kept))
@@ -125,7 +126,7 @@ def _choice(crew: JobAssignment, ledger: CapacityLedger, reach: list[int]) -> Of
 def _offer(
     crew: JobAssignment, ledger: CapacityLedger, reach: list[int], workers: int, goal: int
 ) -> Offer | None:
-    """Return what a training could have with so many workers; None if there is no room."""
+    """Return the best offer with this number of workers; None if they do not fit."""
     sizes, more = crew.sizes, workers - len(crew.seats)
     finder = NodeSelector(ledger, crew.job)
     cpus = crew.granted - sizes.server_cpus(workers)
@@ -142,7 +143,7 @@ def _offer(
     offer = Offer(workers, each, min(cpus, parts + more * each))
     if offer.cpus == cpus:
         return offer
-    # What those that stay can have beyond their parts is not there for the new ones.
+    # What the remaining workers take beyond their shares is not free for the new ones.
     _stretch(crew, ledger, reach, limit)
     each = finder.most_cpus(more, least, most)
     if each and mine + more * each > offer.cpus:
@@ -159,13 +160,13 @@ def _offer(
 def _stretch(
     crew: JobAssignment, ledger: CapacityLedger, reach: list[int], limit: int, *, sign: int = 1
 ) -> None:
-    """Claim for workers what they can have where they are, or take that back."""
+    """Claim for workers all that they can have on their nodes, or release that if `sign` is -1."""
     for seat, most in zip(crew.seats, reach, strict=False):
         ledger.claim_more(seat.space, sign * max(0, min(most, limit) - seat.wanted))
 
 
 def _add(crew: JobAssignment, ledger: CapacityLedger, offer: Offer, reach: list[int]) -> None:
-    """Add the workers of an offer, those that are not due yet last."""
+    """Add the workers of an offer; those that are not due yet come last."""
     job, limit = crew.job, crew.sizes.limit(offer.workers)
     least = job.workers.cpus_least
     kept = list(crew.seats)
@@ -186,7 +187,7 @@ def _add(crew: JobAssignment, ledger: CapacityLedger, offer: Offer, reach: list[
     if len(due) < len(crew.seats):
         crew.promised = offer.cpus
     if due == kept:
-        return  # Until the others come, these go on with what they can have.
+        return  # Until the others join, the present workers keep what they can have.
     most = [min(each, limit) for each in reach]
     most += [seat.wanted for seat in due[len(kept) :]]
     goal = crew.granted - crew.sizes.server_cpus(len(crew.seats))

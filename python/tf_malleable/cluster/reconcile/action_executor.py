@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Carries out what was decided about a job, call by call."""
+"""Action executor: carries out the decision about a job, call by call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class ActionExecutor:
-    """Carries out decisions."""
+    """Carries out decisions with calls of the API server."""
 
     def __init__(
         self,
@@ -46,15 +46,15 @@ class ActionExecutor:
         refused_seconds: float,
         count: Callable[[str, str], None],
     ) -> None:
-        """Prepare.
+        """Create an executor.
 
         Args:
-            client: Of the API server.
-            jobs: Learns of changed jobs.
-            pods: Learns of changed pods.
-            key: From which tokens follow.
-            refused_seconds: When to try again what was refused.
-            count: Is told the kind of each action, and its result.
+            client: Client of the API server.
+            jobs: Informer to update with changed jobs.
+            pods: Informer to update with changed pods.
+            key: Key from which tokens are derived.
+            refused_seconds: Delay before a refused pod is tried again, in seconds.
+            count: Called with the kind of each action and its result.
         """
         self._client, self._jobs, self._pods, self._key = client, jobs, pods, key
         self._refused_seconds, self._count = refused_seconds, count
@@ -62,12 +62,12 @@ class ActionExecutor:
     async def carry_out(
         self, decision: JobDecision, memory: JobCache, may_act: Callable[[], bool]
     ) -> bool:
-        """Do what was decided about a job; return whether all of it went well.
+        """Carry out the decision about a job; return whether all actions succeeded.
 
         Args:
-            decision: What was decided.
-            memory: What is remembered of the job.
-            may_act: Returns whether this operator is still the one that acts.
+            decision: Decision about the job.
+            memory: Remembered state of the job; updated.
+            may_act: Returns whether this operator is still the leader.
         """
         is_good = True
         for action in decision.actions:
@@ -92,7 +92,7 @@ class ActionExecutor:
         return is_good
 
     def _note_refusal(self, error: CallError, memory: JobCache) -> None:
-        """Remember that a pod cannot be: others like it would not be, either."""
+        """Remember that a pod was refused: others like it would be, too."""
         if error.code not in (400, 403, 422):
             return
         reason = "QuotaExceeded" if "exceeded quota" in str(error) else "PodRefused"
@@ -130,9 +130,9 @@ class ActionExecutor:
             await self._tell(job, action)
 
     async def _prepare(self, job: JobSpec, before: str) -> str:
-        """Create what goes before pods; return the address of the Service.
+        """Create what a job needs before its pods; return the address of the Service.
 
-        If that was deleted, it gets the address that it had, by which workers know it.
+        A deleted Service gets its previous address again, if possible: workers know it by that.
         """
         wanted = dependents.service(job, before)
         try:
@@ -151,10 +151,11 @@ class ActionExecutor:
         return str(service["spec"]["clusterIP"])
 
     async def _have(self, kind: ResourceKind, job: JobSpec, wanted: Object) -> Object:
-        """Create an object of a job, or find that it is there.
+        """Create an object of a job unless it exists, and return it.
 
         Raises:
-            CallError: It cannot be, or it is still that of an earlier job.
+            CallError: The API server refuses it, or an object of this name has another owner, such
+                as an earlier job.
         """
         try:
             return await self._client.create(kind, job.namespace, wanted)
@@ -172,7 +173,7 @@ class ActionExecutor:
         try:
             made = await self._client.create(resource_names.PODS, job.namespace, action.pod)
         except CallError as error:
-            # The answer to an earlier try was lost, or the pod is yet to be seen.
+            # The answer to an earlier try was lost, or the informer has not seen the pod yet.
             if error.reason == "AlreadyExists":
                 return
             raise
@@ -206,7 +207,7 @@ class ActionExecutor:
         self._pods.learn(changed)
 
     async def _tell(self, job: JobSpec, said: EmitEvent) -> None:
-        """Create an event; one that is lost is not missed."""
+        """Create an event; a failure to do so is only logged."""
         about = {
             "apiVersion": resource_names.API_VERSION,
             "kind": resource_names.JOB_KIND,

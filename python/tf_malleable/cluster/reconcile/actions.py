@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What can be done about a job: each of these once or twice, with the same end."""
+"""Actions for a job. They are idempotent: carried out twice, they have the same result."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class CreatePod:
 
     Attributes:
         pod: The pod.
-        why: In one word, for an event.
-        message: The same for people.
+        why: Reason in one word, for an event.
+        message: The reason for people.
     """
 
     pod: Draft
@@ -33,12 +33,12 @@ class CreatePod:
 
 @dataclass(frozen=True)
 class DeletePod:
-    """Delete a pod, which has its grace.
+    """Delete a pod, with its own grace period.
 
     Attributes:
         pod: The pod.
-        why: In one word, for an event.
-        message: The same for people; empty for no event.
+        why: Reason in one word, for an event.
+        message: The reason for people; empty for no event.
     """
 
     pod: PodStatus
@@ -48,12 +48,12 @@ class DeletePod:
 
 @dataclass(frozen=True)
 class ResizePod:
-    """Change how many CPUs a pod's first container has, in place.
+    """Resize the CPUs of a pod's first container in place.
 
     Attributes:
         pod: The pod.
         container: Name of the container.
-        cpus: How many it is to have.
+        cpus: CPUs that the container is to have.
     """
 
     pod: PodStatus
@@ -67,7 +67,7 @@ class MarkPod:
 
     Attributes:
         pod: The pod.
-        metadata: A merge patch of its metadata.
+        metadata: Merge patch of the pod's metadata.
     """
 
     pod: PodStatus
@@ -79,7 +79,7 @@ class SetFinalizers:
     """Set the finalizers of a job.
 
     Attributes:
-        finalizers: All of them.
+        finalizers: Complete new list of finalizers.
     """
 
     finalizers: tuple[str, ...]
@@ -90,7 +90,7 @@ class WriteStatus:
     """Write a job's status.
 
     Attributes:
-        change: A merge patch of it.
+        change: Merge patch of the status.
     """
 
     change: Mapping[str, Any]
@@ -98,12 +98,12 @@ class WriteStatus:
 
 @dataclass(frozen=True)
 class EmitEvent:
-    """Say something about a job in an event.
+    """Create an event about a job.
 
     Attributes:
-        reason: In one word.
-        message: For people.
-        is_warning: Something is wrong.
+        reason: Reason in one word.
+        message: Text for people.
+        is_warning: True for an event of type Warning.
     """
 
     reason: str

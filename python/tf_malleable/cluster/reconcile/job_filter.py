@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which MalleableJobs are this operator's, and which of them cannot be carried out. Pure."""
+"""Job filter: the MalleableJobs of this operator, and those with an invalid spec. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tf_malleable.cluster.reconcile.planner_input import worker_bounds
 
 
 def read(items: Iterable[Manifest]) -> tuple[dict[str, JobSpec], dict[str, tuple[JobSpec, str]]]:
-    """Return the jobs that are ours, and those of which that cannot be said."""
+    """Return the jobs of this operator, and the invalid jobs with their problems; both by uid.
+
+    The former include deleted jobs that are invalid.
+    """
     jobs: dict[str, JobSpec] = {}
     wrong: dict[str, tuple[JobSpec, str]] = {}
     for item in items:
@@ -23,7 +26,7 @@ def read(items: Iterable[Manifest]) -> tuple[dict[str, JobSpec], dict[str, tuple
                 jobs[job.uid] = job
         except ValueError as error:
             bare = _bare(item)
-            if bare.deleted is not None:  # It can be closed all the same.
+            if bare.deleted is not None:  # A deleted job can be closed even if it is invalid.
                 jobs[bare.uid] = bare
             else:
                 wrong[metadata["uid"]] = bare, str(error)
@@ -31,7 +34,7 @@ def read(items: Iterable[Manifest]) -> tuple[dict[str, JobSpec], dict[str, tuple
 
 
 def _bare(item: Manifest) -> JobSpec:
-    """Return a job of which only the metadata and the status are known."""
+    """Return a job from its metadata and status only."""
     metadata: Mapping[str, Any] = item["metadata"]
     return JobSpec(
         metadata["uid"],

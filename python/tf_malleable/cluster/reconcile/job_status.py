@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A job's status, as its object shows it. Pure."""
+"""Job status: the status of a MalleableJob's object, computed anew. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Status = dict[str, Any]
 
 
 def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Status:
-    """Return the merge patch that makes one object of another; an empty one if they are alike."""
+    """Return the merge patch from `before` to `after`; empty if they are equal."""
     made: Status = {name: None for name in before if name not in after}
     for name, value in after.items():
         known = before.get(name)
@@ -33,7 +33,7 @@ def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Status:
 
 
 def desired(job: JobSpec) -> Status:
-    """Return what a job could use at most."""
+    """Return the desired numbers of a job: the most workers and CPUs that it could use."""
     workers = job.workers.most
     each = min(job.workers.most_cpus, float(ceil(job.shards / workers)))
     return {"workers": workers, "cpus": workers * max(job.workers.least_cpus, each)}
@@ -50,12 +50,12 @@ def status(
     """Return the status of a job.
 
     Args:
-        job: The job, with its status before.
-        judgement: What its pods amount to.
-        plan: What it is to have; None once it has ended.
-        progress: What its coordinator says; None if nothing is known at present.
-        memory: What is remembered of it.
-        now: In seconds since the epoch.
+        job: The job, with its previous status.
+        judgement: Observed state of the job.
+        plan: Plan for the job; None once it has ended.
+        progress: Progress that the coordinator reports; None if there is no recent report.
+        memory: Remembered state of the job.
+        now: Current time, in seconds since the epoch.
     """
     before = job.status
     kept = ("startedAt", "endedAt", "generation", "progress")
@@ -81,7 +81,7 @@ def status(
         made["endedAt"] = time_of(now)
     if progress is not None and progress.generation:
         made["generation"] = progress.generation
-        # Without workers, or those that were there at the end, a coordinator knows of no steps.
+        # A coordinator without workers, which has not seen the end either, knows of no steps.
         if progress.workers or (progress.is_over and progress.steps_done):
             made["progress"] = _progress(progress)
     told = () if progress is None or not progress.generation else progress.rescales
@@ -94,7 +94,7 @@ def status(
 
 
 def broken(before: Manifest, generation: int, problem: str, now: float) -> Status:
-    """Return the status of a job whose spec cannot be carried out."""
+    """Return the status of a job whose spec is invalid."""
     wanted = {"Valid": (False, "InvalidSpec", problem)}
     found = _merged(before.get("conditions") or (), wanted, generation, now)
     return {"phase": "Pending", **before, "observedGeneration": generation, "conditions": found}
@@ -174,7 +174,7 @@ def _merged(
     generation: int,
     now: float,
 ) -> list[Status]:
-    """Return conditions, each with the time since when it has its status."""
+    """Return the conditions, each with the time of the last change of its status."""
     known = {one["type"]: one for one in before}
     made = [dict(one) for one in before if one["type"] not in wanted and wanted.keys() == {"Valid"}]
     for kind, (holds, reason, message) in wanted.items():

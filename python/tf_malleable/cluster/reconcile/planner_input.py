@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A job as the planner wants to know it. Pure, but for what it remembers in JobCache."""
+"""Planner input: a job as the planner needs it. Pure, except for updates of JobCache."""
 
 from __future__ import annotations
 
@@ -31,21 +31,26 @@ _CHOOSING: Final = ("tolerations", "nodeSelector", "affinity")
 
 
 def worker_bounds(job: JobSpec) -> WorkerBounds:
-    """Return what workers a job may have; the planner gives out whole CPUs."""
+    """Return the bounds of a job's workers in whole CPUs, as the planner assigns them."""
     workers = job.workers
     least, most = ceil(workers.least_cpus), floor(workers.most_cpus)
     return WorkerBounds(workers.least, workers.most, least, most, job.memory)
 
 
 def size(workers: Iterable[PodStatus], taking_part: frozenset[str] | None = None) -> Size:
-    """Return the size that workers have together; of those that take part, if that is given."""
+    """Return the size of workers together; if `taking_part` is given, of the workers in it.
+
+    Args:
+        workers: Workers.
+        taking_part: Uids of the workers that count; None for all.
+    """
     found = [one for one in workers if taking_part is None or one.uid in taking_part]
     cpus = sum(one.cpus if one.actual is None else one.actual for one in found)
     return round(cpus), len(found), len({one.node for one in found})
 
 
 class UsableNodes:
-    """Says on which nodes pods may be, as long as these are as they are."""
+    """Nodes on which pods may run, for one state of the nodes; results are cached."""
 
     def __init__(self, nodes: Mapping[str, Manifest]) -> None:
         """Take all nodes, by name."""
@@ -54,7 +59,7 @@ class UsableNodes:
 
     def allowed(self, spec: Manifest) -> frozenset[str] | None:
         """Return the names of the nodes that a pod's spec allows; None for all of them."""
-        # Most jobs ask for the same.
+        # Most jobs have the same constraints.
         key = json.dumps([spec.get(name) for name in _CHOOSING])
         if key not in self._known:
             found = frozenset(name for name, node in self._nodes.items() if may_be_on(spec, node))
@@ -75,12 +80,12 @@ def cluster_job(
 
     Args:
         job: The job.
-        judgement: What its pods amount to.
-        progress: What its coordinator says; None if nothing is known.
-        memory: What is remembered of it.
-        places: Which nodes pods may be on.
-        now: In seconds since the epoch.
-        timings: How long to wait for what.
+        judgement: Observed state of the job.
+        progress: Progress that the coordinator reports; None if there is no recent report.
+        memory: Remembered state of the job; updated.
+        places: Nodes on which pods may run.
+        now: Current time, in seconds since the epoch.
+        timings: Timeouts and intervals.
     """
     _note_limits(judgement, memory, now, timings)
     bounds, servers = worker_bounds(job), job.servers
@@ -120,7 +125,7 @@ def cluster_job(
 
 
 def _without_passing(node: Manifest) -> Manifest:
-    """Return a node without the taints that come and go with its state; the room says those."""
+    """Return a node without taints that change with its state; NodeCapacity reflects those."""
     kept = [
         taint
         for taint in node["spec"].get("taints") or ()
@@ -139,7 +144,7 @@ def _worker_at(pod: PodStatus, bounds: WorkerBounds, memory: JobCache) -> Worker
 
 
 def _note_limits(judgement: ObservedState, memory: JobCache, now: float, timings: Timings) -> None:
-    """Remember which resizes are given up, and where pods find no place."""
+    """Remember the resizes that are given up, and the nodes where pods do not start."""
     for pod in judgement.workers:
         is_late = pod.resize == "Deferred" and now >= pod.resize_since + timings.deferred
         if (pod.resize == "Infeasible" or is_late) and pod.actual is not None:
@@ -151,9 +156,9 @@ def _note_limits(judgement: ObservedState, memory: JobCache, now: float, timings
 
 
 def _admitted(job: JobSpec) -> float | None:
-    """Return how many CPUs were admitted; None if nobody admits this job.
+    """Return how many CPUs were admitted; None if the job needs no admission.
 
-    What is admitted without a number is what the job needs at least: nobody has counted more.
+    Without a valid number, the job's minimum is admitted: no more has been counted.
     """
     try:
         return max(0.0, quantities.number(job.annotations[resource_names.ADMITTED]))
@@ -174,7 +179,7 @@ def _is_elastic(job: JobSpec) -> bool:
 
 
 def _rescale_seconds(progress: TrainingProgress | None) -> float:
-    """Return the longest of the last pauses."""
+    """Return the longest of the last pauses, in seconds."""
     rescales = () if progress is None else progress.rescales[-5:]
     pauses = [each.pause_seconds for each in rescales if each.pause_seconds is not None]
     return max(pauses, default=_RESCALE_SECONDS)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One decision about all jobs, from all that is known: what each is to have, and what to do."""
+"""Reconciler: one decision about all jobs from a snapshot: each job's members, and the actions."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _NOTHING = JobPlan()
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """All that is known at one time.
+    """State of the cluster at one time.
 
     Attributes:
-        jobs: The MalleableJobs.
+        jobs: All MalleableJobs.
         pods: All pods of the cluster.
         nodes: All nodes.
-        quotas: All resource quotas.
-        progress: What the coordinators say, by the jobs' uids.
-        now: The time, in seconds since the epoch.
-        services: Namespaces and names of the jobs' Services; None if that is not known.
+        quotas: All ResourceQuotas.
+        progress: Progress that the coordinators report, by the jobs' uids.
+        now: Time of the snapshot, in seconds since the epoch.
+        services: Namespaces and names of the jobs' Services; None if unknown.
     """
 
     jobs: tuple[Manifest, ...]
@@ -66,15 +66,15 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True)
 class JobDecision:
-    """What is decided about a job.
+    """Decision about a job.
 
     Attributes:
         job: The job.
-        actions: What to do, in this order.
-        coordinator: Address of its coordinator's pod; empty if none runs.
-        workers: How many workers are granted.
-        servers: How many servers.
-        judgement: What its pods amount to; None if its spec cannot be carried out.
+        actions: Actions, in the order to carry them out.
+        coordinator: Address of the coordinator's pod; empty if none runs.
+        workers: Number of granted workers.
+        servers: Number of granted servers.
+        judgement: Observed state of the job; None if its spec is invalid.
     """
 
     job: JobSpec
@@ -87,11 +87,11 @@ class JobDecision:
 
 @dataclass(frozen=True)
 class ClusterDecision:
-    """What is decided about all jobs.
+    """Decision about all jobs.
 
     Attributes:
-        jobs: By their uids.
-        review_at: When to decide again if nothing happens, in seconds since the epoch.
+        jobs: Decisions by the jobs' uids.
+        review_at: Time to decide again if nothing happens, in seconds since the epoch.
     """
 
     jobs: Mapping[str, JobDecision]
@@ -99,20 +99,25 @@ class ClusterDecision:
 
 
 class Reconciler:
-    """Decides, and remembers what the next decision needs.
+    """Decides about all jobs, and remembers what the next decision needs.
 
     Attributes:
-        memories: Of the jobs, by their uids.
+        memories: Remembered state of the jobs, by uid.
     """
 
     def __init__(self, policy: Policy, timings: Timings) -> None:
-        """Take the policy that shares out CPUs, and how long to wait for what."""
+        """Create a reconciler.
+
+        Args:
+            policy: Policy that shares out the CPUs.
+            timings: Timeouts and intervals.
+        """
         self.memories: dict[str, JobCache] = defaultdict(JobCache)
         self._policy, self._timings = policy, timings
         self._seen: dict[str, tuple[str, PodStatus]] = {}
 
     def decide(self, scene: ClusterSnapshot) -> ClusterDecision:
-        """Return what to do about all jobs."""
+        """Return the decision about all jobs."""
         with _uncollected():
             return self._decide(scene)
 
@@ -178,10 +183,10 @@ class Reconciler:
         asked: Iterable[ClusterJob],
         lacking: Collection[str],
     ) -> tuple[ClusterPlan, dict[str, str]]:
-        """Return the plan, and where the coordinators are to be that some jobs lack."""
+        """Return the plan, and the nodes of the coordinators that some jobs lack, by uid."""
         known = sorted(asked, key=lambda each: (each.submitted, each.id))
         floors = {each.id: float(each.workers.least * each.workers.cpus_least) for each in known}
-        # Of jobs that have ended, nothing is to be subtracted either: it is about to be free.
+        # Do not subtract what ended jobs request either: it is about to be free.
         floors |= {uid: 0.0 for uid in jobs if uid not in floors}
         quotas = namespace_quotas(scene.quotas, scene.pods, floors, scene.now)
 
@@ -204,7 +209,7 @@ class Reconciler:
         return plan(less), seats
 
     def _pods(self, pods: Iterable[Manifest]) -> dict[str, tuple[PodStatus, ...]]:
-        """Return the pods of each job, by its uid; those that have not changed are not read."""
+        """Return the pods of each job, by its uid; unchanged pods are not parsed again."""
         before, self._seen = self._seen, {}
         found: dict[str, list[PodStatus]] = defaultdict(list)
         for pod in pods:
@@ -280,16 +285,17 @@ class Reconciler:
 
 
 def _is_cut_off(job: JobSpec, services: frozenset[tuple[str, str]] | None) -> bool:
-    """Return whether somebody has deleted the Service that workers know the coordinator by."""
+    """Return whether the Service by which workers know the coordinator is missing."""
     key = job.namespace, resource_names.service_name(job.name)
     return services is not None and key not in services
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Look for no garbage meanwhile: in a large cluster that is a third of the time of a decision.
+    """Disable the cyclic garbage collector, which takes a third of a decision's time.
 
-    There are many objects, and none of those that a decision makes are in cycles.
+    This holds for a large cluster: there are many objects, and none of those that a decision
+    creates are in cycles.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -301,7 +307,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _without_refused(actions: list[Action], memory: JobCache, now: float) -> list[Action]:
-    """Return actions without pods that would be refused again."""
+    """Return the actions without creations of pods that would be refused again."""
     if not any(isinstance(each, CreatePod) for each in actions):
         memory.refused = None
     if memory.refused is None or now >= memory.refused[2]:
@@ -328,7 +334,7 @@ def _decision(
 
 
 def _taken(pods: Iterable[Manifest]) -> dict[tuple[str, str], set[tuple[str, int]]]:
-    """Return which roles and numbers pods have, by namespace and name of their jobs."""
+    """Return the roles and numbers in use by pods, by namespace and name of their jobs."""
     found: dict[tuple[str, str], set[tuple[str, int]]] = defaultdict(set)
     for pod in pods:
         metadata = pod["metadata"]
@@ -341,7 +347,7 @@ def _taken(pods: Iterable[Manifest]) -> dict[tuple[str, str], set[tuple[str, int
 
 
 def _told(before: Manifest, after: Mapping[str, Any]) -> list[Action]:
-    """Return what a change of a status is worth saying."""
+    """Return the events for a change of status."""
     made: list[Action] = []
     conditions = {one["type"]: one for one in after["conditions"]}
     known = {one["type"]: one for one in before.get("conditions") or ()}

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The difference between what a job has and what it is to have, as actions. Pure.
+"""Required actions: the difference between a job's actual and planned members. Pure.
 
-A worker with the state goes only while another one that stays has it, too: before the last one
-goes, those that come in its place must have taken part. Where the plan gives a job nothing at all,
-nobody stays.
+A worker that holds the state is deleted only while another one that stays holds it, too: before
+the last one goes, its replacements must have taken part. If the plan gives a job no members at
+all, none stays.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def steps(
     now: float,
     timings: Timings,
 ) -> list[Action]:
-    """Return what to do about a job that is to go on, or has ended.
+    """Return the actions for a job that goes on or has ended.
 
     Args:
         job: The job.
-        found: All its pods.
-        taken: Roles and numbers that pods of this name have, be they of an earlier job.
-        judgement: What they amount to.
-        plan: What it is to have.
-        seat: Name of the node for its coordinator, if it lacks one and there is a node.
-        address: Of its Service; empty if that is not known yet.
-        hostnames: Of the nodes, by their names.
-        now: In seconds since the epoch.
-        timings: How long to wait for what.
+        found: All pods of the job.
+        taken: Roles and numbers in use by pods of jobs of this name, including earlier jobs.
+        judgement: Observed state of the job.
+        plan: Plan for the job.
+        seat: Name of the node for a new coordinator; empty if none is needed or no node is found.
+        address: Address of the coordinator's Service; empty if it is not known yet.
+        hostnames: Hostname labels of the nodes, by the nodes' names.
+        now: Current time, in seconds since the epoch.
+        timings: Timeouts and intervals.
     """
     made: list[Action] = []
     if judgement.phase in ENDED:
@@ -76,7 +76,7 @@ def steps(
         made += maker.coordinator(judgement, seat)
     elif (
         not is_wanted
-        and not judgement.is_ending  # It is still to say how far they have come.
+        and not judgement.is_ending  # The coordinator has yet to report the final progress.
         and not any(pod.role == resource_names.WORKER and pod.is_leaving for pod in found)
     ):
         made += [DeletePod(pod, "NoWorkers") for pod in judgement.coordinators]
@@ -97,16 +97,17 @@ def closing(
     now: float,
     timings: Timings,
 ) -> list[Action]:
-    """Return what to do about a job that was deleted: its workers go before the others.
+    """Return the actions for a deleted job: its workers are deleted before the other pods.
 
-    So they hear of the end. What is on lost nodes, or takes too long, is left to the cluster.
+    The workers can thus still learn of the end. Pods on lost nodes, or those that take too long,
+    are left to the cluster.
 
     Args:
         job: The job.
-        found: All its pods.
+        found: All pods of the job.
         ready: Names of the nodes that run pods.
-        now: In seconds since the epoch.
-        timings: How long to wait for what.
+        now: Current time, in seconds since the epoch.
+        timings: Timeouts and intervals.
     """
     if resource_names.FINALIZER not in job.finalizers:
         return []
@@ -123,7 +124,7 @@ def _without(finalizers: Iterable[str]) -> tuple[str, ...]:
 
 
 def _cleared(found: Iterable[PodStatus]) -> Iterator[Action]:
-    """Stop what still runs of a job that has ended; what has ended stays, for its logs."""
+    """Delete the running pods of an ended job; workers that have ended stay, for their logs."""
     for pod in found:
         is_own = pod.role in (resource_names.COORDINATOR, resource_names.SERVER)
         if not pod.is_leaving and (pod.end is None or is_own):
@@ -147,7 +148,7 @@ def _said(pod: PodStatus, why: str) -> str:
 def _late(
     judgement: ObservedState, now: float, timings: Timings, found: Sequence[PodStatus]
 ) -> Iterator[Action]:
-    """Delete workers that have not come to the end: those that never ran at once."""
+    """Delete workers that have not reached the end: late ones, and at once those not running."""
     ends = [pod.end.at for pod in found if pod.end is not None and pod.end.kind == "trained"]
     for pod in judgement.workers:
         if not pod.is_running or (ends and now >= min(ends) + timings.ending):
@@ -164,7 +165,7 @@ def _labels(found: Iterable[PodStatus], judgement: ObservedState) -> Iterator[Ac
 
 
 class _Maker:
-    """Makes the pods that a job lacks."""
+    """Builds the actions that give a job the planned coordinator, workers and servers."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class _Maker:
         self._taken = set(taken)
 
     def _next(self, role: str) -> int:
-        """Return a number that no pod has: also none that will not go."""
+        """Return a number that no pod of this role has, not even one that does not terminate."""
         number = 0
         while (role, number) in self._taken:
             number += 1
@@ -186,10 +187,10 @@ class _Maker:
 
     def coordinator(self, judgement: ObservedState, seat: str) -> Iterator[Action]:
         if not judgement.coordinators and seat in self._hostnames:
-            yield EnsureDependents()  # Something may have been deleted since.
+            yield EnsureDependents()  # A dependent may have been deleted meanwhile.
             place = NodePlace(seat, self._hostnames[seat])
             number = self._next(resource_names.COORDINATOR)
-            # Then there is nobody to wait for.
+            # Without running workers, the coordinator has none to wait for.
             is_first = not any(pod.is_running for pod in judgement.workers)
             made = pods.coordinator(self._job, number, place, is_first=is_first)
             message = "a training begins" if is_first else "the one before is gone"
@@ -235,19 +236,19 @@ class _Maker:
 
 
 def _has_place(judgement: ObservedState) -> bool:
-    """Return whether the coordinator has a node: there it takes room that cannot be planned for."""
+    """Return whether the coordinator has a node: only then is its capacity accounted for."""
     return any(pod.node for pod in judgement.coordinators)
 
 
 def _leaving(
     judgement: ObservedState, wanted: Collection[str | None], *, is_to_end: bool
 ) -> list[PodStatus]:
-    """Return which workers go now: not the last with the state, if others are to come."""
+    """Return the workers that leave now: without the last holder of the state, unless all go."""
     going = [pod for pod in judgement.workers if pod.name not in wanted]
     if is_to_end:
         return going
     holders = judgement.holders
-    if not holders:  # Nothing is known of them: whoever runs may have the state.
+    if not holders:  # The holders are unknown: any running worker may hold the state.
         holders = frozenset(pod.uid for pod in judgement.workers if pod.is_running)
     leaving = [pod for pod in going if pod.uid in holders]
     if leaving and not any(p.uid in holders and p.name in wanted for p in judgement.workers):

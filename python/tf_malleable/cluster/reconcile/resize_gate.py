@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Holds back the growth of workers into CPUs that others are to leave, and have not yet. Pure.
+"""Resize gate: delays the growth of workers into CPUs that others have yet to give up. Pure.
 
-The plan counts those as free. A node would defer such a resize, and one that is deferred for long
-is taken back.
+The plan counts those CPUs as free. A node would defer such a resize, and a resize that is deferred
+for too long is given up.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def paced(
     nodes: Mapping[str, Manifest],
     pods: Iterable[Manifest],
 ) -> dict[str, list[Action]]:
-    """Return what is to be done now: without workers' growth that their nodes have no room for.
+    """Return the actions to carry out now: without resizes that exceed what a node has free.
 
     Args:
-        doing: What is to be done about each job, by its uid.
-        jobs: The jobs, by their uids.
+        doing: Actions for each job, by its uid.
+        jobs: Jobs by uid.
         nodes: All nodes, by name.
         pods: All pods of the cluster.
     """
@@ -46,7 +46,7 @@ def paced(
             free[where] -= requests(pod).cpus
     resizes = [each for actions in doing.values() for each in actions if id(each) in more]
     held: set[int] = set()
-    # Those that shrink first: their CPUs are free as soon as the others are asked for.
+    # Shrinking workers first: their CPUs are free once the growth of others is requested.
     for each in sorted(resizes, key=lambda each: more[id(each)] > 0):
         assert isinstance(each, ResizePod)
         growth = more[id(each)]

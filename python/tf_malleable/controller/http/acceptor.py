@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Accepts connections, of one that floods the controller with them only some."""
+"""Acceptor: accepts connections, at a limited rate per user."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tf_malleable.linux.peer import peer_of
 
 _log = logging.getLogger(__name__)
 
-# Connections of one user a second, and at once.
+# Connections of one user: rate per second, and burst.
 _RATE = 200.0
 _BURST = 400
-# Who connects waits for a place in this queue of the kernel.
+# Length of the kernel's queue of connections that have not been accepted.
 _BACKLOG = 256
-# After so many it is somebody else's turn.
+# After this many connections, the loop serves other events.
 _MOST_AT_ONCE = 8
-# A flood takes so much of the loop: this many seconds, and none for as long as the pause.
+# A flood may take the loop for this many seconds at a time, followed by a pause.
 _REFUSING_SECONDS = 0.0005
 _PAUSE_SECONDS = 0.002
 # Without a free descriptor, as in asyncio.
@@ -41,9 +41,9 @@ class Acceptor:
         """Start accepting.
 
         Args:
-            listening: A bound socket; closed by stop().
+            listening: Bound socket; closed by stop().
             serve: Returns the protocol of a new connection.
-            refusal: What one is told that connects too often.
+            refusal: Response to clients that connect too often.
         """
         self._loop = asyncio.get_running_loop()
         self._listening = listening
@@ -57,7 +57,7 @@ class Acceptor:
         self._resume()
 
     def stop(self) -> None:
-        """Accept no more connections; open ones stay."""
+        """Stop accepting connections; open ones stay."""
         if self._listening.fileno() < 0:
             return
         self._loop.remove_reader(self._listening)
@@ -66,7 +66,7 @@ class Acceptor:
         self._listening.close()
 
     def forget_calm(self) -> None:
-        """Forget who has not connected for a while."""
+        """Forget the users that have not connected for a while."""
         self._rates.forget(self._loop.time())
 
     def _resume(self) -> None:
@@ -105,14 +105,14 @@ class Acceptor:
                 return
 
     def _admits(self, connection: socket.socket) -> bool:
-        """Return whether the user does not connect too often; the controller's own always may."""
+        """Return whether the user is within the rate; root and the controller's user always are."""
         if connection.family != socket.AF_UNIX:
             return True
         with suppress(OSError):
             peer = peer_of(connection)
             if self._rates.admits(peer.uid, self._loop.time()):
                 return True
-            # Root in a container may be no more than another user.
+            # Root in a container is treated like any other user.
             if peer.uid in (0, os.getuid()):
                 confinement = confinement_of(peer.pid)
                 return confinement is not None and not confinement

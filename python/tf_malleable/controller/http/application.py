@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The web application in front of the service.
+"""Web application in front of the service.
 
-Nothing is decided here. Requests are validated and passed on together with the caller,
-whom the kernel identifies (SO_PEERCRED). Errors are answered with one sentence, as JSON.
+It makes no decisions. It validates requests and passes them on together with the caller,
+which the kernel identifies (SO_PEERCRED). It answers errors with one sentence, as JSON.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OTHER_VERSION = re.compile(r"/(v[0-9][^/]*)")
 
 @dataclass(frozen=True)
 class _Call:
-    """A validated request; parts that it does not have are None or empty."""
+    """A validated request; missing parts are None or empty."""
 
     peer: Peer
     job: str
@@ -58,9 +58,9 @@ def application(
     """Return the web application of a service.
 
     Args:
-        service: Carries out the requests.
-        peer: Returns who sent a request; by default the kernel is asked, which requires
-            a Unix socket.
+        service: Service that carries out the requests.
+        peer: Returns the sender of a request; None asks the kernel, which requires a Unix
+            socket.
     """
     caller = peer or _peer
     app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_in_progress, _errors_as_json])
@@ -95,7 +95,7 @@ def metrics_application(service: Service) -> web.Application:
 
 
 def _operations(service: Service) -> dict[str, Callable[[_Call], tuple[int, object]]]:
-    """Return the operation of each route, from a call to an HTTP status and a message."""
+    """Return the operation of each route by name: from a call to an HTTP status and a message."""
     openapi = msgspec.Raw(msgspec.json.encode(document(service.info().version)))
 
     def jobs(call: _Call) -> tuple[int, object]:
@@ -171,7 +171,7 @@ def _creates(
     service: Service,
     caller: Callable[[web.Request], Peer],
 ) -> Handler:
-    """Return the handler of a route that makes somebody a job, if he is none."""
+    """Return the handler of a route that makes a process or container a job, if it is none."""
     (route,) = (route for route in ROUTES if route.name == name)
 
     async def handle(request: web.Request) -> web.Response:
@@ -212,7 +212,7 @@ def _peer(request: web.Request) -> Peer:
 
 
 async def _paced(request: web.Request) -> None:
-    """Wait if the caller asks for too many changes."""
+    """Wait if the caller requests too many changes."""
     connection = request.protocol
     if isinstance(connection, ClientConnection):
         delay = connection.clients.delay(connection, asyncio.get_running_loop().time())
@@ -235,7 +235,7 @@ async def _in_progress(request: web.Request, handler: Handler) -> web.StreamResp
 
 @web.middleware
 async def _known_host(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests for other hosts: a web page can give its own name our address."""
+    """Refuse requests for other hosts, as a web page can map its own name to this address."""
     host = request.headers.get("Host", "").rpartition(":")
     if (host[0] or host[2]) not in ("127.0.0.1", "localhost"):
         raise Refusal(403, "the metrics are for the hosts 127.0.0.1 and localhost only")

@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The clients that are connected: who they are, and how many connections each owner has.
+"""Connected clients, and the limits on connections and requests per owner.
 
-An owner is a user of the host, or a container. None but root and the controller's own user
-can use up the connections: at the cap, the owner's own oldest idle one makes room.
-Connections on which no request is in progress are closed after a while, also if a request
-was begun and never finished.
+An owner is a user of the host, or a container. Only root and the controller's user can use
+up the connections: at a limit, the owner's own oldest idle connection is closed for the new
+one. Connections on which no request is in progress are closed after a while, also if a
+request was begun and never finished.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ BODY_SECONDS: Final = 10.0
 """How long the body of a request may take."""
 
 BODIES_OF_AN_OWNER: Final = 64
-# Each may mean a new decision about all jobs. An owner may ask for so many a second, and at
-# once; more of them wait.
+# Each change may cause a new decision about all jobs. Rate per second and burst of an owner;
+# further changes wait.
 _CHANGES: Final = 20.0
 _CHANGES_AT_ONCE: Final = 3
-# The part of the loop that an owner's changes may take.
+# Share of the loop's time that an owner's changes may take.
 _LOOP_PART: Final = 0.1
-# An owner may have this part of all connections, and this part is kept for trusted ones.
+# One in this many connections: the most that an owner may have, and the reserve for trusted ones.
 _PART: Final = 8
 
 Owner = str
@@ -43,7 +43,7 @@ _NETWORK: Final = "network"
 
 
 def trusted_owners() -> tuple[Owner, ...]:
-    """Return root, the controller's own user, and the clients of a TCP port as one owner."""
+    """Return the trusted owners: root, the controller's user, and all clients of the TCP port."""
     return _user(0), _user(os.getuid()), _NETWORK
 
 
@@ -59,19 +59,19 @@ class Connected(Protocol):
 
 
 class Clients:
-    """The open connections by owner. Not thread-safe: one asyncio loop."""
+    """Open connections by owner. Not thread-safe: one asyncio loop."""
 
     def __init__(self, most: int, trusted: Collection[Owner] = ()) -> None:
         """Create an empty table.
 
         Args:
             most: Maximum number of connections.
-            trusted: Owners that may have all of them.
+            trusted: Owners that may use all of them.
         """
         self._most = most
         self._trusted = trusted
         self._owners: dict[Connected, Owner] = {}
-        # Those without a request in progress, and since when; the longest first.
+        # Connections without a request in progress, and since when; the longest idle first.
         self._idle: defaultdict[Owner, dict[Connected, float]] = defaultdict(dict)
         self._counts: defaultdict[Owner, int] = defaultdict(int)
         self._bodies: defaultdict[Owner, int] = defaultdict(int)
@@ -82,8 +82,8 @@ class Clients:
 
         Args:
             client: The connection.
-            owner: Who has it.
-            now: The time, in seconds on any clock.
+            owner: Owner of the connection.
+            now: Time, in seconds on any clock.
         """
         part = max(1, self._most // _PART)
         trusted = owner in self._trusted
@@ -114,30 +114,30 @@ class Clients:
             self._idle.pop(owner, None)
 
     def begin(self, client: Connected) -> None:
-        """Note that a request is in progress on a connection."""
+        """Record that a request is in progress on a connection."""
         owner = self._owners.get(client)
         if owner is not None:
             self._idle[owner].pop(client, None)
 
     def end(self, client: Connected, now: float) -> None:
-        """Note that the request has been handled."""
+        """Record that the request has been handled."""
         owner = self._owners.get(client)
         if owner is not None:
             self._idle[owner][client] = now
 
     def delay(self, client: Connected, now: float) -> float:
-        """Count a change that a client asks for; return for how many seconds it has to wait."""
+        """Count a change that a client requests; return the seconds for which it has to wait."""
         owner = self._owners.get(client)
         return 0.0 if owner is None or owner in self._trusted else self._changes.delay(owner, now)
 
     def charge(self, client: Connected, seconds: float) -> None:
-        """Note for how long everybody has waited for a change that a client has asked for."""
+        """Record for how many seconds a client's change has blocked the loop."""
         owner = self._owners.get(client)
         if owner is not None and owner not in self._trusted:
             self._changes.charge(owner, seconds / _LOOP_PART)
 
     def sweep(self, now: float) -> None:
-        """Close the connections that have been idle for too long, and forget who is calm."""
+        """Close connections that have been idle for too long; forget owners without changes."""
         self._changes.forget(now)
         before = now - IDLE_SECONDS
         for idle in tuple(self._idle.values()):
@@ -149,10 +149,10 @@ class Clients:
 
     @contextmanager
     def reading_body(self, client: Connected) -> Iterator[None]:
-        """Be in this context while a body is read, of which each owner may have a few.
+        """Provide a context for reading a body; the number of contexts per owner is limited.
 
         Raises:
-            Refusal: 503; the owner has too many unfinished ones.
+            Refusal: 503; the owner has too many unfinished bodies.
         """
         owner = self._owners.get(client, "")
         if self._bodies[owner] >= BODIES_OF_AN_OWNER:
@@ -167,7 +167,7 @@ class Clients:
 
 
 def owner_of(connection: socket.socket | None) -> Owner | None:
-    """Return who has connected; None if the kernel can no longer tell."""
+    """Return the owner of a connection; None if the kernel can no longer identify it."""
     if connection is None:
         return None
     if connection.family != socket.AF_UNIX:
@@ -175,7 +175,7 @@ def owner_of(connection: socket.socket | None) -> Owner | None:
     try:
         peer = peer_of(connection)
         confinement = confinement_of(peer.pid)
-        # Asked last: a process that has ended would seem to be in no container.
+        # Checked last: a process that has ended would appear to be in no container.
         runs = peer_runs(connection)
     except OSError:
         return None
@@ -192,7 +192,7 @@ def caller_of(connection: socket.socket | None) -> Peer:
     """Return the process that sends a request.
 
     Raises:
-        Refusal: 403; it has ended. Whoever has the connection now is somebody else.
+        Refusal: 403; it has ended, and another process holds the connection now.
         ConnectionResetError: The client has disconnected.
     """
     if connection is None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One client's connection: admitted or refused, with JSON errors for input that is not HTTP."""
+"""Client connection: admitted or refused, with JSON errors for input that is not HTTP."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tf_malleable.controller.http.problems import problem, unasked
 
 REQUESTS = logging.getLogger(f"{__name__}.requests")
 
-# How long the rest of a refused request is read, so that the client reads the refusal.
+# Seconds for which the rest of a refused request is read, so that the client reads the refusal.
 _LINGER_SECONDS = 2.0
 
 
 class ClientConnection(web.RequestHandler):
-    """One client.
+    """Connection of one client.
 
     Attributes:
-        clients: All that are connected.
+        clients: All connected clients.
     """
 
     # The base class has slots.
@@ -39,7 +39,7 @@ class ClientConnection(web.RequestHandler):
         self.clients = clients
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Serve the client, or refuse it if there are too many or nobody knows who it is."""
+        """Serve the client, or refuse it if there are too many or it cannot be identified."""
         owner = owner_of(transport.get_extra_info("socket"))
         now = asyncio.get_running_loop().time()
         if owner is not None and self.clients.admit(self, owner, now):
@@ -59,7 +59,7 @@ class ClientConnection(web.RequestHandler):
         super().connection_lost(exc)
 
     def hang_up(self) -> None:
-        """Close the connection at once, whatever is still to be sent."""
+        """Close the connection at once; drop unsent data."""
         transport = self.transport
         self.force_close()
         if transport is not None:

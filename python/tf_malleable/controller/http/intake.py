@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads what a request says: its parameters and its body, validated."""
+"""Request intake: reads and validates the parameters and the body of a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def query_of(request: web.Request, route: Route) -> msgspec.Struct | None:
     """Return the parameters of a request; None if its route has none.
 
     Raises:
-        Refusal: They are invalid.
+        Refusal: The parameters are invalid.
     """
     if route.query is not None:
         return decode_query(request.query.items(), route.query)
@@ -35,7 +35,7 @@ async def body_of(request: web.Request, route: Route) -> msgspec.Struct | None:
     """Return the body of a request; None if its route has none.
 
     Raises:
-        Refusal: It is invalid, or did not arrive in time.
+        Refusal: The body is invalid, or did not arrive in time.
     """
     if route.body is not None:
         return decode_body(await _text(request), route.body)

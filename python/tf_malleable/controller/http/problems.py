@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Responses to requests that failed: one sentence, as JSON."""
+"""Error responses: one sentence, as JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def unasked(status: str, sentence: str) -> bytes:
     """Return the response to a client that is refused before it has sent a request.
 
     Args:
-        status: Number and name.
-        sentence: Why it is refused.
+        status: Number and name of the HTTP status.
+        sentence: Reason for the refusal.
     """
     body = msgspec.json.encode(Problem(sentence))
     head = (

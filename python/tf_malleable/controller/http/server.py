@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Serves a web application on a socket that is already open; aiohttp does the HTTP."""
+"""HTTP server: serves a web application on an already open socket, with aiohttp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["REQUESTS", "Server"]
 
 _SWEEP_SECONDS = 1.0
 
-# Time for running requests to finish when the server stops.
+# Time in which running requests may finish when the server stops.
 _STOP_SECONDS = 0.2
 
 _TOO_OFTEN = unasked("503 Service Unavailable", "the caller connects too often: try again later")
@@ -40,8 +40,8 @@ class Server:
         """Start serving.
 
         Args:
-            app: The application to serve.
-            listening: A bound socket; closed with the server.
+            app: Application to serve.
+            listening: Bound socket; closed with the server.
             connections: Maximum number of connections; further ones are refused.
         """
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS)
@@ -51,7 +51,7 @@ class Server:
         return cls(runner, acceptor, clients)
 
     def stop_listening(self) -> None:
-        """Accept no more connections; open ones stay."""
+        """Stop accepting connections; open ones stay."""
         self._acceptor.stop()
 
     async def close(self) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Answers that are sent in pieces: streams of grants and of changes, and long histories."""
+"""Streaming responses: grants, events, and long histories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def history(service: Service, caller: Callable[[web.Request], Peer]) -> Handler:
         pieces = await service.encoded_history(
             caller(request), query.limit, query.spans, query.since
         )
-        # A transport copies what it cannot send at once, and nobody else is served meanwhile.
+        # A transport copies what it cannot send at once, which would block the loop for long.
         response = web.StreamResponse()
         response.content_type = JSON
         response.content_length = sum(map(len, pieces))
@@ -65,7 +65,7 @@ def grants(service: Service, caller: Callable[[web.Request], Peer]) -> Handler:
 
 
 def events(service: Service, caller: Callable[[web.Request], Peer]) -> Handler:
-    """Return the handler of the stream of changes, which drops slow readers."""
+    """Return the handler of the event stream, which disconnects slow readers."""
     (route,) = (route for route in ROUTES if route.name == "events")
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -86,7 +86,7 @@ def events(service: Service, caller: Callable[[web.Request], Peer]) -> Handler:
 
 
 async def _begin(request: web.Request) -> web.StreamResponse:
-    """Return the begun response of a stream."""
+    """Begin the response of a stream and return it."""
     response = web.StreamResponse(headers={"Content-Type": JSON_LINES})
     response.force_close()
     # From here on, drop whatever the client sends instead of buffering it.

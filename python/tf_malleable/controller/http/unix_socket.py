@@ -1,11 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's Unix socket: for its owner or a group, with one controller per socket.
+"""Unix socket of the controller: for its owner or a group, with one controller per socket.
 
 The directory controls who may connect: only its owner, and the group if there is one, may
-enter it; only the owner may create anything there. (A socket's own
-permissions can be set only after it exists.) A lock on a file next to the socket ensures
-that only one controller listens. The kernel releases the lock with its holder, so a
-socket without a lock was left behind by a killed controller.
+enter it; only the owner may create files in it. (A socket's own permissions can be set only
+after it exists.) A lock on a file next to the socket ensures that only one controller
+listens. The kernel releases the lock when its holder ends, so a socket without a lock was
+left behind by a killed controller.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class ListenError(Exception):
 
 
 class UnixListener:
-    """A listening socket, and the lock that makes it the only one at its path.
+    """Listening socket, and the lock that makes it the only one at its path.
 
     Attributes:
-        path: The socket's path.
-        socket: The listening socket.
+        path: Path of the socket.
+        socket: Listening socket.
     """
 
     def __init__(self, path: Path, group: int | None = None) -> None:
         """Start listening.
 
         Args:
-            path: Where to listen.
+            path: Path to listen at.
             group: Id of the group that may connect; None for only the owner and root.
 
         Raises:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Checks whether a new job fits this machine, and creates its record."""
+"""Admission: checks whether a new job fits this machine, and creates its record."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Admission:
     """Admits new jobs.
 
     Attributes:
-        machine: Returns the CPUs shared out now.
+        machine: Returns the CPUs that are currently shared out.
         store: Assigns job ids.
-        provision: What is shared out beside cores.
-        quotas: Refuses what exceeds a quota.
-        live: Returns the live jobs, which count.
+        provision: Resources shared out other than cores.
+        quotas: Refuses requests that exceed a quota.
+        live: Returns the live jobs, which count toward quotas.
     """
 
     machine: Callable[[], Machine]
@@ -42,14 +42,14 @@ class Admission:
 
     @property
     def cpus(self) -> int:
-        """Number of CPUs shared out now."""
+        """Number of CPUs that are currently shared out."""
         return len(self.machine().cpus)
 
     def check_new(self, request: JobRequest, pid: int, uid: int, *, running: bool) -> None:
         """Check a request of a process of the host.
 
-        A process that was confined, by taskset for example, must not be granted more than
-        that. One that is already running may have been confined by an earlier grant.
+        A process that was confined, for example by taskset, must not be granted further CPUs.
+        A process that is already running may have been confined by an earlier grant.
 
         Raises:
             Refusal: As check(), or 409 if the process may not use all CPUs shared out, or the
@@ -60,8 +60,8 @@ class Admission:
         try:
             allowed = frozenset(os.sched_getaffinity(pid))
         except OSError:
-            return  # It has ended; that is noticed later.
-        # What we may not use ourselves does not tell whether it was confined.
+            return  # The process has ended; that is noticed later.
+        # CPUs that the controller may not use itself do not show whether the process was confined.
         shared = self.machine().cpuset & unpinned_cpus()
         if not running and not shared <= allowed:
             raise Refusal(
@@ -75,11 +75,11 @@ class Admission:
         """Return the requested shape.
 
         Args:
-            request: The job's request.
-            running: It is already running.
+            request: Request of the job.
+            running: True if the job is already running.
 
         Raises:
-            Refusal: 400; no job on this machine can have it.
+            Refusal: 400; no job on this machine can have this shape or these resources.
         """
         for name in ("min", "preferred", "max"):
             cores = getattr(request, name)
@@ -108,12 +108,12 @@ class Admission:
         """Return the record of a job that arrives now.
 
         Args:
-            request: The job's request.
+            request: Request of the job.
             uid: User id of the job.
-            now: The time, in seconds.
-            process: Its main process; None if it does not exist yet.
-            container: Its container; None for processes of the host.
-            running: It is already running, so it does not wait in the queue.
+            now: Unix time in seconds.
+            process: Main process of the job; None if it does not exist yet.
+            container: Container of the job; None for processes of the host.
+            running: True if the job is already running, so that it does not wait in the queue.
 
         Raises:
             Refusal: As check(), 409 if the job would exceed the user's quota, or 503 if the

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The power budgets of areas whose jobs share this host with others.
+"""Power budgets of areas whose jobs share this host with others.
 
-What counts as theirs is known once a second. In between their credits go by what they are
-expected to draw with the cores that they have, and are corrected when it is known.
+The energy of an area is known once a second. In between, its credit is updated with the
+power that its jobs are expected to draw with their cores, and corrected afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tf_malleable.api.refusal import Refusal
 from tf_malleable.model import AreaLimit, Budget, PowerLimit
 from tf_malleable.policies.budget import cap_of
 
-# Nobody else gives budgets to a part of a host.
+# The only author of budgets for a part of a host.
 _HERE = "this host"
 
 _log = logging.getLogger(__name__)
@@ -28,9 +28,9 @@ class _Kept:
 
     Attributes:
         budget: The budget.
-        credit: Credit when it was last known what was drawn.
-        since: How it has changed since then, as is expected.
-        at: Until when.
+        credit: Credit at the last metering.
+        since: Expected change of the credit since then.
+        at: Unix time up to which `since` counts.
     """
 
     budget: Budget
@@ -40,11 +40,11 @@ class _Kept:
 
 
 class AreaBudgets:
-    """Not thread-safe: one asyncio loop.
+    """Power budgets by area. Not thread-safe: one asyncio loop.
 
     Args:
-        limit_of: Returns a budget with what is known of the host.
-        granted: Returns the number of CPUs that the jobs of an area have now.
+        limit_of: Returns the power limit of a budget on this host.
+        granted: Returns the number of CPUs that the jobs of an area currently have.
         now: Returns Unix time on the clock of all records.
         react: Called when another decision is needed.
     """
@@ -64,7 +64,7 @@ class AreaBudgets:
         return area in self._kept
 
     def limits(self) -> tuple[AreaLimit, ...]:
-        """Return what a decision must keep."""
+        """Return the limits that a decision must keep."""
         now = self._now()
         return tuple(
             self._until(area, kept, now)
@@ -73,7 +73,7 @@ class AreaBudgets:
         )
 
     def _until(self, area: str, kept: _Kept, now: float) -> AreaLimit:
-        """Return a limit with the credit that there is now."""
+        """Return a limit with its current credit."""
         if kept.budget.kind == "mean":
             drawn = self._of(area, kept.budget).watts(self._granted(area))
             kept.since += (kept.budget.watts - drawn) * max(0.0, now - kept.at)
@@ -87,11 +87,11 @@ class AreaBudgets:
         return AreaLimit(**known, area=area)
 
     def note_drawn(self, seconds: float, joules: Mapping[str, float]) -> None:
-        """Note what counts for each area since the last time.
+        """Record the energy of each area since the last call.
 
         Args:
-            seconds: Length of that time.
-            joules: By area; none is 0.
+            seconds: Seconds since the last call.
+            joules: Energy by area; missing areas have 0.
         """
         for area, kept in self._kept.items():
             most = self._limit_of(kept.budget).most_credit
@@ -100,7 +100,7 @@ class AreaBudgets:
             kept.since = 0.0
 
     def follow(self) -> None:
-        """Drop budgets that have expired, and have a decision made if any is in force."""
+        """Drop expired budgets; request a decision if there were any budgets."""
         now, had = self._now(), bool(self._kept)
         for area in [area for area, kept in self._kept.items() if kept.budget.is_over(now)]:
             del self._kept[area]
@@ -109,10 +109,10 @@ class AreaBudgets:
             self._react()
 
     def give(self, area: str, budget: Budget | None) -> None:
-        """Take an area's budget, or withdraw it.
+        """Set an area's budget, or withdraw it.
 
         Raises:
-            Refusal: It has expired, or cannot be kept.
+            Refusal: The budget has expired, or cannot be kept.
         """
         if budget is None:
             if self._kept.pop(area, None) is not None:
@@ -149,15 +149,15 @@ class AreaBudgets:
         }
 
     def check_known(self, area: str, host: str, known: Collection[str]) -> None:
-        """Refuse an area that nobody has named here, which may be a typing error.
+        """Refuse an area that is unknown here, which may be a typing error.
 
         Args:
-            area: The area.
-            host: The host's.
-            known: Those of jobs, now or before.
+            area: Name of the area.
+            host: Area of the host, for the message.
+            known: Areas of current and earlier jobs.
 
         Raises:
-            Refusal: It is none of these, and has no budget.
+            Refusal: The area is not known and has no budget.
         """
         if area not in known and area not in self:
             names = ", ".join(sorted({host, *known, *self._kept}))

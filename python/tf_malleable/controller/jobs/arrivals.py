@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Processes of the host that become jobs."""
+"""Arrivals: makes processes of the host jobs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Arrivals:
     def __init__(
         self, reactor: Reactor, callers: Callers, admission: Admission, store: Store
     ) -> None:
-        """Create it.
+        """Create the object.
 
         Args:
-            reactor: Decides about the jobs.
-            callers: Tells which process belongs to which job.
-            admission: Checks what is asked for.
+            reactor: Makes the decisions about the jobs.
+            callers: Identifies the job of a process.
+            admission: Checks the requests.
             store: Keeps the records.
         """
         self._reactor = reactor
@@ -44,11 +44,11 @@ class Arrivals:
     async def prepare(self, peer: Peer, submission: Submission) -> JobGroup | None:
         """Move a process that is about to become a job into the cgroup of that job.
 
-        The kernel takes milliseconds for this, and tens of them while other processes fork. If
-        there is no job in the end, the cgroup goes with the process.
+        The kernel takes milliseconds for this, and tens of milliseconds while other processes
+        fork. If the process does not become a job, the cgroup is removed once it is empty.
 
         Returns:
-            The cgroup; None if it already belongs to a job, or none can be made.
+            The cgroup; None if the process already belongs to a job, or none can be made.
         """
         if self._callers.identify(peer).job is not None:
             return None
@@ -68,8 +68,8 @@ class Arrivals:
 
         Args:
             peer: The calling process.
-            submission: What it asks for.
-            group: What prepare() returned.
+            submission: Submission of the process.
+            group: Cgroup returned by prepare(); None for none.
         """
         now = self._reactor.now()
         known = self._callers.identify(peer).job
@@ -85,7 +85,7 @@ class Arrivals:
             self._roster.refuse(live)
             raise Refusal(409, f"{reason} and must not queue")
         self._store.save(live.record)
-        # Save at once: a program must not believe that it runs alone although it is a job.
+        # Save at once: a program must not conclude that it runs alone although it is a job.
         self._reactor.save()
         return job_status(live, self._reactor.now(), peer.pid), True
 

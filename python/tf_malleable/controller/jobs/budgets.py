@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The power budgets of this host: who gave which, and what a decision must know to keep them.
+"""Power budgets of this host: their authors, and the limits that a decision must keep.
 
-Those of its own area are for the whole host, those of other areas for their jobs.
+Budgets of the host's own area are for the whole host, those of other areas for their jobs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tf_malleable.scheduling.energy import Energy
 
 # The author of budgets that a person gives on this host.
 _HERE = "this host"
-# How much of the newest second counts in what is averaged over the last ones.
+# Weight of the newest second in the exponential averages.
 _NEWEST = 0.2
-# What a host draws beyond what its curve says: outside of these the meter or the curve is wrong.
+# Bounds of the ratio of metered to expected power; outside, the meter or the curve is wrong.
 _SCALES = 0.5, 2.0
 
 _NO_CURVE = (
@@ -35,19 +35,19 @@ _log = logging.getLogger(__name__)
 
 
 class Budgets:
-    """Not thread-safe: one asyncio loop.
+    """Power budgets of the host. Not thread-safe: one asyncio loop.
 
     Attributes:
-        areas: Budgets of other areas than the host's.
+        areas: Budgets of areas other than the host's.
 
     Args:
-        power: What measures the host.
-        cpus: CPUs of the whole host.
-        shared: Returns how many CPUs are shared out now.
-        granted: Returns the number of CPUs that the jobs of an area have now.
+        power: Power meter of the host.
+        cpus: Number of CPUs of the whole host.
+        shared: Returns the number of CPUs that are currently shared out.
+        granted: Returns the number of CPUs that the jobs of an area currently have.
         now: Returns Unix time on the clock of all records.
         react: Called when another decision is needed.
-        default: In force while there is no other; None for no limit.
+        default: Budget that applies while there is no other; None for no limit.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Budgets:
         self._power, self._cpus, self._shared = power, cpus, shared
         self._now, self._react = now, react
         self._book = BudgetBook(default)
-        # The budget that the credit is of, and the credit.
+        # The budget that the credit belongs to, and the credit.
         self._current: Budget | None = None
         self._credit, self._credit_at = 0.0, 0.0
         self._beside, self._scale = 0.0, 1.0
         self.areas = AreaBudgets(self._limit_of, granted, now, react)
 
-    # What a decision must know.
+    # Input of a decision.
 
     def limit(self) -> PowerLimit | None:
-        """Return what a decision must keep; None for no limit."""
+        """Return the limit that a decision must keep; None for no limit."""
         budget = self._book.in_force(self._now())
         if budget is None or self._power.curve is None:
             self._current = None
@@ -83,7 +83,7 @@ class Budgets:
 
     @property
     def needs_readings(self) -> bool:
-        """Whether a decision depends on what was drawn until now."""
+        """Whether a decision depends on the energy drawn so far."""
         return self._current is not None and self._current.kind == "mean"
 
     def _limit_of(self, budget: Budget, credit: float = 0.0, at: float = 0.0) -> PowerLimit:
@@ -100,7 +100,7 @@ class Budgets:
         )
 
     def note_drawn(self, energy: Energy) -> None:
-        """Note what was drawn since the last time."""
+        """Record the energy drawn since the last call."""
         budget = self._current
         if budget is None:
             return
@@ -110,12 +110,12 @@ class Budgets:
         self._credit_at = self._now()
 
     def note_load(self, energy: Energy, busy: float, by_jobs: float) -> None:
-        """Note what a second has shown: the load of what is no job, and how wrong the curve is.
+        """Update the load that is not of jobs, and the correction factor of the power curve.
 
         Args:
-            energy: What was drawn.
-            busy: CPU time of everything in that time.
-            by_jobs: CPU time of jobs.
+            energy: Energy drawn in the last second.
+            busy: CPU time of everything on the host in that time, in seconds.
+            by_jobs: CPU time of jobs in that time, in seconds.
         """
         beside = max(0.0, busy - by_jobs) / energy.seconds
         self._beside += _NEWEST * (beside - self._beside)
@@ -129,7 +129,7 @@ class Budgets:
             self._scale += _NEWEST * (scale - self._scale)
 
     def follow(self) -> None:
-        """Drop budgets that have expired, and have a decision made if one is in force."""
+        """Drop expired budgets; request a decision if one expired or is in force."""
         pruned = self._book.pruned(self._now())
         if pruned is not self._book:
             self._book = pruned
@@ -139,10 +139,10 @@ class Budgets:
             self._react()
         self.areas.follow()
 
-    # Who gives them.
+    # Authors.
 
     def given(self, author: str, budget: Budget) -> None:
-        """Take a budget; see BudgetObserver."""
+        """Accept a budget; see BudgetObserver."""
         curve = self._power.curve
         if curve is None:
             raise ValueError(_NO_CURVE)
@@ -152,21 +152,21 @@ class Budgets:
         self._react()
 
     def withdrawn(self, author: str) -> None:
-        """Note that an author's budget is void; see BudgetObserver."""
+        """Handle that an author's budget is void; see BudgetObserver."""
         if author in self._book.given:
             self._book = self._book.without(author)
             _log.warning("the power budget of %s is void: %s", author, self._in_words())
             self._react()
 
     def change(self, request: BudgetRequest, areas: Collection[str]) -> None:
-        """Take, or withdraw, the budget that a person gives on this host.
+        """Set or withdraw the budget that a person gives on this host.
 
         Args:
-            request: The budget.
-            areas: Those of jobs, now or before.
+            request: Requested budget.
+            areas: Areas of current and earlier jobs.
 
         Raises:
-            Refusal: It cannot be kept, has expired, or is for an area that nobody has named.
+            Refusal: The budget cannot be kept, has expired, or is for an unknown area.
         """
         is_host = request.area == self._power.area
         if not is_host:
@@ -194,15 +194,15 @@ class Budgets:
             raise ValueError(_NO_CURVE)
         self.areas.give(area, budget)
 
-    # What people see.
+    # Output for people.
 
     @property
     def default(self) -> float | None:
-        """Watts of the default; None for no limit."""
+        """Watts of the default budget; None for no limit."""
         return None if self._book.default is None else self._book.default.watts
 
     def in_force(self, granted: Collection[int]) -> BudgetInForce | None:
-        """Return the budget in force, given the CPUs that jobs have; None for no limit."""
+        """Return the budget in force, given the CPUs granted to jobs; None for no limit."""
         limit = self.limit()
         if limit is None:
             return None

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Who sends a request, and what he may change and see.
+"""Callers: identification of the process that sends a request, and its permissions.
 
 Root on the host may do everything. Root in a container, which the kernel reports as root,
-may not: a caller in a container speaks for the job of that container only.
+may not: a caller in a container may act only on the job of that container.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Caller:
     """The process that sends a request.
 
     Attributes:
-        uid: Its user id.
-        pid: Its pid.
-        within: The job it belongs to, whoever owns that; None if there is none.
-        confined: It is in a container, or in a PID namespace of its own.
+        uid: User id of the process.
+        pid: Pid of the process.
+        within: Job that the process belongs to, whatever its owner; None if there is none.
+        confined: True if the process is in a container, or in a PID namespace of its own.
     """
 
     uid: int
@@ -41,17 +41,17 @@ class Caller:
 
     @property
     def is_root(self) -> bool:
-        """Whether it is root on the host."""
+        """Whether the caller is root on the host."""
         return self.uid == 0 and not self.confined
 
     @property
     def is_administrator(self) -> bool:
-        """Whether it is root on the host or the controller's own user there."""
+        """Whether the caller is root or the controller's user on the host."""
         return self.uid in (0, os.getuid()) and not self.confined
 
     @property
     def job(self) -> LiveJob | None:
-        """The job that it may speak for; None if there is none."""
+        """The job that the caller may act for; None if there is none."""
         live = self.within
         if live is None:
             return None
@@ -60,7 +60,7 @@ class Caller:
         return live if inside or self.is_root or self.uid == live.record.uid else None
 
     def check_may_change(self, live: LiveJob) -> None:
-        """Raise Refusal unless it may change this job."""
+        """Raise Refusal unless the caller may change this job."""
         if self.confined:
             if self.job is live:
                 return
@@ -69,7 +69,7 @@ class Caller:
             raise Refusal(403, f"job {live.record.id} belongs to another user")
 
     def check_unconfined(self) -> None:
-        """Raise Refusal if it is in a container."""
+        """Raise Refusal if the caller is in a container or a PID namespace of its own."""
         if self.confined:
             raise Refusal(403, self._only_its_own)
 
@@ -81,19 +81,19 @@ class Caller:
 
     @property
     def sight(self) -> Sight:
-        """What it may see."""
+        """Filter for what the caller may see."""
         own = None if self.job is None else self.job.record.id
         return Sight(self.is_administrator, None if self.confined else user_name(self.uid), own)
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What a caller may see: of its own jobs everything, of others what a queue needs.
+    """Filter for what a caller may see: all of its own jobs, and of others what a queue needs.
 
     Attributes:
-        everything: It may see everything of all jobs.
-        user: It may see everything of this user's jobs; None for no user.
-        job: It may see everything of this job; None for no job.
+        everything: True if the caller may see everything of all jobs.
+        user: User whose jobs the caller may see in full; None for no user.
+        job: Id of a job that the caller may see in full; None for no job.
     """
 
     everything: bool
@@ -101,7 +101,7 @@ class Sight:
     job: str | None
 
     def of(self, status: JobStatus) -> JobStatus:
-        """Return a live job as the caller may see it: of others no command, path or image."""
+        """Return a live job as the caller may see it: for others no command, path or image."""
         if self._is_own(status):
             return status
         container = status.container
@@ -109,7 +109,7 @@ class Sight:
         return msgspec.structs.replace(status, command=[], output=None, container=hidden)
 
     def of_ended(self, record: JobRecord) -> JobRecord:
-        """Return an ended job as the caller may see it: of others neither command nor path."""
+        """Return an ended job as the caller may see it: for others neither command nor path."""
         if self._is_own(record):
             return record
         return msgspec.structs.replace(record, command=[], output=None)
@@ -119,21 +119,20 @@ class Sight:
 
 
 class Callers:
-    """Identifies callers."""
+    """Identification of callers."""
 
     def __init__(self, roster: Roster) -> None:
-        """Create it for these live jobs."""
         self._roster = roster
 
     def identify(self, peer: Peer) -> Caller:
         """Return the caller that the kernel reports.
 
         Raises:
-            Refusal: 403; its process has ended, or cannot be seen from here.
+            Refusal: 403; the process has ended, or is not visible from here.
         """
         within = self._roster.job_of(peer.pid)
         confinement = confinement_of(peer.pid)
-        # Last: a process that ends meanwhile would seem to be in no container.
+        # Last: a process that ends meanwhile would appear to be in no container.
         stat = procfs.read_stat(peer.pid)
         if confinement is None or stat is None or stat.state in "ZX":
             raise Refusal(403, "cannot see the calling process: is it in another PID namespace?")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a person may change of a live job."""
+"""Changes that people may make to a live job."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from tf_malleable.scheduling.record import Record
 
 
 def check_cores(reactor: Reactor, quotas: QuotaCheck, live: LiveJob, cores: int | None) -> None:
-    """Check that a job's cores can be set by hand; None returns it to the policy.
+    """Check that a job's number of cores can be set by hand.
+
+    Args:
+        reactor: Has the machine and the live jobs.
+        quotas: Checks the user's quota.
+        live: The job.
+        cores: Number of cores; None, which is always possible, returns the job to the policy.
 
     Raises:
-        Refusal: 409; it would exceed the user's quota, or there are not so many beside those
-            set by hand for other jobs.
+        Refusal: 409; the number would exceed the user's quota, or the CPUs that are not set by
+            hand for other jobs.
     """
     if cores is None:
         return
@@ -38,13 +44,13 @@ def check_cores(reactor: Reactor, quotas: QuotaCheck, live: LiveJob, cores: int 
 
 
 def changed(record: Record, change: JobChange, cpus: int) -> Record:
-    """Return a job's record after a change of what it asks for.
+    """Return a job's record after a change of its request.
 
-    A job that asked for all it can use does so with another `max`, too.
+    If `preferred` was equal to `max`, it follows the new `max`.
 
     Args:
-        record: The job.
-        change: What is to change.
+        record: Record of the job.
+        change: The change.
         cpus: Number of CPUs shared out.
 
     Raises:

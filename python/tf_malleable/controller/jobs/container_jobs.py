@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Containers as jobs: translates the engine's reports into changes of jobs.
 
-The engine may report something twice, late, or after a restart of either side. So nothing
-here depends on order: each report compares a container with its job.
+The engine may report an event twice, late, or after a restart of either side. So nothing
+here depends on order: each report causes a comparison of a container with its job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class ContainerJobs:
-    """The live jobs that are containers. Not thread-safe: one asyncio loop."""
+    """Live jobs that are containers. Not thread-safe: one asyncio loop."""
 
     def __init__(self, reactor: Reactor, admission: Admission, containers: Containers) -> None:
         self._reactor = reactor
@@ -35,7 +35,7 @@ class ContainerJobs:
         self._refused: set[str] = set()
 
     async def start(self) -> None:
-        """Accept existing containers, and new ones from now on."""
+        """Accept existing containers, and from now on new ones."""
         await self._containers.start(self)
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class ContainerJobs:
 
     @staticmethod
     def _process(found: Found) -> tuple[ProcessId | None, int | None]:
-        """Return a container's first process and its pidfd; None each if not started."""
+        """Return a container's first process and the pidfd of that; None each if not started."""
         if found.pid is None:
             return None, None
         process = procfs.identify(found.pid)
@@ -148,11 +148,11 @@ class ContainerJobs:
             try:
                 process, pidfd = self._process(found)
             except Refusal:
-                return  # It has ended since; the engine will report that, too.
+                return  # The process has ended since; the engine will report that as well.
             assert process is not None
             assert pidfd is not None
             if live.record.state == "waiting":
-                # Somebody else started it: it is running, so it does not queue.
+                # It was started without the controller: it is running, so it does not queue.
                 now = self._reactor.now()
                 self._admission.store.add_span(accounting.span(live.record, now))
                 live.amend(accounting.joined(live.record, now))
@@ -161,9 +161,9 @@ class ContainerJobs:
 
 
 def _was_restarted(live: LiveJob, found: Found) -> bool:
-    """Return whether a job's process has ended, and its container runs another one now."""
+    """Return whether a job's process has ended and its container now runs another one."""
     process = live.record.process
     if process is None or found.pid is None or procfs.is_alive(process):
         return False
-    # The report may be an old one.
+    # The report may be outdated.
     return procfs.identify(found.pid) not in (None, process)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Removes the cgroups of jobs once they have no processes."""
+"""Removal of the cgroups of ended jobs, once they have no processes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tf_malleable.linux.memory_cgroup import MemoryGroup
 
 Group = JobGroup | MemoryGroup
 
-# A process that was killed leaves its cgroup within this time, or the next attempt helps.
+# A killed process normally leaves its cgroup within this time; otherwise the next attempt helps.
 _KILLED_SECONDS = 0.5
 
 
 class Emptying:
-    """The cgroups that belong to no live job. Not thread-safe: one asyncio loop."""
+    """Cgroups that belong to no live job. Not thread-safe: one asyncio loop."""
 
     def __init__(self) -> None:
-        # By folder: those not tried yet, those being tried in a thread, and those that had
+        # By folder: cgroups not tried yet, those being tried in a thread, and those that had
         # processes when they were tried.
         self._new: dict[Path, Group] = {}
         self._trying: dict[Path, Group] = {}
@@ -29,17 +29,17 @@ class Emptying:
         self._removing: asyncio.Task[None] | None = None
 
     def add(self, group: Group) -> None:
-        """Remove a cgroup as soon as it has no processes, which is looked at now and then."""
+        """Remove a cgroup once it has no processes, which is polled."""
         self._new[group.folder] = group
         self._remove_soon()
 
     def keep(self, group: Group) -> None:
-        """Leave a cgroup alone: it has a live job now."""
+        """Do not remove a cgroup, as it has a live job now."""
         for groups in (self._new, self._trying, self._crowded):
             groups.pop(group.folder, None)
 
     def close(self) -> None:
-        """Remove what is empty now."""
+        """Remove the cgroups that are empty now."""
         _not_removed([*self._crowded.values(), *self._trying.values(), *self._new.values()])
 
     def _remove_soon(self) -> None:
@@ -57,7 +57,7 @@ class Emptying:
     async def _remove(self) -> None:
         new, self._new = self._new, {}
         self._trying, self._crowded = self._crowded | new, {}
-        # The kernel may take tens of milliseconds for one.
+        # The kernel may take tens of milliseconds per cgroup.
         left = await asyncio.to_thread(_not_removed, [*self._trying.values()])
         self._crowded |= {g.folder: g for g in left if g.folder in self._trying}
         self._trying = {}

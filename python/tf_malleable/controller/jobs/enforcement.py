@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Enforces grants from outside the jobs: confines, stops, resumes and ends them.
+"""Enforcement of grants from outside the jobs: confines, stops, resumes and ends them.
 
 Processes of the host are changed through the kernel. Containers are changed through their
-engine, whose view of them would otherwise be wrong.
+engine, as its view of them would otherwise be wrong.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Enforcer:
         """Create an enforcer.
 
         Args:
-            jobs: The live jobs by id; a live view.
+            jobs: Live jobs by id, as a live view.
             store: Keeps records and spans.
-            clock: The clock of all records.
-            instruments: Measures resizes, pauses and the time to acknowledge.
+            clock: Clock of all records.
+            instruments: Counts resizes and pauses, and measures the time to acknowledge.
         """
         self._jobs = jobs
         self._store = store
@@ -89,7 +89,7 @@ def _in_words(grant: Grant) -> str:
 def enforce(live: LiveJob) -> None:
     """Enforce a job's grant from outside; for processes, by CPU affinity.
 
-    For a container, whether it took effect is checked later.
+    For a container, it is checked later whether the grant took effect.
     """
     cpus = live.record.grant.cpus
     if live.container is not None and cpus:
@@ -108,7 +108,7 @@ def confine_agentless(live: LiveJob, pids: Iterable[int]) -> None:
 
 
 def _confine(live: LiveJob, pids: Iterable[int]) -> None:
-    # A process that splits the grant gives each of the others a part of it.
+    # A splitter gives each other process a part of the grant, so these are only narrowed.
     confine = affinity.narrow if live.splitters else affinity.confine
     confine(processes.present(live, pids), live.record.grant.cpus)
 

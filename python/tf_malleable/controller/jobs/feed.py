@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The live jobs as a stream of changes, for any number of readers.
+"""Feed: the live jobs as a stream of changes, for any number of readers.
 
-Whoever draws the jobs wants to hear of changes, and must not slow down a grant. So the jobs are
-looked at four times a second while anybody reads, a few at a time, and what has changed is
-encoded once for all readers. A reader that falls behind is left behind.
+Readers must not slow down a grant. So the jobs are compared with their last published state
+four times a second while there are readers, a few jobs at a time, and changes are encoded
+once for all readers. The stream of a reader that falls behind is ended.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ TICK_SECONDS: Final = 0.25
 SILENT_SECONDS: Final = 1.0
 """The longest: a reader can tell that nothing happens from nobody being there."""
 
-# Jobs looked at before others of the loop have their turn: a fraction of a millisecond.
+# Jobs compared before the loop may do other work: a fraction of a millisecond.
 _AT_ONCE = 16
-# A reader that is so many lines late is left behind.
+# The stream of a reader that is this many lines late is ended.
 _KEPT = 8
 _ANYBODY = Sight(everything=False, user=None, job=None)
 
@@ -60,7 +60,7 @@ class _Shown:
 
 @dataclass(frozen=True)
 class _Tick:
-    """What has changed in one look, and its line by who reads it."""
+    """Changes found in one comparison, and their encoded line by the readers' sight."""
 
     serial: int
     at: float
@@ -73,7 +73,7 @@ class _Tick:
     lines: dict[Sight, bytes] = field(default_factory=dict)
 
     def line(self, sight: Sight) -> bytes:
-        """Return it as a line of JSON, as a caller may see it."""
+        """Return the changes as a line of JSON, as a caller may see them."""
         line = self.lines.get(sight)
         if line is None:
             said = {
@@ -91,7 +91,7 @@ class _Tick:
 
 
 class Feed:
-    """The live jobs as a stream of changes. Not thread-safe: one asyncio loop."""
+    """Live jobs as a stream of changes. Not thread-safe: one asyncio loop."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class Feed:
         info: Callable[[], ControllerInfo],
         power: Callable[[], PowerStatus],
     ) -> None:
-        """Create a feed that nobody reads.
+        """Create a feed without readers.
 
         Args:
-            reactor: Has the jobs.
-            info: Returns the controller itself.
-            power: Returns what the host draws.
+            reactor: Has the live jobs.
+            info: Returns the state of the controller.
+            power: Returns the power status of the host.
         """
         self._reactor = reactor
         self._ask_info = info
@@ -128,9 +128,9 @@ class Feed:
         self._news.set()
 
     async def follow(self, sight: Sight) -> AsyncGenerator[bytes, None]:
-        """Yield a line with all jobs, then one per change, to a caller with this sight.
+        """Yield a line with all jobs, then lines of changes, to a caller with this sight.
 
-        It ends if the caller takes so long that it would miss a change.
+        The stream ends if the caller is so late that it would miss a change.
         """
         self._readers += 1
         try:
@@ -158,7 +158,7 @@ class Feed:
                 self._forget()
 
     def _everything(self) -> _Tick:
-        """Return the newest look as one that has all jobs."""
+        """Return the full state, with the serial number of the newest tick."""
         last = self._ticks[-1]
         if self._whole is None or self._whole.serial != last.serial:
             jobs = list(self._shown.values())
@@ -183,7 +183,7 @@ class Feed:
             await asyncio.sleep(max(0.0, begin + TICK_SECONDS - loop.time()))
 
     async def _look(self) -> None:
-        """Compare all jobs with what the readers know, and tell them."""
+        """Compare all jobs with their last published state, and publish the changes."""
         now = self._reactor.now()
         reasons = Reasons(self._reactor, now)
         before = self._info, self._power
@@ -206,7 +206,7 @@ class Feed:
         self._news = asyncio.Event()
 
     async def _changed(self, now: float, reasons: Reasons) -> AsyncGenerator[_Shown, None]:
-        """Yield the jobs that are new or have changed, letting others have their turn."""
+        """Yield the jobs that are new or have changed, without blocking the loop for long."""
         for number, (job, live) in enumerate(list(self._reactor.roster.live.items()), 1):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -222,7 +222,7 @@ class Feed:
 
 
 def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
-    """Return what makes a job look different if it changes; durations only grow."""
+    """Return a key that changes with every visible change of a job except growing durations."""
     used = live.used_cpus
     return (
         live.record,
@@ -234,7 +234,7 @@ def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
         live.lack,
         live.elastic,
         live.usage.reading,
-        # What is measured is never the same twice.
+        # Rounded, as measured values are never the same twice.
         None if used is None else round(used, 1),
         None if live.used_mem is None else live.used_mem >> 20,
         live.usage.watts,

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Answers what would happen: who would lose cores, and when a job will have some."""
+"""Foresight: previews of changes, and expected starts of waiting jobs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling.decision import Candidate
 from tf_malleable.scheduling.outlook import ExpectedStart, expected_start
 
-# Grants must not wait for people's curiosity: one outlook after the other, each takes
-# little longer than this, and the loop has the rest of the time.
+# Grants must not wait for outlooks: they are computed one after the other, each takes little
+# longer than this, and the loop has the rest of the time.
 _LOOK_SECONDS = 0.005
 _PAUSE_SECONDS = 0.045
 
@@ -38,7 +38,7 @@ class Foresight:
         self._turn = asyncio.Semaphore(1)
 
     def preview(self, live: LiveJob, query: PreviewQuery) -> Preview:
-        """Return whose cores would change if a person changed a job.
+        """Return the jobs whose number of cores would change if a person changed a job.
 
         Args:
             live: The job.
@@ -52,7 +52,7 @@ class Foresight:
         return self._changes([each for each in candidates if each is not None], now)
 
     def preview_policy(self, spec: str) -> Preview:
-        """Return whose cores would change with another policy.
+        """Return the jobs whose number of cores would change with another policy.
 
         Raises:
             Refusal: 400; there is no such policy.
@@ -124,7 +124,7 @@ class Foresight:
     def _foresee(
         self, candidates: Sequence[Candidate], now: float, policy: Policy | None
     ) -> Allocation | None:
-        """Return what would be decided; None if the policy fails."""
+        """Return the allocation that would be decided; None if the policy fails."""
         try:
             return self._reactor.foresee(candidates, now, policy)
         except Exception:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which GPUs this controller shares out: numbers in the order of their PCI buses."""
+"""GPUs that the controller shares out, numbered in PCI bus order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def parse_gpus(text: str | None) -> tuple[int, ...]:
     """Return the GPUs of the option --gpus; none without the option.
 
     Raises:
-        ValueError: It is neither a number of GPUs nor ``"auto"``.
+        ValueError: The option is neither a number of GPUs nor ``"auto"``.
     """
     if text is None:
         return ()
@@ -40,11 +40,11 @@ def count() -> int:
 
 
 def _count_by_nvml() -> int | None:
-    """Return what NVML says; None without its Python package or without a driver."""
+    """Return the number of GPUs from NVML; None without its Python package or a driver."""
     try:
         nvml = importlib.import_module("pynvml")
         nvml.nvmlInit()
-    except Exception:  # The package is missing, or of its own kind if there is no driver.
+    except Exception:  # ImportError without the package; NVML's own types without a driver.
         return None
     try:
         return int(nvml.nvmlDeviceGetCount())

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Answers requests for the history, without stopping the loop for a long one."""
+"""History requests, answered without blocking the loop for a long history."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tf_malleable.controller.state.reading import encoded_history
 from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.scheduling import accounting, metrics
 
-# A thread that reads a history is always busy, so the loop waits for so long after nearly every
+# A thread that reads a history is always busy, so the loop waits for this long after nearly every
 # system call.
 _SWITCH_SECONDS = 0.0001
 
 
 class Histories:
-    """The history of one controller. Not thread-safe: one asyncio loop."""
+    """History of one controller. Not thread-safe: one asyncio loop."""
 
     def __init__(self, reactor: Reactor, store: Store) -> None:
         self._reactor = reactor
@@ -36,7 +36,7 @@ class Histories:
         Args:
             limit: Maximum number of jobs.
             spans: Whether to include spans.
-            since: Leave out what ended at this Unix time or before.
+            since: Unix time; jobs and spans that ended then or before are left out.
 
         Raises:
             Refusal: 503; the state file cannot be read.
@@ -58,7 +58,7 @@ class Histories:
     async def encoded(
         self, sight: Sight, limit: int, spans: bool, since: float = 0.0
     ) -> list[bytes]:
-        """Return history() as JSON in pieces, as a caller may see it; the loop goes on meanwhile.
+        """Return history() as JSON in pieces, as a caller may see it, without blocking the loop.
 
         Raises: as history().
         """
@@ -67,9 +67,9 @@ class Histories:
             await self._turn.acquire()
             reading = asyncio.ensure_future(self._read(sight, limit, spans, since))
             reading.add_done_callback(self._read_one)
-            # The thread goes on if the client hangs up, so the turn is still taken.
+            # The thread continues if the client hangs up, so the turn stays taken.
             return await asyncio.shield(reading)
-        # What could not be written is in memory only.
+        # Changes that could not be written are only in memory.
         found = self.history(limit, spans, since)
         shown = History([*map(sight.of_ended, found.jobs)], found.spans, found.summary)
         return [msgspec.json.encode(shown)]
@@ -77,7 +77,7 @@ class Histories:
     def _read_one(self, reading: asyncio.Future[list[bytes]]) -> None:
         self._turn.release()
         if not reading.cancelled():
-            reading.exception()  # Or asyncio would log it if the client has hung up.
+            reading.exception()  # Otherwise asyncio would log it if the client has hung up.
 
     async def _read(self, sight: Sight, limit: int, spans: bool, since: float) -> list[bytes]:
         now = self._reactor.now()

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's metrics for Prometheus.
+"""Prometheus metrics of the controller.
 
-Each service has its own registry, so that several in one process (tests, a simulator) do
-not share counters.
+Each service has its own registry, so that several services in one process (tests, a
+simulator) do not share counters.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Instruments:
         """Return all metrics in Prometheus' text format.
 
         Args:
-            jobs: The live jobs.
+            jobs: Live jobs.
         """
         self._show(jobs)
         return generate_latest(self._registry)

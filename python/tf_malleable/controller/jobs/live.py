@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A live job: its record, and the state that does not outlive the controller."""
+"""Live job: its record, and the state that does not outlive the controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_malleable.scheduling.speeds import Speedometer
 from tf_malleable.scheduling.usage import FULL, Usage
 from tf_malleable.scheduling.waking import Queueing
 
-# A submitted program opens its grant stream within this time.
+# Time within which a submitted program must open its grant stream.
 _CONNECT_SECONDS = 5.0
 # Time between SIGTERM and SIGKILL.
 _CANCEL_SECONDS = 10.0
@@ -34,38 +34,38 @@ class LiveJob:
     """A live job. Only its own methods change it. Times are Unix times in seconds.
 
     Attributes:
-        record: The part that is also kept on disk.
-        pidfd: Readable once the main process has ended; None while there is none.
-        lessons: What earlier jobs like it tell about it.
-        tree: Pids of its processes, as of the last survey.
+        record: The part of the state that is also kept on disk.
+        pidfd: Pidfd of the main process, readable once it has ended; None without a process.
+        lessons: Knowledge from earlier similar jobs.
+        tree: Pids of the job's processes, as of the last survey.
         starts: Start times by pid, of these and maybe others, in clock ticks since boot.
-        expected_until: A waiting program must be connected from then on.
+        expected_until: Time until which a waiting program need not be connected.
         agents: Serial number last acknowledged, by pid of each connected process.
-        splitters: Pids of those of them that split each grant among the other processes.
-        actual: CPUs it has acknowledged.
-        published: When the current grant was published, on the monotonic clock;
-            None once it is acknowledged.
-        enforced: The current grant was enforced from outside.
-        suspended: We have stopped its processes.
-        stopped: Somebody else has stopped them.
-        kill_at: When to end it by force.
-        reporter: Pid of the process whose steps count.
-        speed: Its progress and measured speeds.
-        usage: CPUs it keeps busy.
-        phases: What it has done with its cores.
-        queueing: CPUs it waits for while it lends all it has.
-        last_level: Its level at the last decision.
-        known: What was known of its speed at the last decision.
-        streams: The open streams of its grants.
-        over: It has ended.
-        container: Controls its container; None for processes of the host.
-        diverged: The container's state differs from what it was told.
-        group: Its cgroup; None for containers, and where none could be made.
-        memory_group: The cgroup in which its memory is limited; None if it is not.
-        used_mem: Memory it uses, in bytes; None if unknown.
-        peak_mem: The most memory it was seen to use, in bytes; None if unknown.
-        lack: What it waits for other than cores.
-        elastic: Its generations; None if it is not an elastic training.
+        splitters: Pids of the agents that split each grant among the other processes.
+        actual: CPUs that the job has acknowledged.
+        published: Time at which the current grant was published, on the monotonic clock; None
+            once it is acknowledged.
+        enforced: True if the current grant was enforced from outside.
+        suspended: True if the controller has stopped the job's processes.
+        stopped: True if the job's processes were stopped, but not by the controller.
+        kill_at: Time at which to end the job by force; None for never.
+        reporter: Pid of the process whose steps count; None for none.
+        speed: Progress and measured speeds.
+        usage: CPUs that the job keeps busy.
+        phases: Phases of the job's use of its cores.
+        queueing: CPUs that the job waits for while it lends all its own.
+        last_level: Level at the last decision.
+        known: Knowledge of the speed at the last decision.
+        streams: Open streams of the job's grants.
+        over: True if the job has ended.
+        container: Controls the job's container; None for processes of the host.
+        diverged: True if the container's state differs from the last command.
+        group: Cgroup of the job; None for containers, and where none could be made.
+        memory_group: Cgroup in which the memory is limited; None if it is not.
+        used_mem: Memory in use, in bytes; None if unknown.
+        peak_mem: Highest observed memory use, in bytes; None if unknown.
+        lack: Resource other than cores that the job waits for; None if none.
+        elastic: State of the elastic training; None for other jobs.
     """
 
     record: Record
@@ -104,11 +104,11 @@ class LiveJob:
     # Mutators; nothing else assigns to its attributes.
 
     def expect(self, now: float) -> None:
-        """Let it wait in the queue although no process has connected yet."""
+        """Let the job wait in the queue although no process has connected yet."""
         self.expected_until = now + _CONNECT_SECONDS
 
     def connect(self, pid: int, *, splits: bool = False) -> None:
-        """Expect a process to acknowledge grants, and perhaps to split them among the others."""
+        """Expect a process to acknowledge grants; with `splits`, also to split them."""
         self.agents.setdefault(pid, _NEVER)
         if splits:
             self.splitters.add(pid)
@@ -120,52 +120,52 @@ class LiveJob:
         return not self.agents and not acknowledged
 
     def acknowledge(self, pid: int, serial: int) -> None:
-        """Note that a connected process has carried out a grant."""
+        """Record that a connected process has carried out a grant."""
         if pid in self.agents:
             self.agents[pid] = serial
 
     def attach_process(self, process: ProcessId, pidfd: int) -> None:
-        """Set its main process and take ownership of the pidfd."""
+        """Set the main process and take ownership of the pidfd."""
         self.record = replace(self.record, process=process)
         self.pidfd, self.tree = pidfd, [process.pid]
         self.starts = {process.pid: process.start}
 
     def attach_container(self, container: Container) -> None:
-        """Set the container that its grants go to."""
+        """Set the container that the grants go to."""
         self.container = container
 
     def attach_group(self, group: JobGroup | None) -> None:
-        """Set the cgroup that has all its processes."""
+        """Set the cgroup that contains all processes of the job."""
         self.group = group
         self.record = replace(self.record, cgroup=None if group is None else str(group.folder))
 
     def attach_memory(self, group: MemoryGroup | None) -> None:
-        """Set the cgroup in which its memory is limited."""
+        """Set the cgroup in which the memory is limited."""
         self.memory_group = group
 
     def note_memory(self, used: int) -> None:
-        """Note how many bytes of memory it uses now."""
+        """Record the memory in use, in bytes."""
         self.used_mem, self.peak_mem = used, max(used, self.peak_mem or 0)
 
     def note_lack(self, lack: Lack | None) -> None:
-        """Note what it waits for other than cores."""
+        """Record the resource other than cores that the job waits for; None for none."""
         self.lack = lack
 
     def amend(self, record: Record) -> None:
-        """Replace its record."""
+        """Replace the record."""
         self.record = record
 
     def learn(self, lessons: Lessons) -> None:
-        """Replace what earlier jobs tell about it."""
+        """Replace the knowledge from earlier jobs."""
         self.lessons = lessons
 
     def take(self, grant: Grant, now: float) -> Record:
-        """Accept a new grant, to be carried out; return the record before it."""
+        """Accept a new grant, to be carried out; return the previous record."""
         before = self.record
         self.record = accounting.granted(before, grant, now)
         self.enforced = False
         if not grant.cpus <= before.grant.cpus:
-            # Its usage of the old CPUs tells nothing about the new ones.
+            # The usage of the old CPUs says nothing about the new ones.
             self.usage.forget()
         if not self.lends_all:
             self.queueing.forget()
@@ -179,11 +179,11 @@ class LiveJob:
     def settle(self, now: float) -> float | None:
         """Mark the grant as actual if every agent has acknowledged it.
 
-        For a container the kernel must confirm it, too. Without agents it must have been
+        For a container, the kernel must also confirm it. Without agents, it must have been
         enforced from outside.
 
         Returns:
-            Seconds since it was published, the first time; otherwise None.
+            Seconds since the grant was published, the first time; otherwise None.
         """
         if self.record.state != "running" or self.stopped:
             return None
@@ -198,15 +198,15 @@ class LiveJob:
         return seconds
 
     def note_enforced(self) -> None:
-        """Note that the current grant was enforced from outside."""
+        """Record that the current grant was enforced from outside."""
         self.enforced = True
 
     def note_suspended(self, suspended: bool) -> None:
-        """Note whether we have stopped its processes."""
+        """Record whether the controller has stopped the job's processes."""
         self.suspended = suspended
 
     def note_tree(self, tree: list[int], starts: Mapping[int, int] | None = None) -> bool:
-        """Set the pids of its processes; return whether they have changed.
+        """Set the pids of the job's processes; return whether they have changed.
 
         Args:
             tree: The pids.
@@ -219,24 +219,24 @@ class LiveJob:
         return changed
 
     def note_stopped(self, stopped: bool) -> bool:
-        """Note whether somebody else has stopped it; return whether that has changed."""
+        """Record whether the job was stopped from elsewhere; return whether that has changed."""
         before, self.stopped = self.stopped, stopped
         if stopped:
             self.actual = frozenset()
         return stopped != before
 
     def note_diverged(self, diverged: bool) -> None:
-        """Note whether its container's state differs from what it was told."""
+        """Record whether the container's state differs from the last command."""
         self.diverged = diverged
 
     def note_decision(self) -> None:
-        """Note what was known of it when a decision was made."""
+        """Record the knowledge that a decision is based on."""
         if self.speed is not self.known.speed:
             self.known = seen.Known(self.speed, self.rates)
         self.last_level = self.level
 
     def report(self, pid: int, steps_done: float, steps_total: float | None, now: float) -> None:
-        """Note its progress, unless another of its processes already reports."""
+        """Record the progress, unless another process of the job already reports."""
         if self.reporter not in self.agents:
             self.reporter = pid
         if self.reporter == pid:
@@ -244,29 +244,29 @@ class LiveJob:
             self.phases.report(steps_done, accounting.run_seconds(self.record, now))
 
     def note_elastic(self, pid: int, elastic: Elastic) -> None:
-        """Note its generations, as the process says whose steps count."""
+        """Record the state of the elastic training, if `pid` is the process whose steps count."""
         if self.reporter in (None, pid):
             self.elastic = elastic
 
     def note_usage(self, cpu_seconds: float, runnable: float, now: float) -> None:
-        """Note its CPU time so far, and how many of its threads were runnable lately."""
+        """Record the CPU time so far, and the number of recently runnable threads."""
         self.usage.add(cpu_seconds, runnable, now)
         self.phases.sample(cpu_seconds, accounting.run_seconds(self.record, now))
 
     def cancel(self, now: float) -> None:
-        """Note that it was cancelled, and have it killed if it has not ended in 10 seconds."""
+        """Record that the job was cancelled; schedule SIGKILL in 10 seconds."""
         self.record = replace(self.record, cancelled=True)
         self.kill_at = now + _CANCEL_SECONDS
 
     def end(self) -> None:
-        """Note that it has ended, and end its streams."""
+        """Record that the job has ended, and end its streams."""
         self.over = True
         self.streams.wake()
 
     # Queries.
 
     def processes(self, pids: Iterable[int] | None = None) -> list[ProcessId]:
-        """Return its processes, or those of them that have one of these pids."""
+        """Return the job's processes, or those of them that have one of these pids."""
         if self.record.process is None:
             return []
         wanted = self.tree if pids is None else pids
@@ -275,25 +275,25 @@ class LiveJob:
 
     @property
     def is_inactive(self) -> bool:
-        """Whether its processes are stopped, or were told to end."""
+        """Whether the job's processes are stopped, or were told to end."""
         return self.suspended or self.stopped or self.record.cancelled
 
     def is_barred(self, now: float) -> bool:
-        """Return whether it must not have cores, whatever the policy decides."""
+        """Return whether the job must not have cores, whatever the policy decides."""
         return self.record.held or self.is_out_of_reach(now)
 
     def is_out_of_reach(self, now: float) -> bool:
-        """Return whether it could not use cores, also if no person had paused it."""
+        """Return whether the job could not use cores, even if no person has paused it."""
         return self.record.cancelled or self.stopped or self.is_absent(now)
 
     def is_absent(self, now: float) -> bool:
-        """Return whether it waits for cores but nothing is connected that would start it."""
+        """Return whether the job waits for cores, but no process is connected to start it."""
         here = self.container is not None or bool(self.agents) or now < self.expected_until
         return self.record.state == "waiting" and not here
 
     @property
     def lends_all(self) -> bool:
-        """Whether it has lent all its CPUs, so that it has none that nobody else uses."""
+        """Whether the job has lent all its CPUs, so that it has none of its own."""
         return bool(self.record.grant.lent) and not self.record.grant.cpus
 
     @property
@@ -306,11 +306,11 @@ class LiveJob:
         """CPUs wanted, in tenths, or FULL."""
         if self.record.state != "running":
             return FULL
-        # One that lends all must be noticed when it wants any of them.
+        # A job that lends all its CPUs must be noticed when it wants any of them.
         return self.usage.level(len(self.record.grant.cpus) or len(self.record.grant.lent))
 
     def is_overdue(self, now: float) -> bool:
-        """Return whether it has had cores for longer than its time limit, and was not told."""
+        """Return whether the job has reached its time limit and is not cancelled yet."""
         limit = self.record.time_limit
         if limit is None or self.record.cancelled:
             return False
@@ -318,17 +318,17 @@ class LiveJob:
 
     @property
     def has_news(self) -> bool:
-        """Whether a policy might decide otherwise than the last time, knowing what it does now."""
+        """Whether current knowledge may lead to a different decision than the last one."""
         return self.level != self.last_level or self.known.is_outdated_by(self.speed, self.lessons)
 
     @property
     def expected_seconds(self) -> float | None:
-        """Expected run time, as its user or else earlier runs say; None if unknown."""
+        """Expected run time in seconds, from the user or else earlier runs; None if unknown."""
         return seen.expected_seconds(self.record, self.lessons)
 
     @property
     def rates(self) -> tuple[Rate, ...]:
-        """Recently measured speeds, completed by those of earlier jobs."""
+        """Recently measured speeds, completed with those of earlier jobs."""
         return seen.rates_of(self.speed, self.lessons)
 
     def as_job(self, now: float) -> Job:

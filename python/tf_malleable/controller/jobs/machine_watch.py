@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Follows the CPUs that the controller may share out, as the machine changes.
+"""Machine watch: follows the CPUs that the controller may share out.
 
-CPUs go offline and come back, and somebody may change the controller's cpuset, affinity or
-quota. What it may not use itself it must not grant.
+CPUs go offline and come back, and the controller's cpuset, affinity or quota may be changed.
+The controller must not grant CPUs that it may not use itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 class MachineWatch:
-    """Reads what may be shared out now. Not thread-safe. Created after raise_priority().
+    """CPUs that may be shared out. Not thread-safe. Must be created after raise_priority().
 
     Args:
-        wanted: The CPUs to share out; None for all that may be used.
+        wanted: CPUs to share out; None for all that may be used.
     """
 
     def __init__(self, wanted: Cpuset | None) -> None:
@@ -35,7 +35,7 @@ class MachineWatch:
         self._effective = EffectiveCpus(warnings, thread=unpinned_thread())
 
     def machine(self) -> Machine:
-        """Return the CPUs that may be shared out now; maybe none."""
+        """Return the CPUs that may be shared out now, possibly none."""
         return topology.present(self._wanted, unpinned_cpus(), self._effective.read())
 
     async def follow(self, share_out: Callable[[Machine], None]) -> None:

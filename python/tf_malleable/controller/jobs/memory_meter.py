@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The memory of jobs, at a bounded cost however many processes they have."""
+"""Memory meter: the memory use of jobs, at a bounded cost for any number of processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.part_reader import PartReader
 from tf_malleable.linux.memory import process_memory
 
-# Processes read in one sample, each in up to 0.05 ms, and the fewest of one job.
+# Number of processes read in one sample, each in up to 0.05 ms, and the minimum of one job.
 _READS_PER_SAMPLE = 20
 _LEAST_READS = 4
 
@@ -33,7 +33,7 @@ class MemoryMeter:
                 return
 
     def _measure(self, live: LiveJob, most: int) -> int:
-        """Read a job's memory, or a part of it; return how many files that took."""
+        """Read a job's memory, or a part of it; return the number of files read."""
         counted = None if live.memory_group is None else live.memory_group.used()
         if counted is not None:
             live.note_memory(counted)

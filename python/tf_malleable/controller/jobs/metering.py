@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The CPU time of jobs, at a bounded cost however many processes they have."""
+"""CPU meter: the CPU time of jobs, at a bounded cost for any number of processes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tf_malleable.controller.jobs.live import LiveJob
 from tf_malleable.controller.jobs.part_reader import PartReader
 from tf_malleable.linux import procfs
 
-# Processes read in one sample, each in up to 0.05 ms, shared by all jobs; and the fewest
-# of one job.
+# Number of processes read in one sample, each in up to 0.05 ms, shared by all jobs; and the
+# minimum of one job.
 _READS_PER_SAMPLE = 40
 _LEAST_READS = 4
 
@@ -27,7 +27,7 @@ class Meter:
             jobs: Number of jobs that are sampled.
 
         Returns:
-            The sum in seconds; None until every process has been read once.
+            Sum in seconds; None until every process has been read once.
         """
         if live.group is not None:
             exact = live.group.cpu_seconds()

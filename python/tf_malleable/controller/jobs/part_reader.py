@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Sums up something over the processes of a job, a few of them at a time."""
+"""Part reader: sums up a value over the processes of a job, a few of them at a time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class _Part:
-    """What is known of one job.
+    """Values of one job.
 
     Attributes:
-        pids: Of its processes.
-        values: By pid of those that were read.
-        next: Index in `pids` of the next to be read.
+        pids: Pids of the job's processes.
+        values: Value by pid, of the processes that were read.
+        next: Index in `pids` of the next process to read.
     """
 
     pids: list[int] = field(default_factory=list)
@@ -23,10 +23,10 @@ class _Part:
 
 
 class PartReader:
-    """Reads a number of each process, of jobs with many processes some in each round.
+    """Reads a value of each process; for jobs with many processes, of some in each round.
 
     Args:
-        read: Returns the number of a process, 0 if it has ended.
+        read: Returns the value of a process, by pid; 0 if it has ended.
     """
 
     def __init__(self, read: Callable[[int], float]) -> None:
@@ -34,12 +34,12 @@ class PartReader:
         self._parts: dict[str, _Part] = {}
 
     def go_on(self, job: str, tree: list[int], most: int) -> int:
-        """Read the next processes of a job; return how many that were.
+        """Read the next processes of a job; return how many were read.
 
         Args:
-            job: Its id.
-            tree: The pids of its processes; another list if these have changed.
-            most: Maximum number of processes.
+            job: Id of the job.
+            tree: Pids of the job's processes; must be a new list if these have changed.
+            most: Maximum number of processes to read.
         """
         part = self._parts.setdefault(job, _Part())
         if part.pids is not tree:
@@ -53,9 +53,9 @@ class PartReader:
         return reads
 
     def total(self, job: str) -> float | None:
-        """Return the sum over a job's processes, some as of earlier rounds.
+        """Return the sum over a job's processes, some of it as of earlier rounds.
 
-        None until each of them has been read once.
+        The result is None until each process has been read once.
         """
         part = self._parts.get(job)
         if part is None or not part.pids or len(part.values) < len(part.pids):

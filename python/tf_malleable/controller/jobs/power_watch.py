@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Meters the host once a second, and says whose energy it was."""
+"""Power watch: meters the host once a second and attributes the energy to jobs and areas."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tf_malleable.scheduling.energy import Energy, EnergyLines, attribute, weake
 
 # Averages over less than this are not published (CVE-2020-8694).
 _PUBLISH_SECONDS = 1.0
-# A timer may be so much early.
+# Seconds by which a timer may fire early.
 _EARLY = 0.05
-# What was read this long ago is recent enough to decide on.
+# Age up to which a reading is recent enough for a decision.
 _FRESH_SECONDS = 0.05
 
 _UNMETERED = "this controller meters no power: start it with --area"
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Drawn:
-    """What was drawn since the last publication."""
+    """Energy drawn since the last publication."""
 
     seconds: float = 0.0
     joules: float = 0.0
@@ -57,7 +57,7 @@ class _Drawn:
 
 
 class _NoPower:
-    """Stands in for meters."""
+    """Stand-in for a power meter on a host that is not metered."""
 
     area, meter, curve, problem = "", None, None, _UNMETERED
 
@@ -65,7 +65,7 @@ class _NoPower:
         """Do nothing."""
 
     def draw(self, busy_seconds: float) -> None:
-        """Know nothing."""
+        """Return None: nothing is metered."""
 
     async def close(self) -> None:
         """Do nothing."""
@@ -75,10 +75,10 @@ _NO_POWER = _NoPower()
 
 
 class PowerWatch:
-    """Not thread-safe: one asyncio loop.
+    """Power metering of the host. Not thread-safe: one asyncio loop.
 
     Attributes:
-        budgets: What the host may draw.
+        budgets: Power budgets of the host and of areas.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class PowerWatch:
         """Create a watch; it does nothing until start().
 
         Args:
-            power: What measures the host; None if nothing is metered.
-            jobs: The live jobs by id; a live view.
+            power: Power meter of the host; None if nothing is metered.
+            jobs: Live jobs by id, as a live view.
             now: Returns Unix time on the clock of all records.
-            instruments: Has counters of joules.
-            shared: Returns how many CPUs are shared out now.
+            instruments: Has the energy counters and power gauges.
+            shared: Returns the number of CPUs that are currently shared out.
             react: Called when another decision is needed.
-            default: The budget while there is no other; None for no limit.
+            default: Budget that applies while there is no other; None for no limit.
         """
         self._is_metered = power is not None
         self._power: Power = _NO_POWER if power is None else power
@@ -121,7 +121,7 @@ class PowerWatch:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start to meter, and to listen for budgets."""
+        """Start metering, and listening for budgets."""
         if not self._is_metered:
             return
         self._take()
@@ -129,7 +129,7 @@ class PowerWatch:
         await self._power.start(self)
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop metering and listening."""
         if self._task is not None:
             self._task.cancel()
         await self._power.close()
@@ -143,10 +143,10 @@ class PowerWatch:
                 _log.exception("cannot meter this host")
 
     def tick(self, *, at_once: bool = False) -> None:
-        """Read the meter, and say whose energy it was if a second has passed.
+        """Read the meter, and attribute and publish the energy if a second has passed.
 
         Args:
-            at_once: Whether to do so even if it has not.
+            at_once: True to publish even if it has not.
         """
         self._take()
         if at_once or self._drawn.seconds >= _PUBLISH_SECONDS - _EARLY:
@@ -154,7 +154,7 @@ class PowerWatch:
         self.budgets.follow()
 
     def limited(self, machine: Machine) -> Machine:
-        """Return a machine with what a decision must keep."""
+        """Return a machine with the power limits that a decision must keep."""
         is_old = time.monotonic() - self._taken_at > _FRESH_SECONDS
         if is_old and self.budgets.needs_readings:
             self._take()
@@ -162,7 +162,7 @@ class PowerWatch:
         return replace(machine, power=limit, areas=areas) if limit or areas else machine
 
     def _granted(self, area: str) -> int:
-        """Return the number of CPUs that the jobs of an area have now."""
+        """Return the number of CPUs that the jobs of an area currently have."""
         mine = (live.record for live in self._jobs.values() if live.record.area == area)
         return len({cpu for record in mine for cpu in record.grant.cpus})
 
@@ -172,7 +172,7 @@ class PowerWatch:
         busy = self._cpu.busy_since()
         try:
             energy = self._power.draw(busy)
-        except Exception:  # Decisions wait for this, and jobs are not to notice.
+        except Exception:  # A decision waits for this, and must not fail.
             _log.exception("cannot meter this host")
             return
         if energy is not None and energy.seconds > 0:
@@ -191,7 +191,7 @@ class PowerWatch:
         self._count(self._lines)
 
     def _used(self) -> dict[str, float]:
-        """Return the CPU time of each job since the last call; none of a job that is new."""
+        """Return the CPU time of each job since the last call; 0 for a new job."""
         before, self._seconds_of = (
             self._seconds_of,
             {
@@ -209,7 +209,7 @@ class PowerWatch:
         return {gpu: job for job, live in self._jobs.items() for gpu in live.record.gpus or ()}
 
     def _idle_watts(self, energy: Energy) -> float:
-        """Return what the host draws without load: by its curve, or the least ever seen."""
+        """Return the host's power draw without load: from its curve, or the lowest ever seen."""
         if self._power.curve is not None:
             return self._power.curve.idle
         without_gpus = energy.joules - sum(energy.gpus.values())
@@ -247,10 +247,10 @@ class PowerWatch:
         return shares
 
     def change(self, caller: Caller, request: BudgetRequest) -> PowerStatus:
-        """Limit what the host draws, or withdraw the limit.
+        """Set or withdraw a power budget.
 
         Raises:
-            Refusal: The caller may not, or the budget cannot be kept.
+            Refusal: The caller has no permission, or the budget cannot be kept.
         """
         caller.check_unconfined()
         if not caller.is_administrator:
@@ -262,15 +262,15 @@ class PowerWatch:
         return self.profile()
 
     def given(self, author: str, budget: Budget) -> None:
-        """Take a budget; see BudgetObserver."""
+        """Accept a budget; see BudgetObserver."""
         self.budgets.given(author, budget)
 
     def withdrawn(self, author: str) -> None:
-        """Note that an author's budget is void; see BudgetObserver."""
+        """Handle that an author's budget is void; see BudgetObserver."""
         self.budgets.withdrawn(author)
 
     def profile(self) -> PowerStatus:
-        """Return what the host draws, as users see it."""
+        """Return the power status of the host, as users see it."""
         power, lines, budgets = self._power, self._lines, self.budgets.areas.in_force()
         granted = {cpu for live in self._jobs.values() for cpu in live.record.grant.cpus}
         status = PowerStatus(

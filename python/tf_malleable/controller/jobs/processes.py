@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The processes of a job, and signals to all of them, however fast it forks.
+"""Processes of a job, and signals to all of them, however fast the job forks.
 
-With a cgroup the job is frozen meanwhile, so there are no others. Without, the processes
-are read again until there are no new ones; a process whose parent has ended is found only
-if an earlier survey has seen it.
+A job with a cgroup is frozen in the meantime, so no new processes appear. Without a cgroup,
+the processes are read again until there are no new ones; a process whose parent has ended
+is found only if an earlier survey has seen it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.process_table import ProcessTable
 from tf_malleable.model import ProcessId
 
-# A program that forks faster than it is read must not block the controller for ever; the
-# next survey goes on with it.
+# A program that forks faster than its processes are read must not block the controller for
+# ever; the next survey continues.
 _ROUND_SECONDS = 0.05
 
 
@@ -53,7 +53,7 @@ def kill_all(live: LiveJob) -> None:
     if live.group is not None:
         kill_group(live.group)
         return
-    # Stopped first, so that none forks while others are being killed.
+    # Stop all first, so that none forks while others are being killed.
     stop_all(live)
     signals.send(live.processes(), signal.SIGKILL)
 
@@ -70,11 +70,11 @@ def kill_group(group: JobGroup) -> None:
 
 
 def kill_survivors(live: LiveJob) -> None:
-    """Kill what is left of a job whose main process has ended."""
+    """Kill the remaining processes of a job whose main process has ended."""
     if live.group is None and len(live.tree) == 1:
         return  # Reading all processes at each end would be too expensive.
     if live.group is not None and not live.group.pids():
-        return  # Killing nothing can take the kernel tens of milliseconds, too.
+        return  # Even without processes, killing can take the kernel tens of milliseconds.
     kill_all(live)
 
 
@@ -88,22 +88,22 @@ def _send_to_group(live: LiveJob, numbers: Sequence[signal.Signals]) -> None:
 
 
 def refresh(live: LiveJob) -> None:
-    """Read a job's processes anew."""
+    """Read the processes of a job again."""
     if live.record.process is not None:
         note(live, ProcessTable() if live.group is not None else ProcessTable.now())
 
 
 def note(live: LiveJob, table: ProcessTable, members: list[int] | None = None) -> bool:
-    """Note a job's processes; return whether they have changed.
+    """Record a job's processes; return whether they have changed.
 
-    Those of an earlier survey that still run remain part of the job, even if their parent
+    Processes of an earlier survey that still run remain part of the job, even if their parent
     has ended, and so do their children.
 
     Args:
-        live: A job with a main process that is not a container.
+        live: Job with a main process that is not a container.
         table: All processes; not used for a job with a cgroup.
-        members: Those in its cgroup, in ascending order, or those that its main process has
-            started, if they have been read.
+        members: Pids in the job's cgroup in ascending order, or the process tree of its main
+            process; None if these have not been read.
     """
     main = live.record.process
     assert main is not None
@@ -111,7 +111,7 @@ def note(live: LiveJob, table: ProcessTable, members: list[int] | None = None) -
         members = live.group.pids() if members is None else members
         return live.note_tree(_main_first(live, members))
     tree: list[int] = []
-    # Once it has ended, its pid may be another's.
+    # Once the main process has ended, another process may have its pid.
     if table.starts.get(main.pid) == main.start:
         tree = table.tree(main.pid) if members is None else members
     known = set(tree)
@@ -124,7 +124,7 @@ def note(live: LiveJob, table: ProcessTable, members: list[int] | None = None) -
 
 
 def present(live: LiveJob, pids: Iterable[int]) -> list[int]:
-    """Return those of these processes of a job that still run, and not others with their pids."""
+    """Return those of these pids that still belong to a process of the job."""
     if live.group is not None:
         members = set(live.group.pids())
         return [pid for pid in pids if pid in members]

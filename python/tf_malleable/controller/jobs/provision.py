@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the controller hands out beside cores: memory, GPUs, and places for jobs."""
+"""Provision: the resources other than cores, which are memory, GPUs, and places for jobs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tf_malleable.model.need import Basis, Need, Supply
 from tf_malleable.model.sizes import size_text
 from tf_malleable.scheduling.decision import Change
 
-# What a job is assumed to need of which nothing is known. An assumption: importing a
+# Memory that a job of which nothing is known is assumed to need. An assumption: importing a
 # framework takes about as much.
 _ASSUMED = 256 << 20
-# It is assumed to need no more than it has once it is this old.
+# Seconds after which such a job is assumed to need no more memory than it has.
 _GROWN_SECONDS = 30.0
-# Kept free for everything that is not a job.
+# Share of the memory that is kept free for everything that is not a job.
 _RESERVED_SHARE = 0.02
-# Share of the time in which some process waits for memory, from which on no job starts of
-# which nothing is known.
+# Share of the time in which some process waits for memory; above it, no job starts of which
+# nothing is known.
 _STRAINED = 0.1
 _READ_EVERY_SECONDS = 0.2
 
 
 @dataclass
 class HostMemory:
-    """The memory of this host, read five times a second at most."""
+    """Memory of this host, read at most five times a second."""
 
     read: Callable[[], Memory | None] = read_memory
     _last: Memory | None = None
@@ -46,12 +46,12 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class Provision:
-    """What there is beside cores.
+    """Resources other than cores.
 
     Attributes:
-        memory: The memory of this host; None if memory keeps no job waiting.
+        memory: Memory of this host; None if jobs do not wait for memory.
         gpus: Numbers of the GPUs shared out.
-        most_jobs: How many jobs may have started and not ended; None for no limit.
+        most_jobs: Maximum number of jobs that have started and not ended; None for no limit.
     """
 
     memory: HostMemory | None = None
@@ -59,10 +59,10 @@ class Provision:
     most_jobs: int | None = None
 
     def check(self, request: JobRequest, *, running: bool = False) -> None:
-        """Check that a job can ever have what it asks for.
+        """Check that the requested resources exist on this host.
 
         Raises:
-            Refusal: 400; it cannot.
+            Refusal: 400; the request can never be satisfied.
         """
         if request.gpus > len(self.gpus):
             raise Refusal(
@@ -81,7 +81,7 @@ class Provision:
             )
 
     def supply(self, jobs: Iterable[LiveJob]) -> Supply:
-        """Return what there is now, for a decision about these live jobs."""
+        """Return the current supply, for a decision about these live jobs."""
         waits = any(live.record.started is None for live in jobs)
         memory = self.memory.now() if self.memory is not None and waits else None
         if memory is None:
@@ -95,7 +95,7 @@ class Provision:
         )
 
     def hand_out(self, changes: Iterable[Change], jobs: Mapping[str, LiveJob]) -> None:
-        """Give GPUs to the jobs that are about to start; they keep them until they end."""
+        """Assign GPUs to the jobs that are about to start; jobs keep them until they end."""
         if not self.gpus:
             return
         taken = {gpu for live in jobs.values() for gpu in live.record.gpus or ()}
@@ -110,10 +110,10 @@ class Provision:
 
 @dataclass
 class Needs:
-    """What live jobs need beside cores, as far as it is known.
+    """Needs of live jobs other than cores, as far as known.
 
     Attributes:
-        jobs: The live jobs by id.
+        jobs: Live jobs by id.
         now: Unix time in seconds.
     """
 
@@ -122,7 +122,7 @@ class Needs:
     _peaks: dict[tuple[int, str], int] | None = field(default=None, init=False)
 
     def of(self, job: str) -> Need:
-        """Return what a job needs."""
+        """Return the needs of a job."""
         live = self.jobs[job]
         record = live.record
         mem, basis = self._expected(live)
@@ -138,12 +138,12 @@ class Needs:
             return float(live.record.mem), "declared"
         if live.lessons.peak_mem is not None:
             return live.lessons.peak_mem, "learned"
-        # Other jobs of the same program tell something, even if their arguments differ.
+        # Other jobs of the same program are an indication, even if their arguments differ.
         similar = self._similar().get((live.record.uid, live.record.program), 0)
         return float(max(_ASSUMED, similar)), "unknown"
 
     def _similar(self) -> dict[tuple[int, str], int]:
-        """Return the highest peaks of live jobs, by user and name."""
+        """Return the highest memory peak of live jobs, by user and program."""
         if self._peaks is None:
             self._peaks = {}
             for live in self.jobs.values():

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Refuses what would exceed a user's quota."""
+"""Quota check: refuses requests that would exceed a user's quota."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from tf_malleable.scheduling.record import Record
 
 @dataclass(frozen=True)
 class QuotaCheck:
-    """Checks requests against quotas. How many jobs run, and with how many cores, is decided.
+    """Checks requests against quotas.
+
+    The quotas on running jobs and granted cores are kept by the decisions instead.
 
     Attributes:
-        quotas: The quotas of all users.
+        quotas: Quotas of all users.
     """
 
     quotas: Quotas
@@ -28,13 +30,13 @@ class QuotaCheck:
         """Check whether a user may have one more job.
 
         Args:
-            uid: The user's id.
-            shape: The job's shape.
-            live: All live jobs.
-            running: The job is already running, so it does not wait in the queue.
+            uid: Id of the user.
+            shape: Shape of the job.
+            live: Records of all live jobs.
+            running: True if the job is already running, so that it does not wait in the queue.
 
         Raises:
-            Refusal: 409; it would exceed the user's quota.
+            Refusal: 409; the job would exceed the user's quota.
         """
         quota, name = self.quotas.of(uid), user_name(uid)
         if quota.max_cores is not None and shape.min > quota.max_cores:
@@ -64,7 +66,7 @@ class QuotaCheck:
         """Check whether a job's number of cores may be set by hand.
 
         Raises:
-            Refusal: 409; it would exceed the quota of the job's user.
+            Refusal: 409; the number would exceed the quota of the job's user.
         """
         most = self.quotas.of(record.uid).max_cores
         if most is not None and cores > most:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads the file with the quotas of users.
+"""Quota file: the quotas of users.
 
     [*]
     max-jobs = 50
@@ -8,8 +8,8 @@
     weight = 2
     max-cores = 32
 
-Each section is named after a user, or has a user id; `[*]` is for all users, as far as they
-have no setting of their own. Root has no quota unless there is a section for root.
+Each section is named after a user or a user id. The settings of `[*]` apply to all users
+without a setting of their own. Root has no quota unless there is a section for root.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HIGHEST = 1_000_000
 
 
 def default_quotas() -> Quotas:
-    """Return the quotas of this host's file for root's controller; none for other users'.
+    """Return the quotas of the default file for root's controller; none for other users'.
 
     Raises:
         ValueError: As read_quotas().
@@ -50,8 +50,7 @@ def read_quotas(path: Path) -> Quotas:
     """Return the quotas in a file.
 
     Raises:
-        ValueError: The file cannot be read, or something in it is invalid; the message is one
-            sentence.
+        ValueError: The file cannot be read or is invalid; the message is one sentence.
     """
     parser = configparser.ConfigParser(
         default_section=_ALL, delimiters=("=",), interpolation=None, empty_lines_in_values=False

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reacts to events: decides, and carries out what changes.
+"""Reactor: reacts to events with decisions, and carries out the changes.
 
 Every event leads to the same reaction: ask the policy, compare its answer with the current
-grants, carry out the differences, and save them shortly after. All of it runs in one
+grants, carry out the differences, and save them shortly after. Everything runs in one
 asyncio loop, so there are no locks, and nothing here ever waits for a job.
 """
 
@@ -37,11 +37,11 @@ from tf_malleable.scheduling.usage import SAMPLE_SECONDS
 
 _POLICY = "policy"
 
-# Changes are saved this much later, after the jobs were told: a write to a file system
-# may block.
+# Delay after which changes are saved, once the jobs have been notified: a write to a file
+# system may block.
 _SAVE_SECONDS = 0.02
-# How often spans that have outlived their retention are looked for, and the time between
-# two steps if there are many.
+# Interval of the search for spans that have outlived their retention, and the time between two
+# steps if there are many.
 _TIDY_SECONDS = 60.0
 _TIDY_STEP_SECONDS = 1.0
 
@@ -53,12 +53,13 @@ class Reactor:
 
     Attributes:
         instruments: Metrics for Prometheus.
-        machine: The CPUs shared out.
-        roster: The live jobs.
+        machine: CPUs shared out.
+        roster: Live jobs.
         policy: Name and options of the policy in force.
-        provision: What is shared out beside cores.
-        problem: Why the default policy decides instead of the chosen one; None if it does not.
-        limited: Returns a machine with what may be drawn, for a decision; None for no limits.
+        provision: Resources shared out other than cores.
+        problem: Reason why the default policy decides instead of the chosen one; None if it
+            does not.
+        limited: Returns a machine with its power limits, for a decision; None for no limits.
     """
 
     limited: Callable[[Machine], Machine] | None = None
@@ -73,16 +74,16 @@ class Reactor:
         provision: Provision | None = None,
     ) -> None:
         self.provision = provision or Provision()
-        # Jobs that are held back though the policy would start them.
-        # When a job last had to wait for others to end, by id.
+        # Unix time at which a job last had to wait for others to end, by id.
         self._waited_for: dict[str, float] = {}
+        # Jobs that are held back although the policy would start them.
         self._held_back: frozenset[str] = frozenset()
         self.instruments = Instruments()
         self._quotas = quotas
         self.machine = machine
         self.policy = policy or store.setting(_POLICY) or registry.DEFAULT
         self._fallback = registry.create(registry.DEFAULT)
-        # Why the policy last used cannot be used; until another one is chosen.
+        # Reason why the policy last used cannot be used; None once another one is chosen.
         self._unusable: str | None = None
         try:
             self._chosen = registry.create(self.policy)
@@ -122,14 +123,14 @@ class Reactor:
         self.instruments.cpus.set(len(machine.cpus))
 
     def now(self) -> float:
-        """Return the Unix time on the clock of all records, in seconds."""
+        """Return Unix time on the clock of all records, in seconds."""
         return self._clock.now()
 
     async def start(self) -> None:
-        """Adopt jobs of an earlier controller that still run, and start.
+        """Adopt the running jobs of an earlier controller, and start.
 
         Raises:
-            OSError: There are no free descriptors for them.
+            OSError: There are no free descriptors for these jobs.
         """
         if self._unusable is None:
             self._store.set_setting(_POLICY, self.policy)
@@ -145,7 +146,7 @@ class Reactor:
         self.react()
 
     async def close(self) -> None:
-        """Release all jobs; paused ones continue, as without a controller."""
+        """Release all jobs; suspended ones continue, as without a controller."""
         self._watch.stop()
         for handle in (self._reaction, self._review, self._saving, self._tidying):
             if handle is not None:
@@ -189,7 +190,7 @@ class Reactor:
         if not live.record.cancelled:
             live.cancel(self.now())
             self._store.save(live.record)
-            # Save first: a controller that takes over must tell it, or kill it if need be.
+            # Save first: a controller that takes over must terminate it, or kill it if necessary.
             self.save()
             enforcement.terminate(live)
 
@@ -198,19 +199,19 @@ class Reactor:
         self.cancel(live)
 
     def acknowledge(self, live: LiveJob, pid: int, serial: int) -> None:
-        """Note that a process of a job has carried out a grant."""
+        """Record that a process of a job has carried out a grant."""
         live.acknowledge(pid, serial)
         self._enforcer.settle(live)
 
     def connect(self, live: LiveJob, pid: int, *, splits: bool = False) -> None:
-        """Note that an agent has connected."""
+        """Record that an agent has connected."""
         was_absent = live.is_absent(self.now())
         live.connect(pid, splits=splits)
         if was_absent:
             self.react_soon()
 
     def disconnect(self, live: LiveJob, pid: int) -> None:
-        """Note that an agent has disconnected; enforce the grant ourselves if none is left."""
+        """Record that an agent has disconnected; enforce the grant if no agent is left."""
         if live.disconnect(pid):
             enforcement.enforce(live)
         self._enforcer.settle(live)
@@ -220,7 +221,7 @@ class Reactor:
     # Reactions.
 
     def react_soon(self) -> None:
-        """React once to all events of this iteration of the loop."""
+        """Schedule one reaction to all events of this iteration of the loop."""
         if self._reaction is None:
             self._reaction = asyncio.get_running_loop().call_soon(self.react)
 
@@ -252,7 +253,7 @@ class Reactor:
             self._review = asyncio.get_running_loop().call_later(delay, self.react)
 
     def save_soon(self) -> None:
-        """Save what has changed, if anything, a little later."""
+        """Schedule saving of the changes, if any, after a short delay."""
         if self._saving is None and self._store.is_dirty:
             loop = asyncio.get_running_loop()
             self._saving = loop.call_later(_SAVE_SECONDS, self.save)
@@ -292,7 +293,7 @@ class Reactor:
                 self._waited_for[job] = now
             seen = each.as_job(now)
             if job in self._waited_for:
-                # It has not been waiting for cores until then.
+                # The job has been waiting for cores only since then.
                 seen = replace(seen, submitted=max(seen.submitted, self._waited_for[job]))
             found.append(Candidate(seen, each.record.by_hand, each.is_barred(now) or blocked))
         return found
@@ -300,7 +301,12 @@ class Reactor:
     def foresee(
         self, candidates: Sequence[Candidate], now: float, policy: Policy | None = None
     ) -> Allocation:
-        """Return what would be decided, perhaps by another policy; nothing is carried out.
+        """Return the allocation that would be decided; nothing is carried out.
+
+        Args:
+            candidates: Jobs to decide about.
+            now: Unix time in seconds.
+            policy: Policy that decides; None for the one in force.
 
         Raises:
             Exception: Whatever the policy raises.
@@ -329,7 +335,7 @@ class Reactor:
         return allocation
 
     def _ask(self, policy: Policy, candidates: Sequence[Candidate], now: float) -> Allocation:
-        """Return a policy's allocation to the jobs for which there is everything else."""
+        """Return a policy's allocation to the jobs for which all other resources suffice."""
         live = self.roster.live
         found = self._share_out(policy, candidates, now)
         for job in self._held_back | found.lacks.keys():

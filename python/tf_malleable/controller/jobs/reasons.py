@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Why jobs have no cores, in a sentence each, at one instant."""
+"""Reasons why jobs have no cores at one instant, in one sentence each."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tf_malleable.model.units import cores as cores_of
 
 
 class Reasons:
-    """Looks once at all live jobs, so that each of many can be explained at little cost."""
+    """Snapshot of all live jobs, from which each of many jobs can be explained at low cost."""
 
     def __init__(self, reactor: Reactor, now: float) -> None:
-        """Look.
+        """Take the snapshot.
 
         Args:
-            reactor: Has the jobs.
+            reactor: Has the live jobs.
             now: Unix time in seconds.
         """
         self._now = now
@@ -38,7 +38,7 @@ class Reasons:
         return self.explain(live)[0]
 
     def explain(self, live: LiveJob) -> tuple[str | None, bool]:
-        """Return why a job has no cores, and whether it could have some without a person."""
+        """Return why a job has no cores, and whether it can get some without a person's action."""
         record = live.record
         if record.cancelled:
             return "it was cancelled and is about to end", False

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The live jobs: adds them, finds them, and records their ends."""
+"""Roster of the live jobs: adds them, finds them, and records their ends."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from tf_malleable.scheduling.metrics import NOT_MEASURED, Measurements
 from tf_malleable.scheduling.phases import Phases
 from tf_malleable.scheduling.record import Record
 
-# An engine reports the exit code of a container at most this much later.
+# Longest delay with which an engine reports the exit code of a container.
 _ENGINE_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
 
 class Roster:
-    """The live jobs. Not thread-safe: one asyncio loop.
+    """Roster of the live jobs. Not thread-safe: one asyncio loop.
 
     Attributes:
-        live: The jobs by id, in order of arrival.
-        ended: How many have ended so far.
+        live: Live jobs by id, in order of arrival.
+        ended: Number of jobs that have ended so far.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Roster:
 
         Args:
             store: Keeps records and history.
-            clock: The clock of all records.
+            clock: Clock of all records.
             instruments: Counts ended jobs.
-            containers: The containers of an engine; None without containers.
+            containers: Containers of an engine; None without containers.
             request_decision: Called when a job has ended.
             look_at: Called when a container may have reached its wanted state.
         """
@@ -72,15 +72,15 @@ class Roster:
         self._look_at = look_at
         self._by_pid: dict[int, LiveJob] = {}
         self._by_container: dict[str, LiveJob] = {}
-        # Containers that ended while no controller ran; their engine may know how.
+        # Containers that ended while no controller ran; the engine may know their exit codes.
         self._missed: dict[str, Record] = {}
         self._emptying = Emptying()
 
     def load(self) -> None:
-        """Adopt jobs of an earlier controller that still run.
+        """Adopt the running jobs of an earlier controller.
 
         Raises:
-            OSError: There are no free descriptors for them.
+            OSError: There are no free descriptors for these jobs.
         """
         for record in self._store.load():
             self._adopt(record)
@@ -99,15 +99,15 @@ class Roster:
             self._kill_missed(record)
             self._record_missed(record, None)
             return
-        # What it did before is not in the state file.
+        # The state file does not contain the phases of the job so far.
         live = self.add(record, pidfd, Phases(whole=record.started is None))
         if live.group is not None:
-            # The controller before may have been killed while it had it frozen.
+            # The previous controller may have been killed while the cgroup was frozen.
             live.group.thaw()
         if record.cancelled:
             live.cancel(self._clock.now())
             if live.container is None:
-                # The controller before may have been killed before it could tell the job.
+                # The previous controller may have been killed before it sent the signal.
                 enforcement.terminate(live)
             return
         if record.state != "paused":
@@ -119,7 +119,7 @@ class Roster:
             live.note_suspended(stat is not None and stat.state == "T")
 
     def _kill_missed(self, record: Record) -> None:
-        """Kill what is left of a job whose main process has ended while no controller ran."""
+        """Kill the remaining processes of a job that ended while no controller ran."""
         if record.cgroup is None or record.process is None:
             return
         group = job_cgroup.found(Path(record.cgroup), record.process)
@@ -128,7 +128,7 @@ class Roster:
             self.remove_when_empty(group)
 
     def remove_when_empty(self, group: JobGroup | MemoryGroup) -> None:
-        """Remove a cgroup as soon as it has no processes, which is looked at now and then."""
+        """Remove a cgroup once it has no processes, which is polled."""
         self._emptying.add(group)
 
     def add(
@@ -138,13 +138,13 @@ class Roster:
         phases: Phases | None = None,
         group: JobGroup | None = None,
     ) -> LiveJob:
-        """Add a job, new unless there are `phases`, and take ownership of its pidfd.
+        """Add a job and take ownership of its pidfd.
 
         Args:
-            record: The job.
-            pidfd: Of its main process; None if there is none yet.
-            phases: What it has done so far.
-            group: The cgroup that was made for its main process, if any.
+            record: Record of the job.
+            pidfd: Pidfd of the main process; None if there is none yet.
+            phases: Phases of the job so far; None for a new job.
+            group: Cgroup that was made for the main process; None if there is none.
         """
         lessons = self._store.knowledge.lessons(record)
         live = LiveJob(record, None, lessons, [], phases=phases or Phases())
@@ -169,13 +169,13 @@ class Roster:
                 group = job_cgroup.make(process)
             live.attach_group(group)
             if group is not None:
-                # It was made before there was a job for it.
+                # The cgroup was made before its job, and so was scheduled for removal.
                 self._emptying.keep(group)
             _limit_memory(live, process)
         self._store.save(live.record)
         self._by_pid[process.pid] = live
         asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
-        # A grant must not wake up a container that somebody has frozen.
+        # A grant must not thaw a container that was frozen by others.
         self._look_at(live)
 
     def _has_changed(self, live: LiveJob) -> None:
@@ -192,7 +192,8 @@ class Roster:
             live = self._by_pid.get(ancestor)
             if live is not None and live.record.process and procfs.is_alive(live.record.process):
                 return live
-        # A descendant whose parent has ended. A user may have made a cgroup of that name.
+        # A descendant whose parent has ended. Its pid is checked, as a user may have made a
+        # cgroup of that name.
         live = self._by_pid.get(job_cgroup.main_of(pid) or 0)
         if live is not None and live.group is not None and pid in live.group.pids():
             return live
@@ -237,7 +238,7 @@ class Roster:
         if code is not None or live.container is None:
             self.end(live, code)
             return
-        # The kernel is too old to tell, but the engine will in a moment.
+        # The kernel is too old to report the exit code, but the engine soon will.
         loop = asyncio.get_running_loop()
         loop.remove_reader(live.pidfd)
         loop.call_later(_ENGINE_SECONDS, self._end_after_all, live)
@@ -247,7 +248,7 @@ class Roster:
             self.end(live, None)
 
     def end(self, live: LiveJob, code: int | None) -> None:
-        """Record that a job has ended, with its exit code as in a shell; None if unknown."""
+        """Record that a job has ended, with its exit code as in a shell, None if unknown."""
         now = self._clock.now()
         self._store.add_span(accounting.span(live.record, now))
         was_cancelled = live.record.cancelled or live.record.started is None
@@ -270,7 +271,7 @@ class Roster:
         self._request_decision()
 
     def _teach(self, ended: Record) -> None:
-        """Pass what was learned from an ended job on to live jobs like it."""
+        """Pass on the knowledge from an ended job to similar live jobs."""
         known = self._store.knowledge.lessons(ended)
         for live in self.live.values():
             live.learn(passed_on(known, ended, live.record, live.lessons))
@@ -310,7 +311,7 @@ class Roster:
         self._release(live)
 
     def close(self) -> None:
-        """Release all jobs; paused ones continue, as without a controller."""
+        """Release all jobs; suspended ones continue, as without a controller."""
         self._emptying.close()
         for live in tuple(self.live.values()):
             if live.suspended:
@@ -331,7 +332,7 @@ class Roster:
 
 
 def _limit_memory(live: LiveJob, process: ProcessId) -> None:
-    """Limit a job to the memory it has asked for, where its cgroup can."""
+    """Limit a job to its requested memory, if its cgroup supports that."""
     if live.record.mem is None or live.group is None:
         return
     group = memory_cgroup.make(process, live.group)

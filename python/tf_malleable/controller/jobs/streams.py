@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The open streams of a job's grants."""
+"""Open grant streams of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Streams:
         self._events: set[asyncio.Event] = set()
 
     def open(self) -> asyncio.Event:
-        """Return an event that is set when there is a new line; see close()."""
+        """Add a stream; return an event that is set when there is a new line, for close()."""
         news = asyncio.Event()
         self._events.add(news)
         return news

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A live job as users and agents see it."""
+"""Views of a live job for users and agents."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def job_status(
     Args:
         live: The job.
         now: Unix time in seconds.
-        submitter: Pid of the process that has submitted it with this request; None if the
-            request is another one.
-        reason: Why it has no cores, if known.
+        submitter: Pid of the process that has submitted the job with this request; None for
+            other requests.
+        reason: Reason why the job has no cores; None if it has some or the reason is unknown.
     """
     record = accounting.up_to(live.record, now)
     pid = None if record.process is None else record.process.pid
@@ -65,7 +65,7 @@ def job_status(
         held=record.held,
         stopped=live.stopped,
         malleable=bool(live.agents) and record.state != "waiting",
-        # What runs in a container was started with its grant, and need not wait for it.
+        # A container was started with its grant, so its processes need not wait for one.
         is_caller=live.container is None and pid is not None and pid == submitter,
         submitted=record.submitted,
         started=record.started,
@@ -98,11 +98,11 @@ def job_status(
 
 
 def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:
-    """Return why a job cannot start now, as the begin of a sentence about it.
+    """Return why a job cannot start now, as the beginning of a sentence about it.
 
     Args:
         live: The job.
-        before: The live jobs that must end before it starts.
+        before: Live jobs that must end before it starts.
     """
     if before:
         return "other jobs have not ended: the job starts after them"

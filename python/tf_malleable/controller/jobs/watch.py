@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Watches the jobs through the kernel: their processes, usage and compliance."""
+"""Watch: inspects the jobs through the kernel, with their processes, usage and compliance."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ from tf_malleable.scheduling.usage import FULL, SAMPLE_SECONDS
 
 _SAMPLES_PER_SURVEY = 10
 _SAMPLES_PER_MEMORY = 5
-# As long as all running jobs compute, every other sample is left out: one that falls asleep is
-# noticed a tenth of a second later, and then looked at every time.
+# As long as all running jobs compute, every other sample is left out: a job that falls asleep is
+# noticed a tenth of a second later, and then inspected in each sample.
 _STEP_IF_STEADY = 2
 # Jobs whose threads are inspected one by one in a sample; each takes 0.5 ms.
 _LOOKS_PER_SAMPLE = 4
-# The same for jobs that lend all their CPUs. If there are more, each has its turn after
-# _LENDERS_EVERY samples at the latest: an owner has its CPUs back half a second after it
-# wakes up.
+# The same for jobs that lend all their CPUs. If there are more, each is inspected at least every
+# _LENDERS_EVERY samples: a lender reclaims its CPUs within half a second of waking up.
 _LENDERS_PER_SAMPLE = 4
 _LENDERS_EVERY = 3
 # Jobs with more processes than this are not inspected thread by thread.
 _FEW_PROCESSES = 50
-# A survey of thousands of processes lets the loop do other things in between.
+# A survey of thousands of processes pauses to let the loop do other work.
 _SLICE_SECONDS = 0.002
 _GAP_SECONDS = 0.005
 _CONFINED_AT_ONCE = 20
-# A grant that the agent has not carried out by then is enforced from outside; a borrower
-# may not answer, and its lender waits.
+# A grant that the agent has not carried out within this time is enforced from outside: a
+# borrower may not respond while its lender waits.
 _PATIENCE_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
@@ -58,9 +57,9 @@ class Watch:
         """Create a watch; it does nothing until start().
 
         Args:
-            jobs: The live jobs by id; a live view.
-            now: Returns the time on the clock of all records, in seconds.
-            request_decision: Called when something changed that affects a decision.
+            jobs: Live jobs by id, as a live view.
+            now: Returns Unix time on the clock of all records, in seconds.
+            request_decision: Called after a change that affects a decision.
             on_settled: Called when the kernel confirms a container's grant.
             on_overdue: Called when a job has reached its time limit.
         """
@@ -97,7 +96,7 @@ class Watch:
         return all(map(_is_steady, self._jobs.values()))
 
     def hasten(self) -> None:
-        """Leave out no sample: there are new grants."""
+        """Take the next sample without delay, as there are new grants."""
         if self._step > 1 and self._timer is not None:
             self._timer.cancel()
             self._step = 1
@@ -131,14 +130,14 @@ class Watch:
             _log.exception("cannot inspect the jobs' processes")
 
     def survey(self) -> None:
-        """Read all processes: which belong to a job, and which are stopped."""
+        """Read all processes: find those that belong to a job, and those that are stopped."""
         table = ProcessTable.now() if self._needs_table() else ProcessTable()
         for live, new in self._noting(table, {}):
             enforcement.confine_agentless(live, new)
         self._follow_up()
 
     async def _survey_in_slices(self) -> None:
-        """Do the same without blocking the loop for more than a few milliseconds."""
+        """Do the same as survey() without blocking the loop for more than a few milliseconds."""
         table = ProcessTable()
         begin = time.monotonic()
 
@@ -151,7 +150,7 @@ class Watch:
         if self._needs_table():
             for _ in table.filling():
                 await rest()
-        # Noting thousands takes a slice of its own, and finding them another.
+        # Recording thousands of processes takes a slice of its own, and so does finding them.
         members: dict[str, list[int]] = {}
         for live in self._surveyed():
             if len(live.tree) <= _FEW_PROCESSES or live.record.process is None:
@@ -183,19 +182,19 @@ class Watch:
     def _noting(
         self, table: ProcessTable, members: Mapping[str, list[int]]
     ) -> Iterator[tuple[LiveJob, list[int]]]:
-        """Note each job's processes; yield the jobs and their new processes."""
+        """Record each job's processes; yield the jobs that have changed and their new pids."""
         for live in self._surveyed():
             assert live.record.process is not None
             process = live.record.process
             if live.group is None and table.starts.get(process.pid) != process.start:
-                continue  # It has joined since the table was begun, or has ended.
+                continue  # The job has joined since the table was begun, or has ended.
             known = live.tree
             if not processes.note(live, table, members.get(live.record.id)):
                 continue
             before = set(known)
             new = [pid for pid in live.tree if pid not in before]
             if live.suspended and new:
-                # Forked before their parent stopped.
+                # They were forked before their parent stopped.
                 processes.stop_all(live)
             if live.group is None:
                 live.usage.forget()
@@ -203,7 +202,7 @@ class Watch:
             yield live, new
 
     def _follow_up(self) -> None:
-        """Act on what a survey is done for besides the processes."""
+        """Do the periodic work of a survey: stops, kills, time limits, diverged containers."""
         now = self._now()
         changed = False
         for live in self._surveyed():
@@ -222,7 +221,7 @@ class Watch:
 
     @staticmethod
     def _enforce_again(live: LiveJob) -> None:
-        """Restore the wanted state of a container that somebody else has changed."""
+        """Restore the wanted state of a container that was changed from elsewhere."""
         if live.suspended:
             enforcement.suspend(live)
         elif live.record.state == "running":
@@ -230,7 +229,7 @@ class Watch:
 
     @staticmethod
     def _note_stop(live: LiveJob, root: int) -> bool:
-        """Note whether somebody else has stopped a job; return whether that has changed."""
+        """Record whether a job was stopped from elsewhere; return whether that has changed."""
         stat = procfs.read_stat(root)
         asleep = stat is not None and stat.state == "T"
         if live.suspended and not asleep:
@@ -266,7 +265,7 @@ class Watch:
             self._request_decision()
 
     def _look_at_lenders(self, running: Iterable[LiveJob], now: float) -> None:
-        """Read how the threads of some jobs that lend all their CPUs queue for them."""
+        """Measure how the threads of some jobs that lend all their CPUs queue for CPUs."""
         lenders = [live for live in running if live.lends_all]
         if not lenders:
             return
@@ -279,7 +278,7 @@ class Watch:
         """Read the cgroup of a job that is a container.
 
         Returns:
-            The container's state, None if unknown; and whether a decision is needed.
+            State of the container, None if unknown; and whether a decision is needed.
         """
         process = live.record.process
         look = live.container.look(process.pid) if live.container and process else None
@@ -305,9 +304,9 @@ class Watch:
     def _runnable(self, live: LiveJob) -> float:
         """Return the number of runnable threads if the job seems to use less than it has.
 
-        On a shared host a job may lack CPU time without being idle. Inspecting every
-        thread is too expensive to do for all jobs; 0 or `cores` stands in. A job that lends
-        all its CPUs shares them with borrowers, so what it waited for counts.
+        On a shared host, a job may lack CPU time without being idle. Inspecting every thread
+        is too expensive for all jobs; 0 or the number of cores is returned instead. A job that
+        lends all its CPUs shares them with borrowers, so the CPUs that it waited for count.
         """
         if live.lends_all:
             return live.queueing.cpus
@@ -320,7 +319,7 @@ class Watch:
 
 
 def _is_steady(live: LiveJob) -> bool:
-    """Return whether a job does not run, or computes with all that it has and has settled."""
+    """Return whether a job does not run, or keeps all its CPUs busy and has settled."""
     if live.container is not None:
         return False
     if live.record.state != "running":

@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The state that outlives a controller, kept in a file."""
+"""Persistent state of the controller, kept in a file."""

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The history as read from a state file, without a controller."""
+"""History read from a state file, without a controller."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _T = TypeVar("_T")
 
 
 def read_history(path: Path, limit: int) -> tuple[History, int]:
-    """Return a state file's history and its number of CPUs shared out, 0 if unknown.
+    """Return a state file's history, and the number of CPUs shared out, 0 if unknown.
 
     The file is not changed, and no controller is needed. Spans include those of jobs that
     were live at the last write. Bad rows are left out, with a warning.
 
     Args:
-        path: The state file.
-        limit: Maximum number of jobs, those that ended last.
+        path: Path of the state file.
+        limit: Maximum number of jobs; those that ended last are returned.
 
     Raises:
-        StoreError: It cannot be read, is not a state file, or has a newer version.
+        StoreError: The file cannot be read, is not a state file, or has a newer version.
     """
     with errors("read", path), closing(open_to_read(path)) as connection:
 
@@ -61,7 +61,7 @@ def read_history(path: Path, limit: int) -> tuple[History, int]:
 
 
 def arrival(job: JobRecord) -> tuple[float, float]:
-    """Return the key by which ended jobs are sorted in order of arrival."""
+    """Return the key that sorts ended jobs in order of arrival."""
     return job.submitted, job.ended
 
 

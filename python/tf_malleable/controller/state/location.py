@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where the state file is by default."""
+"""Default location of the state file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 def default_state() -> Path:
     """Return the default path of the state file.
 
-    It is in $XDG_STATE_HOME if that is set; otherwise in /var/lib for root, and in
-    ~/.local/state for other users.
+    The file is in $XDG_STATE_HOME if that is set to an absolute path; otherwise in /var/lib
+    for root, and in ~/.local/state for other users.
     """
     home = os.environ.get("XDG_STATE_HOME", "")
     if home.startswith("/"):  # The XDG specification declares relative paths invalid.

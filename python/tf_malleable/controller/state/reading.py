@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads a long history in a thread, without stopping the controller's loop.
+"""History reader for a thread, which does not block the controller's loop for long.
 
-Python runs one thread at a time, and does not interrupt a call of a C library. So rows are
-decoded, encoded and freed a few at a time: a garbage collection would look at all that are kept,
-and freeing them at the end is one call, too. Bad rows are left out, with a warning.
+Python runs one thread at a time, and does not interrupt a call into a C library. So rows are
+decoded, encoded and freed a few at a time: a garbage collection would scan all rows that are
+kept, and freeing them at the end would be a single call. Bad rows are left out, with a warning.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tf_malleable.controller.state.rows import ENDED, SPANS, Table, decode, warn
 from tf_malleable.controller.state.state_file import Value, errors, open_to_read
 from tf_malleable.scheduling.metrics import Totals
 
-# In order of arrival, as Store.history() returns them; SQLite sorts without holding Python up.
+# In order of arrival, as Store.history() returns them; SQLite sorts without blocking Python.
 _NEWEST_JOBS = """
 SELECT id, record FROM (
   SELECT id, record, ended FROM jobs WHERE ended > ? ORDER BY ended DESC LIMIT ?
 )
 ORDER BY CASE WHEN json_valid(record) THEN json_extract(record, '$.submitted') END, ended
 """
-# Rows: decoding so many takes a fraction of a millisecond.
+# Number of rows that are decoded together, in a fraction of a millisecond.
 _AT_ONCE = 50
-# Bytes of a piece of the answer.
+# Minimum size in bytes of a piece of the answer.
 _PIECE = 1 << 16
 
 _ENDED = msgspec.json.Decoder(list[JobRecord])
@@ -50,16 +50,16 @@ def encoded_history(
     shown: Callable[[JobRecord], JobRecord],
     since: float = 0.0,
 ) -> list[bytes]:
-    """Return a history as JSON, in pieces: what is in the state file, and live jobs' spans.
+    """Return the history of the state file and spans of live jobs as JSON, in pieces.
 
     Args:
-        path: The state file.
-        limit: Maximum number of jobs, those that ended last.
+        path: Path of the state file.
+        limit: Maximum number of jobs; those that ended last are returned.
         live: Ids of the live jobs.
-        current: Their current spans; None for a history without spans.
+        current: Current spans of the live jobs; None for a history without spans.
         cpus: Number of CPUs shared out.
         shown: Returns a record as the caller may see it.
-        since: Leave out what ended at this Unix time or before.
+        since: Unix time; jobs and spans that ended then or before are left out.
 
     Raises:
         StoreError: The file cannot be read.
@@ -119,7 +119,7 @@ def _encoded(messages: Iterable[Any]) -> Iterator[bytes]:
 
 
 def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in pieces that are worth a system call each."""
+    """Join parts to pieces that are large enough for a system call each."""
     piece = bytearray()
     for part in parts:
         piece += part

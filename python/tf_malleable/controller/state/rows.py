@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Rows of the state file as objects. A bad row costs itself, never the rest of the file."""
+"""Decoding of the state file's rows. A bad row is set aside; the rest of the file stays usable."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Table:
     """A table of JSON documents.
 
     Attributes:
-        name: Its name.
-        keys: The columns of its primary key.
-        document: The column with the JSON documents.
+        name: Name of the table.
+        keys: Columns of the primary key.
+        document: Column with the JSON documents.
     """
 
     name: str
@@ -52,9 +52,9 @@ class BadRow:
     """A row that cannot be decoded.
 
     Attributes:
-        table: Its table.
-        key: Its key.
-        reason: What is wrong with it.
+        table: Table of the row.
+        key: Values of the row's primary key.
+        reason: Decoding error.
     """
 
     table: Table
@@ -62,7 +62,7 @@ class BadRow:
     reason: str
 
     def moving(self) -> list[Statement]:
-        """Return the statements that move it to the table of rows set aside."""
+        """Return the statements that move the row to the table `set_aside`."""
         table = self.table
         where = " AND ".join(f"{column} IS ?" for column in table.keys)
         key = " || ' ' || ".join(f"quote({column})" for column in table.keys)
@@ -95,7 +95,7 @@ def decode(
 
 
 def _decoded(documents: Sequence[Any], decoder: msgspec.json.Decoder[list[_T]]) -> list[_T] | str:
-    """Return one object for each document, or what is wrong with them."""
+    """Return one object for each document, or the decoding error."""
     try:
         objects = decoder.decode(f"[{','.join(documents)}]")
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The tables of the state file, as SQL, and how a file of an earlier version gets them."""
+"""Schema of the state file: its tables in SQL, and the upgrades from earlier versions."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ CREATE TABLE run_times (command TEXT PRIMARY KEY, run_time TEXT NOT NULL);
 PRAGMA user_version = 2;
 COMMIT;
 """
-# The records of ended jobs say what a replay needs. Those of earlier versions stay as they are:
-# nobody knows it of them. A controller that did not write it would leave a gap in the history.
+# The records of ended jobs have the fields that a replay needs. Records of earlier versions stay
+# as they are, as the values are unknown. A new version, because a controller that did not write
+# the fields would leave a gap in the history.
 _REPLAYABLE = """
 BEGIN IMMEDIATE;
 PRAGMA user_version = 3;
 COMMIT;
 """
-# Records may say what was drawn for a job, and for which area. Those without stay as they are; a
-# controller that did not know the fields would drop them.
+# Records may have the energy of a job, and its area. Records without these stay as they are. A new
+# version, because a controller that did not know the fields would drop them.
 _METERED = """
 BEGIN IMMEDIATE;
 PRAGMA user_version = 4;
@@ -58,5 +59,5 @@ _UPGRADES = (_RUN_TIMES, _REPLAYABLE, _METERED)
 
 
 def upgrades(version: int) -> tuple[str, ...]:
-    """Return the scripts that bring a file from a version to VERSION, one after the other."""
+    """Return the scripts that upgrade a file from a version to VERSION, in order."""
     return _UPGRADES[max(0, version - 1) :]

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's state file, an SQLite database: opening, locking, writing, restoring.
+"""State file of the controller, an SQLite database: opening, locking, writing, restoring.
 
 Transactions go to SQLite's log without waiting for the disk. They survive a crash of the
 controller at any instant, but a power failure may lose the last seconds (WAL, synchronous
@@ -23,7 +23,7 @@ from typing import Any
 from tf_malleable.controller.state.schema import APPLICATION, CREATE, SET_ASIDE, VERSION, upgrades
 
 _ROWS_PER_CHECKPOINT = 1000
-# A file with at least so many pages, and this share of them free, is shortened when opened.
+# A file with at least this many pages, and this share of them free, is shortened when opened.
 _SPARSE_PAGES = 1000
 _SPARSE_SHARE = 0.25
 _OPENING_SECONDS = 2.0
@@ -40,7 +40,7 @@ class StateFile:
     """A state file that only this process may write. For use by one thread.
 
     Raises:
-        StoreError: It cannot be opened, created or written, is not a state file or of a
+        StoreError: The file cannot be opened, created or written, is not a state file, has a
             newer version, or is in use by another controller.
     """
 
@@ -64,7 +64,7 @@ class StateFile:
         """Execute statements, each once per row, in one transaction.
 
         Raises:
-            StoreError: The file cannot be written; nothing has changed then.
+            StoreError: The file cannot be written; nothing has changed.
         """
         with errors("write", self.path):
             self._restore_if_deleted()
@@ -75,13 +75,13 @@ class StateFile:
         self._copy_log()
 
     def shorten(self, pages: int) -> None:
-        """Return at most so many free pages to the file system.
+        """Return at most this many free pages to the file system.
 
         Raises:
             StoreError: The file cannot be written.
         """
         with errors("write", self.path):
-            # Returns a page a step; execute() would take one step.
+            # Each step of the statement returns one page; execute() would take only one step.
             self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class StateFile:
             self._checkpoint.join()
         with suppress(sqlite3.Error):
             self._connection.close()
-        # Not earlier: closing any descriptor of a file drops SQLite's own locks.
+        # Last, as closing any descriptor of a file drops SQLite's own locks on it.
         os.close(self._descriptor)
 
     def _open(self) -> None:
@@ -114,11 +114,11 @@ class StateFile:
         return tuple(_inode(f"{self.path}{suffix}") for suffix in ("", "-wal", "-shm"))
 
     def _restore_if_deleted(self) -> None:
-        """Restore the file if somebody has deleted it or its log.
+        """Restore the file if it or its log was deleted.
 
-        SQLite would not notice, and go on writing to the deleted files.
+        SQLite would not notice, and continue to write to the deleted files.
         """
-        if not self._is_open:  # An earlier attempt to restore it failed half way.
+        if not self._is_open:  # An earlier attempt to restore the file failed half-way.
             self._open()
         present = self._current_inodes()
         if present == self._inodes:
@@ -155,13 +155,13 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     """Open a state file read-only, whether or not a controller uses it.
 
     Raises:
-        OSError: It cannot be accessed.
-        sqlite3.Error: It cannot be opened.
-        StoreError: It is not a state file, or of a newer version.
+        OSError: The file cannot be accessed.
+        sqlite3.Error: The file cannot be opened.
+        StoreError: The file is not a state file, or has a newer version.
     """
     path = path.absolute()
     path.stat()  # SQLite does not say why it cannot open a file.
-    # Without a log nobody has the file open, and SQLite must not create a log.
+    # Without a log, no process has the file open, and SQLite must not create a log.
     mode = "mode=ro" if _inode(f"{path}-wal") else "mode=ro&immutable=1"
     connection = sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True)
     connection.text_factory = _text
@@ -218,7 +218,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.text_factory = _text
     try:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-            # Before anything is written; later, it would take a VACUUM.
+            # Set before anything is written; later, it would take a VACUUM.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(CREATE)
@@ -231,7 +231,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         _vacuum_if_sparse(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        # A test write, to notice a full disk before there are jobs.
+        # Test write, to detect a full disk before there are jobs.
         with _transaction(connection):
             connection.execute("UPDATE numbers SET next = next")
         connection.execute("PRAGMA busy_timeout = 0")
@@ -242,7 +242,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """Return a state file's version; raise StoreError if it is newer than ours."""
+    """Return a state file's version; raise StoreError if it is newer than VERSION."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION:
         raise StoreError(f"cannot use the state file {path}: it is not a tf_malleable state file")
@@ -266,14 +266,14 @@ def _text(raw: bytes) -> str:
 
 
 def _copy(connection: sqlite3.Connection, copy: Path) -> None:
-    """Copy a state file, with what is still in its log; only its owner may read the copy."""
+    """Copy a state file, including its log; only the owner may read the copy."""
     copy.unlink(missing_ok=True)
     os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     connection.execute("VACUUM INTO ?", (str(copy),))
 
 
 def _copy_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    """Keep a copy beside the file, for the controller that wrote it."""
+    """Keep a copy next to the file, for the version of the controller that wrote it."""
     part = path.with_name(f"{path.name}.part")
     try:
         _copy(connection, part)
@@ -283,12 +283,12 @@ def _copy_before_migration(connection: sqlite3.Connection, path: Path, version: 
 
 
 def _vacuum_if_sparse(connection: sqlite3.Connection) -> None:
-    """Return the free pages of a file that has many of them, before there are jobs."""
+    """Return the free pages of a sparse file to the file system, before there are jobs."""
     free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
     pages = int(connection.execute("PRAGMA page_count").fetchone()[0])
     if pages < _SPARSE_PAGES or free < _SPARSE_SHARE * pages:
         return
-    with suppress(sqlite3.OperationalError):  # It takes as much space again for a moment.
+    with suppress(sqlite3.OperationalError):  # It temporarily needs the same space again.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -301,7 +301,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        # SQLite rolls back by itself after some errors, but not all.
+        # SQLite rolls back by itself only after some errors.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -315,7 +315,7 @@ def _inode(path: str) -> int | None:
 
 
 def _copy_log(path: Path) -> None:
-    """Copy the log into the file as far as possible without blocking anybody.
+    """Copy the log into the file as far as possible without blocking other connections.
 
     A failed copy is retried after the next thousand rows; nothing is lost from the log.
     """

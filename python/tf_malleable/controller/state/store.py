@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The controller's persistent state: live jobs, history, learned speeds, settings.
+"""Store: persistent state of the controller with live jobs, history, speeds and settings.
 
 Data needed for decisions is kept in memory. Changes are queued and written in one
 transaction per reaction of the controller. A full or failed disk costs only durability:
@@ -50,10 +50,10 @@ __all__ = ["CPUS", "Store", "StoreError", "default_state", "read_history"]
 _KEPT_JOBS = 100_000
 _KEPT_NAMES = 10_000
 _KEPT_COMMANDS = 10_000
-# Ids are reserved in the file in advance, so that none is used twice after a crash.
+# Number of ids that are reserved in the file in advance, so that none is reused after a crash.
 _NUMBERS_AHEAD = 100
 _QUEUED_SPANS = 100_000
-# Per transaction, so that a long queue does not block the controller.
+# Spans written per transaction, so that a long queue does not block the controller.
 _SPANS_AT_ONCE = 1000
 
 _T = TypeVar("_T")
@@ -64,22 +64,21 @@ _RUN_TIMES = msgspec.json.Decoder(list[RunTime])
 
 
 class Store:
-    """The controller's persistent state. For use by one thread.
+    """Persistent state of the controller. For use by one thread.
 
     Only :meth:`history`, :meth:`flush` and :meth:`tidy` access the file, and no call waits
     for the disk.
 
     Args:
-        path: The state file. The file and its directory are created if missing, private to
-            their owner.
+        path: Path of the state file. The file and its directory are created if missing,
+            private to their owner.
         keep: Maximum number of ended jobs in the history; older ones are deleted.
         keep_spans: Seconds after a job's end for which tidy() keeps its spans; None keeps
             them as long as the job.
 
     Attributes:
-        problem: Why the last write failed, in one sentence; None if it did not.
-        knowledge: What was learned from earlier jobs, for the last 10,000 names and
-            commands.
+        problem: Reason why the last write failed, in one sentence; None if it succeeded.
+        knowledge: Knowledge from earlier jobs, for the last 10,000 names and commands.
 
     Raises:
         StoreError: The file cannot be used: it is in use by another controller, not a
@@ -104,7 +103,7 @@ class Store:
 
     def _read(self) -> None:
         rows = self._file.rows
-        # Kept as a dictionary, because a row may be found again before it is moved.
+        # A dictionary, because a bad row may be found again before it is moved.
         self._bad: dict[BadRow, None] = {}
         records = self._good(LIVE, LIVE.query(), (), _RECORDS)
         self._live = {record.id: record for _, record in records}
@@ -124,7 +123,7 @@ class Store:
 
     @property
     def path(self) -> Path:
-        """The state file."""
+        """Path of the state file."""
         return self._file.path
 
     def load(self) -> list[Record]:
@@ -157,7 +156,7 @@ class Store:
 
         Args:
             limit: Maximum number of jobs, at least 1.
-            spans: Whether to return spans, of these jobs and of all live ones.
+            spans: Whether to return spans, of the returned and of all live jobs.
 
         Raises:
             StoreError: The file cannot be read.
@@ -178,7 +177,7 @@ class Store:
         """Return a job id that is unique for this file.
 
         Ids count up from "1" and are reserved in the file 100 in advance. So a crash may
-        skip up to 100, and while the file cannot be written at most 100 are left.
+        skip up to 100 ids, and while the file cannot be written at most 100 are left.
 
         Raises:
             StoreError: No id is left.
@@ -242,7 +241,7 @@ class Store:
             after = tidying.forgotten_until(self.setting(tidying.FORGOTTEN))
             until, statements = tidying.outlived(self._file, after, now - self._keep_spans)
         except StoreError:
-            return False  # The next write will say what is wrong with the file.
+            return False  # The next write will report the problem.
         self._queued_statements += statements
         if statements:
             self.set_setting(tidying.FORGOTTEN, repr(until))
@@ -299,7 +298,7 @@ class Store:
         times = self.knowledge.run_times.unwritten.items()
         old = "(SELECT id FROM jobs ORDER BY ended LIMIT ?)"
         changes: list[Statement] = [
-            # First, so that a row written now is not taken for a bad one.
+            # First, so that a row written now is not mistaken for a bad one.
             *(statement for bad in self._bad for statement in bad.moving()),
             *self._queued_statements,
             ("UPDATE numbers SET next = ?", [(self._next + _NUMBERS_AHEAD,)]),

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which spans have outlived their retention, and returning the free pages of the file."""
+"""Tidying of the state file: deletes old spans, returns free pages, repairs the next job id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tf_malleable.controller.state.state_file import StateFile, Statement
 FORGOTTEN = "spans_forgotten_until"
 """Setting with the end, as Unix time, of the last job whose spans were deleted."""
 
-# So that a step does not block the controller's loop.
+# Limits of one step, so that it does not block the controller's loop.
 _JOBS_AT_ONCE = 20
 _PAGES_AT_ONCE = 200
 
@@ -22,12 +22,12 @@ def outlived(file: StateFile, after: float, before: float) -> tuple[float, list[
 
     Args:
         file: The state file.
-        after: Spans of jobs that ended until then are already deleted.
-        before: Spans of jobs that ended before then are to be deleted.
+        after: Unix time; spans of jobs that ended then or before are already deleted.
+        before: Unix time; spans of jobs that ended earlier are to be deleted.
 
     Returns:
-        Until which end the spans are deleted after this step, and the statements that
-        delete them; there are none if nothing is left to delete.
+        New value of `after` once this step is done, and the statements that delete the spans;
+        there are none if nothing is left to delete.
 
     Raises:
         StoreError: The file cannot be read.
@@ -61,7 +61,7 @@ def forgotten_until(setting: str | None) -> float:
 
 
 def next_number(file: StateFile) -> int:
-    """Return the first job id that is not reserved yet; repair the table if need be.
+    """Return the first job id that is not reserved yet; repair the table if necessary.
 
     Raises:
         StoreError: The file cannot be read or repaired.

@@ -1,15 +1,15 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Sums the vectors of all members, within one generation.
+"""Allreduce: sums of the vectors of all members, within one generation.
 
 Each owner (each member, or each server if there are any) has a slice of the vector. Members send
-it their parts of that slice, it adds them along the tree and sends the sum back: reduce-scatter and
-all-gather in chunks, so that the first sums return while the last parts are still on their way.
-One thread does it all, between poll() and poll(): on the cores that a training has to spare, more
-threads would only take turns.
+it their parts of that slice; it adds them along the reduction tree and sends the sum back. This is
+reduce-scatter and all-gather in chunks, so that the first sums return while the last parts are
+still on their way. One thread does all of it, between poll() and poll(): on the cores that a
+training has to spare, more threads would only take turns.
 
-With each step members say which next generation all are prepared for, as far as they have heard,
-and every owner repeats the greatest that any has said. As all owners hear from all members,
-all that complete a step agree on which generation follows it.
+With each step, a member names the next generation for which all are prepared, as far as it has
+heard, and every owner repeats the greatest number that any member has named. As all owners hear
+from all members, all that complete a step agree on which generation follows it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 
 class Allreduce:
-    """The sums of one generation, as one of its processes takes part in them."""
+    """Allreduce of one generation, as seen by one of its processes."""
 
     def __init__(
         self, generation: Generation, me: str, links: Mapping[str, Link], aborted: int
     ) -> None:
-        """Prepare.
+        """Create the allreduce of one generation.
 
         Args:
             generation: The generation.
             me: Id of this process.
-            links: To all owners if this is a member, and to all members if it is an owner.
-            aborted: A descriptor that can be read once the generation is over.
+            links: Links to all owners if this is a member, and to all members if it is an owner.
+            aborted: File descriptor that becomes readable once the generation is over.
         """
         self.generation, self.me = generation, me
         self.links = links
@@ -52,36 +52,36 @@ class Allreduce:
     def sum(
         self, step: int | None, parts: Mapping[Node, Vector], proposed: int, room: BufferAllocator
     ) -> Summed:
-        """Take part in a step.
+        """Take part in a step; return its sum.
 
         Args:
-            step: Its number; None for a server, which is told.
-            parts: This member's sums; they must not change meanwhile.
-            proposed: The next generation that all are prepared for; 0 if there is none.
-            room: Returns a vector of a length and type, for the sum or the slice of a server.
+            step: Number of the step; None for a server, which learns it from the members.
+            parts: This member's partial sums; they must not change meanwhile.
+            proposed: Next generation for which all are prepared; 0 if there is none.
+            room: Returns a vector of a length and type, for the sum or a server's slice.
 
         Raises:
             LinkError: A process of the generation is gone.
             AbortedError: The generation is over.
-            MeshError: Another member computes something else.
+            MeshError: Another member runs a different computation.
         """
         summed = AllreduceStep(self, step, parts, proposed, room).complete()
         self.is_first = False
         return summed
 
     def waits_for(self, seconds: float) -> tuple[str, ...]:
-        """Return for whom a step waits, if for so long nothing has come or gone."""
+        """Return the peers that a step waits for, if no data has moved for so many seconds."""
         if not any(self._pending.values()) or time.monotonic() - self._progress_at < seconds:
             return ()
         pending = self._pending.copy()
         return tuple(each.id for each in self.links.values() if pending.get(each.socket.fileno()))
 
     def progress(self, pending: dict[int, int]) -> None:
-        """Note that something has come or gone, and at which sockets more will."""
+        """Note that data have moved, and the poll() events that each socket waits for."""
         self._pending, self._progress_at = pending, time.monotonic()
 
     def inbox(self, sender: str, count: int, words: int, type_: str) -> Vector:
-        """Return room for the parts that somebody sends, the same in each step."""
+        """Return the buffer for a sender's parts, the same in each step."""
         import numpy as np
 
         key = sender, count, words, type_

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One step of an exchange: what is sent to whom, what is added when."""
+"""One step of an allreduce: the frames to send to each peer, and the additions of what arrives."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     BufferAllocator = Callable[[int, str], Vector]
 
 _TYPES: Final = ("", "float32", "float64")
-# Some chunks of so many bytes fit beside their sum into the cache of a core.
+# A few chunks of this many bytes fit into the cache of a core, beside their sum.
 _CHUNK: Final = 1 << 19
-# How many frames of one link are read before others have their turn.
+# Frames read from one link before the others have their turn.
 _FRAMES: Final = 4
 
 
 @dataclass(frozen=True)
 class Summed:
-    """What a step has brought.
+    """Result of a step.
 
     Attributes:
-        step: Its number.
-        following: The number of the generation that follows this step; 0 if this one goes on.
-        vector: The sum; of a server, its slice.
+        step: Number of the step.
+        following: Number of the generation that follows this step; 0 if the current one continues.
+        vector: The sum; on a server, its slice of the sum.
     """
 
     step: int
@@ -43,7 +43,7 @@ class Summed:
 
 
 class Surroundings(Protocol):
-    """What all steps of an exchange share; see allreduce.Allreduce."""
+    """Context that all steps of an allreduce share; see allreduce.Allreduce."""
 
     generation: Generation
     me: str
@@ -52,14 +52,14 @@ class Surroundings(Protocol):
     is_first: bool
 
     def progress(self, pending: dict[int, int]) -> None:
-        """Note that something has come or gone, and at which sockets more will."""
+        """Note that data have moved, and the poll() events that each socket waits for."""
 
     def inbox(self, sender: str, count: int, words: int, type_: str) -> Vector:
-        """Return room for the parts that somebody sends."""
+        """Return the buffer for a sender's parts."""
 
 
 class AllreduceStep:
-    """One step of an exchange, as one of its processes takes part in it."""
+    """One step of an allreduce, as seen by one of its processes."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class AllreduceStep:
         proposed: int,
         room: BufferAllocator,
     ) -> None:
-        """Begin; arguments as Allreduce.sum()."""
+        """Create the step; arguments as for Allreduce.sum()."""
         self._exchange, self._generation = exchange, exchange.generation
         self._step, self._parts, self._room = step, parts, room
         self._agreed = proposed
@@ -78,7 +78,7 @@ class AllreduceStep:
         self._is_member = self._generation.member(exchange.me) is not None
         self._unheard = {each.id for each in self._generation.members} - {exchange.me}
         self._shape: VectorLayout | None = None
-        # Sums that are ready before all have begun; who gets them may not know their length yet.
+        # Sums that are ready before all have begun; their receivers may not know the length yet.
         self._early: list[tuple[Frame, memoryview]] = []
         self._has_told = False
         self._awaited = {id_: self._expected(id_) for id_ in exchange.links}
@@ -96,7 +96,7 @@ class AllreduceStep:
         return cover(self._generation.shards, *self._run(member))
 
     def complete(self) -> Summed:
-        """Take part until nothing is left to do."""
+        """Take part in the step to its end, and return its result."""
         self._begin()
         self._serve()
         assert self._shape is not None
@@ -126,7 +126,7 @@ class AllreduceStep:
         self._heard(None)
 
     def _slices(self, own: tuple[Node, ...], owner: int) -> Iterator[tuple[Frame, memoryview]]:
-        """Yield the frames with this member's parts of a slice."""
+        """Yield the frames with this member's parts of an owner's slice."""
         if not own:
             return
         shape = self._shape
@@ -138,7 +138,7 @@ class AllreduceStep:
                 yield Frame(PART, number=chunk * len(own) + place, words=len(payload)), payload
 
     def _learn(self, words: int, code: int, sender: str) -> None:
-        """Take the length and type of the vector from whoever knows them."""
+        """Take the length and type of the vector from a process that knows them."""
         if not words:
             return
         name = _TYPES[code] if code < len(_TYPES) else ""
@@ -176,7 +176,7 @@ class AllreduceStep:
                     self._add(chunk)
 
     def _serve(self) -> None:
-        """Send and receive until all is done."""
+        """Send and receive until nothing is pending."""
         links = {link.socket.fileno(): link for link in self._exchange.links.values()}
         poll, wanted = select.poll(), dict.fromkeys(links, 0)
         poll.register(self._exchange.aborted, select.POLLIN)
@@ -186,7 +186,7 @@ class AllreduceStep:
                 events |= select.POLLOUT * link.has_more
                 if events == wanted[descriptor]:
                     continue
-                # One that is not waited for is not registered: it may have hung up.
+                # A link without events is not registered: its peer may have hung up.
                 if events:
                     poll.register(descriptor, events)
                 else:
@@ -202,7 +202,7 @@ class AllreduceStep:
 
     def _attend(self, link: Link, events: int) -> None:
         try:
-            # Also if the peer has hung up: only sending then says so.
+            # Also if the peer has hung up: only a send then reports it.
             if events & ~select.POLLIN and link.has_more:
                 link.flush()
             if events & ~select.POLLOUT:
@@ -218,7 +218,7 @@ class AllreduceStep:
             raise LinkError([link.id]) from error
 
     def _place(self, peer: str, frame: Frame) -> memoryview | None:
-        """Return where the payload of a frame belongs; None if it has none."""
+        """Return the buffer for the payload of a frame; None if it has no payload."""
         if frame.kind in (STEP, AGREED):
             return None
         shape, awaited = self._shape, self._awaited[peer]
@@ -240,7 +240,7 @@ class AllreduceStep:
         return view
 
     def _take(self, peer: str, frame: Frame) -> None:
-        """Go on with a frame that has arrived."""
+        """Process a frame that has arrived."""
         awaited = self._awaited[peer]
         if frame.kind == STEP:
             if self._step is None:
@@ -276,7 +276,7 @@ class AllreduceStep:
                 yield self._exchange.links[member.id]
 
     def _heard(self, peer: str | None) -> None:
-        """Note who has begun the step; when all have, an owner tells them what was agreed."""
+        """Note that a peer has begun the step; once all have, an owner sends what was agreed."""
         self._unheard.discard(peer or "")
         if self._unheard or self._slice is None:
             return
@@ -290,7 +290,7 @@ class AllreduceStep:
                 link.put(frame, payload)
 
     def _add(self, chunk: int) -> None:
-        """Add up a chunk of which all parts are there, and send the sum to all."""
+        """Add up a chunk of which all parts have arrived, and send the sum to all members."""
         import numpy as np
 
         shape = self._shape

@@ -1,13 +1,13 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The fixed binary tree along which the vectors of all shards are summed.
+"""Reduction tree: the fixed binary tree along which the vectors of all shards are summed.
 
-Addition of floats is not associative. So that a sum over shards does not depend on who
-computed which of them, it is always formed along one tree that depends on the number of
-shards alone. A member adds up what lies inside its run of shards; what straddles runs is
-added by whoever owns that slice of the vector, in the same tree.
+Addition of floats is not associative. So that a sum over shards does not depend on which member
+computed which of them, it is always formed along one tree, which depends on the number of shards
+alone. A member adds up what lies inside its run of shards; what straddles runs is added by the
+owner of that slice of the vector, along the same tree.
 
-The tree is the left-complete one of RFC 6962 (2.1): below a node of n shards, the left child
-has the largest power of two of them that is less than n. Pure.
+The tree is the left-complete one of RFC 6962 (2.1): below a node of n shards, the left child has
+as many of them as the largest power of two less than n. Pure.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def children(node: Node) -> tuple[Node, Node]:
 
 
 def cover(shards: int, start: int, stop: int) -> tuple[Node, ...]:
-    """Return the fewest nodes that together have the shards `start` … `stop` - 1, in order.
+    """Return the fewest nodes that together cover the shards `start` … `stop` - 1, in order.
 
     Args:
-        shards: How many shards there are in all; at least 1.
-        start: The first shard of the run.
-        stop: The one after its last; an empty run has no nodes.
+        shards: Number of shards in all; at least 1.
+        start: First shard of the run.
+        stop: First shard after the run; an empty run has no nodes.
 
     Raises:
         ValueError: There is no such run.
@@ -62,8 +62,8 @@ def combine(
     """Return the sum at the root.
 
     Args:
-        shards: How many shards there are in all.
-        parts: The sums at nodes that have each shard exactly once.
+        shards: Number of shards in all.
+        parts: Sums at nodes that together cover each shard exactly once.
         add: Adds two neighbours, the left one first.
 
     Raises:
@@ -75,7 +75,7 @@ def combine(
 def combine_at(
     node: Node, parts: Mapping[Node, _Value], add: Callable[[_Value, _Value], _Value]
 ) -> _Value:
-    """Return the sum at a node; as combine()."""
+    """Return the sum at a node; arguments and errors as for combine()."""
     if node in parts:
         return parts[node]
     if node.stop - node.start == 1:
@@ -85,20 +85,20 @@ def combine_at(
 
 
 class RunningSum(Generic[_Value]):
-    """Sums a run of shards along the tree while they are computed, one after the other.
+    """Sum of a run of shards along the tree, formed while they are computed in order.
 
-    At most one value for each level of the tree is kept at a time.
+    It holds at most one value for each level of the tree at a time.
     """
 
     def __init__(
         self, shards: int, start: int, stop: int, add: Callable[[_Value, _Value], _Value]
     ) -> None:
-        """Begin with nothing.
+        """Create an empty sum.
 
         Args:
-            shards: How many shards there are in all.
-            start: The first shard of the run.
-            stop: The one after its last.
+            shards: Number of shards in all.
+            start: First shard of the run.
+            stop: First shard after the run.
             add: Adds two neighbours, the left one first; it may write into the left one.
 
         Raises:
@@ -106,7 +106,7 @@ class RunningSum(Generic[_Value]):
         """
         self._next, self._stop = start, stop
         self._add = add
-        # After a shard, so many additions have all that they need.
+        # Number of additions whose operands are complete after each shard.
         self._merges = {
             after: merges
             for node in cover(shards, start, stop)
@@ -130,7 +130,7 @@ class RunningSum(Generic[_Value]):
         self._next += 1
 
     def parts(self) -> dict[Node, _Value]:
-        """Return the sums at the nodes of the run, once all its shards were added.
+        """Return the sums at the nodes of the run, once all its shards have been added.
 
         Raises:
             ValueError: A shard is missing.
@@ -146,7 +146,7 @@ class RunningSum(Generic[_Value]):
 
 
 def _merges_below(node: Node) -> list[tuple[int, int]]:
-    """Return each shard below a node, and how many sums are complete after it."""
+    """Return each shard below a node, with the number of sums that are complete after it."""
     if node.stop - node.start == 1:
         return [(node.start, 0)]
     left, right = children(node)

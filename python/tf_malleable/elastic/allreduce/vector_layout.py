@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a process expects of the others in a step, and where it belongs."""
+"""Layout of a step's vector, and what each peer has yet to send."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class Awaited:
-    """What is still to come from a peer in a step.
+    """Frames of a step that a peer has yet to send.
 
     Attributes:
-        step: Whether it has yet to begin.
-        agreed: Whether it has yet to say that all have begun.
-        parts: How many frames with its parts; None while the length of the vector is not known.
-        results: How many frames with its sums; None likewise.
-        nodes: The nodes of its parts.
-        inbox: Room for its parts.
+        step: True until the peer has begun the step.
+        agreed: True until the peer has said that all members have begun.
+        parts: Number of missing frames with the peer's parts; None while the length of the vector
+            is unknown.
+        results: Number of missing frames with the peer's sums; None likewise.
+        nodes: Nodes of the tree whose sums are the peer's parts.
+        inbox: Buffer for the peer's parts; None if there is none yet.
     """
 
     step: bool
@@ -36,22 +37,22 @@ class Awaited:
 
     @property
     def anything(self) -> bool:
-        """Whether anything is still to come."""
+        """Whether any frame is still to come."""
         return self.step or self.agreed or self.parts != 0 or self.results != 0
 
 
 @dataclass
 class VectorLayout:
-    """The vector of a step, once its length is known.
+    """Layout of a step's vector, once its length is known.
 
     Attributes:
-        words: Its length.
-        type: Of its words.
-        bounds: The slice of each owner.
-        chunk: Length of a chunk.
-        vector: Room for the sum.
-        offset: The word with which that begins.
-        missing: How many parts of each chunk of this process's slice have not arrived.
+        words: Length of the vector, in words.
+        type: NumPy type of the words.
+        bounds: First word of each owner's slice, and the first word after it.
+        chunk: Length of a chunk, in words.
+        vector: Buffer for the sum.
+        offset: Position of the buffer's first word in the whole vector.
+        missing: Number of parts of each chunk of this process's slice that have not arrived.
     """
 
     words: int
@@ -63,12 +64,12 @@ class VectorLayout:
     missing: list[int] = field(default_factory=list)
 
     def chunks(self, owner: int) -> int:
-        """Return into how many chunks the slice of an owner is cut."""
+        """Return the number of chunks of an owner's slice."""
         start, stop = self.bounds[owner]
         return -(-(stop - start) // self.chunk)
 
     def span(self, owner: int, chunk: int) -> tuple[int, int]:
-        """Return the first word of a chunk of an owner's slice and the one after its last."""
+        """Return the first word of a chunk of an owner's slice, and the first word after it."""
         start, stop = self.bounds[owner]
         first = start + chunk * self.chunk
         return first, min(first + self.chunk, stop)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What goes wrong between the processes of a training."""
+"""Errors between the processes of a training."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class WrongSecretError(MeshError):
 
 
 class AbortedError(Exception):
-    """What a process was doing for a generation is no longer wanted."""
+    """The work of a process for a generation is no longer wanted."""
 
 
 class LinkError(Exception):
-    """Processes can no longer be reached.
+    """Peers can no longer be reached.
 
     Attributes:
-        lost: Their ids.
+        lost: Ids of these peers.
     """
 
     def __init__(self, lost: Iterable[str]) -> None:

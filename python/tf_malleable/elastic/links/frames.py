@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One link of the exchange: frames on a socket that never blocks.
+"""Frames of an allreduce on a link, which is a socket that never blocks.
 
-A frame is a header and a payload that is received where it belongs. The receiver
+A frame is a header and a payload, which is received directly into its destination. The receiver
 asks for one frame after the other, and stops where a step ends: what a faster peer sends for its
 next step stays in the kernel until then.
 """
@@ -31,13 +31,14 @@ class Frame(NamedTuple):
     """The header of a frame.
 
     Attributes:
-        kind: Of the four above.
-        type: Of the words of the vector (`TYPES` of the exchange); 0 if not known.
-        start: The first shard of a member's run.
-        stop: The one after its last.
-        number: Which chunk, or part of one; of STEP and AGREED, the step.
-        words: Length of the whole vector, 0 if not known; of the payload in chunks, in bytes.
-        generation: The next generation that all are prepared for, as far as the sender knows.
+        kind: STEP, PART, AGREED or RESULT.
+        type: Type of the vector's words, an index into _TYPES of allreduce_step.py; 0 if unknown.
+        start: First shard of a member's run.
+        stop: First shard after the run.
+        number: Number of the chunk, or of a part of a chunk; in STEP and AGREED, of the step.
+        words: Length of the whole vector, 0 if unknown; in PART and RESULT, of the payload in
+            bytes.
+        generation: Next generation for which all are prepared, as far as the sender knows.
     """
 
     kind: int
@@ -50,11 +51,11 @@ class Frame(NamedTuple):
 
 
 class Link:
-    """One side of a link.
+    """One end of a link between two processes.
 
     Attributes:
-        id: Of the peer.
-        socket: The connection.
+        id: Id of the peer.
+        socket: Connection to the peer.
     """
 
     def __init__(self, id: str, connection: socket.socket) -> None:  # noqa: A002
@@ -72,11 +73,11 @@ class Link:
     # Sending.
 
     def put(self, frame: Frame, payload: memoryview | None = None) -> None:
-        """Send this before anything in bulk. The payload must not change until it is sent."""
+        """Queue a frame ahead of all bulk. The payload must not change until it is sent."""
         self._urgent.append((frame, payload))
 
     def put_bulk(self, frames: Iterator[tuple[Frame, memoryview]]) -> None:
-        """Send these when nothing else is to be sent."""
+        """Queue frames in bulk, to be sent when no other frame is queued."""
         self._bulk = frames
 
     def flush(self) -> None:
@@ -114,19 +115,19 @@ class Link:
 
     @property
     def has_more(self) -> bool:
-        """Whether something was put that is not sent."""
+        """Whether frames are queued or partly sent."""
         return bool(self._sending or self._urgent or self._bulk is not None)
 
     # Receiving.
 
     def receive(self, place: Callable[[Frame], memoryview | None]) -> Frame | None:
-        """Return the next whole frame; None if it has not arrived yet.
+        """Return the next complete frame; None if it has not arrived yet.
 
         Args:
-            place: Says where the payload of a frame belongs; None if it has none.
+            place: Returns the buffer for the payload of a frame; None if it has no payload.
 
         Raises:
-            OSError, EOFError: The peer is gone, or sends what is no frame.
+            OSError, EOFError: The peer is gone, or has sent a malformed frame.
         """
         if self._frame is None:
             if not self._fill(self._header):

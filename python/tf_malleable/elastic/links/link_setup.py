@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The links of a generation that has not begun, made while the present one trains on."""
+"""Setup of the links of a generation that has not begun, while the current one trains on."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tf_malleable.elastic.links import messages
 from tf_malleable.elastic.links.errors import LinkError, MeshError
 from tf_malleable.elastic.links.frames import Link
 
-# For all links of a generation together.
+# Time limit for all links of a generation together.
 BUILD_SECONDS: Final = 2.5
 
 
 def peers(generation: Generation, me: str) -> tuple[str, ...]:
-    """Return whom a process exchanges with: members with owners."""
+    """Return the peers of a process in the allreduce: members exchange with owners."""
     members, owners = {each.id for each in generation.members}, set(generation.owners)
     found = (owners if me in members else set()) | (members if me in owners else set())
     return tuple(each for each in generation.ids if each in found and each != me)
 
 
 class Inbox:
-    """Links that others have opened, for generations that may not be known here yet."""
+    """Links that peers have opened, for generations that may not be known here yet."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._links: dict[tuple[int, str], socket.socket] = {}
 
     def put(self, number: int, sender: str, connection: socket.socket) -> None:
-        """Keep a link."""
+        """Store a link; close an earlier one of the same generation and sender."""
         with self._changed:
             known = self._links.pop((number, sender), None)
             self._links[number, sender] = connection
@@ -42,7 +42,7 @@ class Inbox:
             known.close()
 
     def take(self, number: int, sender: str, deadline: float) -> socket.socket | None:
-        """Return a link once it is there; None if it is not in time."""
+        """Wait for a link, and return it; None if it does not arrive in time."""
         with self._changed:
             while (number, sender) not in self._links:
                 left = deadline - time.monotonic()
@@ -51,17 +51,17 @@ class Inbox:
             return self._links.pop((number, sender))
 
     def drop(self, number: int) -> None:
-        """Close the links of this generation and of those before."""
+        """Close the links of this generation and of earlier ones."""
         with self._changed:
             for key in [key for key in self._links if key[0] <= number]:
                 self._links.pop(key).close()
 
 
 def build(generation: Generation, me: str, secret: bytes, inbox: Inbox) -> dict[str, Link]:
-    """Return links to all peers; whoever is later in the generation opens them.
+    """Return links to all peers; of two processes, the later in the generation opens the link.
 
     Raises:
-        LinkError: Some cannot be reached in time.
+        LinkError: Some peers cannot be reached in time.
     """
     deadline = time.monotonic() + BUILD_SECONDS
     ids, links, lost = generation.ids, dict[str, Link](), list[str]()
@@ -97,7 +97,7 @@ def build(generation: Generation, me: str, secret: bytes, inbox: Inbox) -> dict[
 
 
 def close(links: dict[str, Link]) -> None:
-    """Close links; whoever waits at one is woken."""
+    """Close links, and wake the threads that wait at them."""
     for link in links.values():
         with suppress(OSError):
             link.socket.shutdown(socket.SHUT_RDWR)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where a process listens for the others of its training."""
+"""Listener of a process for connections from the other processes of its training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.links import messages
 from tf_malleable.elastic.links.errors import MeshError
 
-# Connections that have not said what they want; more are closed at once.
+# Limit of connections whose first message has not arrived; further ones are closed at once.
 _MOST_STRANGERS: Final = 64
 
 Serve = Callable[[socket.socket, dict[str, Any]], None]
@@ -23,22 +23,22 @@ Serve = Callable[[socket.socket, dict[str, Any]], None]
 
 
 class Listener:
-    """A TCP port and, for processes of the same machine, a Unix socket."""
+    """Listening sockets: a TCP port and, for processes of the same machine, a Unix socket."""
 
     def __init__(
         self, host: str, port: int, secret: bytes, serve: Serve, refused: Callable[[str], None]
     ) -> None:
-        """Listen.
+        """Start listening.
 
         Args:
             host: Name or address at which others reach this host.
-            port: To listen at; 0 for any.
-            secret: Of the training.
-            serve: Is called in a thread of its own for each authenticated connection.
-            refused: Is told of connections that were refused, in a sentence.
+            port: TCP port; 0 for any.
+            secret: Secret of the training.
+            serve: Called in a thread of its own for each authenticated connection.
+            refused: Called with a sentence for each connection that was refused.
 
         Raises:
-            OSError: It cannot listen there.
+            OSError: This process cannot listen there.
         """
         self._secret, self._serve, self._refused = secret, serve, refused
         self._strangers = threading.Semaphore(_MOST_STRANGERS)
@@ -55,7 +55,7 @@ class Listener:
             ).start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for each in self._sockets:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -92,7 +92,7 @@ class Listener:
             self._strangers.release()
         if problem is not None:
             connection.close()
-            if not isinstance(problem, EOFError):  # Somebody looked whether this one is alive.
+            if not isinstance(problem, EOFError):  # EOF: only a liveness check.
                 self._refused(f"refused a connection from {host}: {problem}")
             return
         self._serve(connection, message)

@@ -3,10 +3,10 @@
 
 Every connection begins with a challenge in both directions, keyed by the training's secret
 (HMAC-SHA256), so neither side needs to trust what the other says before. What follows is neither
-encrypted nor signed: whoever can write into the connections of others can harm a training.
+encrypted nor signed: an attacker who can write into the connections of others can harm a training.
 
-A message is its length in four bytes and a JSON object. Everything has a deadline: a peer that
-says nothing, or half of something, costs a few seconds of one thread and nothing else.
+A message is its length in four bytes and a JSON object. Every operation has a deadline: a peer
+that sends nothing, or half a message, costs one thread for a few seconds and nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tf_malleable.elastic.links.errors import MeshError, WrongSecretError
 _GREETING: Final = b"tfm-elastic 1\n"
 _NONCE: Final = 32
 _DIGEST: Final = 32
-# Longer than a message ever is: the description of a generation of some hundred members.
+# Longer than any message, such as the description of a generation of some hundred members.
 _LONGEST: Final = 1 << 20
 GREETING_SECONDS: Final = 2.0
 
@@ -39,7 +39,7 @@ Message = dict[str, Any]
 
 
 def machine_id() -> str:
-    """Return what names the running kernel and its network namespace; empty if unknown."""
+    """Return an id of the running kernel and its network namespace; empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/net')}"
@@ -51,13 +51,13 @@ def connect(address: Address, secret: bytes, deadline: float) -> socket.socket:
     """Return an authenticated connection.
 
     Args:
-        address: Of the process to connect to.
-        secret: Of the training.
+        address: Address of the process to connect to.
+        secret: Secret of the training.
         deadline: When to give up, in seconds of the monotonic clock.
 
     Raises:
-        OSError: It cannot be reached, or does not answer in time.
-        MeshError: What answers is no process of this training.
+        OSError: The process cannot be reached, or does not answer in time.
+        MeshError: The process that answers is not one of this training.
     """
     connection = _dial(address, deadline)
     try:
@@ -77,11 +77,11 @@ def _dial(address: Address, deadline: float) -> socket.socket:
             return connection
         except OSError:
             connection.close()
-    # Also where the path leads nowhere, as TCP tells more about why.
+    # Also if the Unix socket is gone, as an error of TCP says more about the cause.
     connection = socket.create_connection((address.host, address.port), _left(deadline))
     if connection.getsockname() == connection.getpeername():
-        # Where nobody listens, the kernel may choose the same port for this end. Closed at once,
-        # without the minute's wait after which somebody could listen there again.
+        # Where no process listens, the kernel may choose the same port for this end. Close it at
+        # once, without the minute's wait before a process could listen there again.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -101,11 +101,11 @@ def _greet(connection: socket.socket, secret: bytes, deadline: float, where: str
 
 
 def accept(connection: socket.socket, secret: bytes, deadline: float) -> None:
-    """Authenticate a connection that somebody else has opened.
+    """Authenticate a connection that a peer has opened.
 
     Raises:
-        OSError: They hung up or were too slow.
-        MeshError: They are no process of this training; the message says why.
+        OSError: The peer has hung up, or was too slow.
+        MeshError: The peer is not a process of this training; the message says why.
     """
     nonce = secrets.token_bytes(_NONCE)
     send_all(connection, _GREETING + nonce, deadline)
@@ -115,7 +115,7 @@ def accept(connection: socket.socket, secret: bytes, deadline: float) -> None:
     theirs = receive_exactly(connection, _NONCE, deadline)
     proof = receive_exactly(connection, _DIGEST, deadline)
     if not hmac.compare_digest(proof, _proof(secret, b"client", nonce + theirs)):
-        # Something of the right length: the other side then knows what is wrong.
+        # A wrong proof of the right length tells the other side what is wrong.
         with suppress(OSError):
             send_all(connection, bytes(_DIGEST), deadline)
         raise WrongSecretError("it has another training's secret")
@@ -142,13 +142,13 @@ def send(connection: socket.socket, message: Mapping[str, Any], deadline: float)
 
 
 def send_now(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    """Send a message without waiting, while another thread may wait for one.
+    """Send a message without waiting, while another thread may wait to receive one.
 
     Raises:
-        OSError: The other side is gone, or has not read for long.
+        OSError: The other side is gone, or has not read for a long time.
     """
     data = encode(message)
-    # With a timeout, send() of Python's own would wait for as long as the other thread does.
+    # socket.send() would wait for as long as the timeout that the other thread has set.
     if os.write(connection.fileno(), data) != len(data):
         raise BrokenPipeError("the other side does not read")
 
@@ -157,9 +157,9 @@ def receive(connection: socket.socket, deadline: float) -> Message:
     """Return the next message.
 
     Raises:
-        EOFError: There are no more.
-        OSError: None arrives in time, or it breaks off.
-        MeshError: What arrives is no message.
+        EOFError: There are no more messages.
+        OSError: No message arrives in time, or it breaks off.
+        MeshError: The message is malformed or too long.
     """
     (length,) = struct.unpack("!I", receive_exactly(connection, 4, deadline))
     if length > _LONGEST:
@@ -174,10 +174,10 @@ def receive(connection: socket.socket, deadline: float) -> Message:
 
 
 def receive_exactly(connection: socket.socket, size: int, deadline: float) -> bytes:
-    """Return so many bytes.
+    """Return the next `size` bytes.
 
     Raises:
-        EOFError: There are no more at all.
+        EOFError: The connection was closed before the first of them.
         OSError: They do not arrive in time, or only some of them.
     """
     data = bytearray(size)
@@ -186,7 +186,7 @@ def receive_exactly(connection: socket.socket, size: int, deadline: float) -> by
 
 
 def receive_into(connection: socket.socket, place: memoryview, deadline: float) -> None:
-    """Fill a place with the next bytes; raise as receive_exactly()."""
+    """Fill a buffer with the next bytes; raise as receive_exactly()."""
     filled = 0
     while filled < len(place):
         connection.settimeout(_left(deadline))
@@ -199,7 +199,7 @@ def receive_into(connection: socket.socket, place: memoryview, deadline: float) 
 
 
 def send_all(connection: socket.socket, data: bytes | memoryview, deadline: float) -> None:
-    """Send all these bytes.
+    """Send all of these bytes.
 
     Raises:
         OSError: The other side is gone, or too slow.

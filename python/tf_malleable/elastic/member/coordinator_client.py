@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The connection of a process to its coordinator, which may go away and come back."""
+"""Client of a training's coordinator, which may go away and come back."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tf_malleable.elastic.links import messages
 from tf_malleable.elastic.links.errors import MeshError, WrongSecretError
 
 _BEAT_SECONDS: Final = 0.25
-# A coordinator that says nothing for so long is frozen, or cut off.
+# A coordinator that is silent for this long is frozen, or cut off.
 _SILENT_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.2
-# Without a coordinator for so long, people are told.
+# After this long without a coordinator, the user is told.
 _LONG_SECONDS: Final = 5.0
 
 Message = dict[str, Any]
 
 
 class CoordinatorClient:
-    """Two threads: one connects and listens, the other tells that this process lives.
+    """Connection to the coordinator: one thread connects and listens, another sends heartbeats.
 
-    A name is resolved each time anew: another coordinator may have another address.
+    Each attempt resolves the name anew: another coordinator may have another address.
 
     Attributes:
         where: HOST:PORT of the coordinator.
-        shards: Into how many each batch is cut; 0 before the coordinator has said it.
+        shards: Number of shards of each batch; 0 before the coordinator has sent it.
     """
 
     def __init__(
@@ -46,18 +46,18 @@ class CoordinatorClient:
         absent: Callable[[float], None],
         say: Callable[[str], None],
     ) -> None:
-        """Prepare.
+        """Create the client; start() connects.
 
         Args:
-            address: Of the coordinator.
-            secret: Of the training.
-            lock: Is held while messages are sent; a thread may take it again.
+            address: Address of the coordinator.
+            secret: Secret of the training.
+            lock: Reentrant lock, held while messages are sent.
             hello: Returns all that a coordinator must know of this process.
-            beat: Returns what it is told often.
-            heard: Is called with each of its messages.
-            absent: Is called now and then without a coordinator, with the seconds since there was
-                one.
-            say: Tells people a sentence.
+            beat: Returns the contents of a heartbeat.
+            heard: Called with each message of the coordinator except welcome and heartbeats.
+            absent: Called repeatedly while there is no coordinator, with the seconds since there
+                was one.
+            say: Prints a sentence for the user.
         """
         self._address, self._secret = address, secret
         self.where = f"{address.host}:{address.port}"
@@ -75,7 +75,7 @@ class CoordinatorClient:
         """Connect, and return once the coordinator has said how many shards there are.
 
         Raises:
-            MeshError: It cannot be reached until `deadline`, or refuses this process.
+            MeshError: No coordinator answers before `deadline`, or it refuses this process.
         """
         for target in (self._run, self._tell_often):
             threading.Thread(target=target, name="tf_malleable_elastic", daemon=True).start()
@@ -88,12 +88,12 @@ class CoordinatorClient:
                 raise MeshError(f"no coordinator of an elastic training answers at {self.where}")
 
     def stop(self) -> None:
-        """Hang up for good."""
+        """Close the connection for good."""
         self._over.set()
         self._hang_up()
 
     def send(self, kind: str, **more: object) -> None:
-        """Tell the coordinator something; if there is none, hello will say it all."""
+        """Send a message; without a connection, the next hello has all of it."""
         with self._lock, suppress(OSError):
             if self._connection is not None:
                 messages.send_now(self._connection, {"kind": kind, **more})
@@ -118,7 +118,7 @@ class CoordinatorClient:
                 self._absent(seconds)
                 self._over.wait(_PAUSE_SECONDS)
                 continue
-            # Also what cannot be understood: a new connection begins with all that matters.
+            # Also after a malformed message: a new connection begins with all that matters.
             with suppress(OSError, EOFError, MeshError, KeyError, TypeError, ValueError):
                 self._listen(connection)
             with self._lock:
@@ -129,7 +129,7 @@ class CoordinatorClient:
     def _connect(self) -> socket.socket:
         deadline = time.monotonic() + messages.GREETING_SECONDS
         connection = messages.connect(self._address, self._secret, deadline)
-        # What happens from here on is either in hello or sent after it.
+        # Under the lock: any later change is either in hello or sent after it.
         with self._lock:
             messages.send(connection, {"kind": "hello", **self._hello()}, deadline)
             self._connection = connection
@@ -145,7 +145,7 @@ class CoordinatorClient:
                 self._heard(message)
 
     def hurry(self) -> None:
-        """Have the next beat at once; a signal handler may call this."""
+        """Send the next heartbeat at once; a signal handler may call this."""
         self._hurry.set()
 
     def _tell_often(self) -> None:

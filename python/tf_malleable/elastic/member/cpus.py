@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""With how many CPUs this process computes, also if its container or pod is resized meanwhile."""
+"""Number of CPUs with which this process computes, also after its container or pod is resized."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import threading
 
 from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
 
-# A quota can be as small as a thousandth.
+# A CPU quota can be as small as a thousandth.
 _LEAST = 0.001
 
 
 class OwnCpus:
-    """May be asked several times a second, from any thread."""
+    """Number of CPUs of this process; may be read several times a second, from any thread."""
 
     def __init__(self, fixed: float | None) -> None:
-        """Begin.
+        """Create the reader.
 
         Args:
-            fixed: How many there are; None for as many as affinity and cgroups allow at the time.
+            fixed: Number of CPUs; None for as many as affinity and cgroups allow at the time.
         """
         self._fixed = fixed
         self._lock = threading.Lock()
-        # Whoever sets limits of threads warns of what cannot be read.
+        # The code that sets thread limits warns of what cannot be read.
         self._allowed = None if fixed is not None else EffectiveCpus(Warnings(lambda _: None))
         self._last: float | None = None
 
     def now(self) -> float:
-        """Return how many there are."""
+        """Return the current number of CPUs."""
         if self._allowed is None:
             return self._fixed or _LEAST
         with self._lock:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A process that comes to a training: it learns where the others are, and gets their state."""
+"""Newcomer: a process that joins a training, finds the members and gets their state."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LONG_SECONDS: Final = 86400.0
 
 
 class Newcomer(StateTransfer):
-    """Has no state yet."""
+    """A process that trains, but has no state yet."""
 
     def __init__(self, settings: MeshSettings, holder: StateHolder) -> None:
-        """Connect to the coordinator; arguments and errors as TrainingMember."""
+        """Connect to the coordinator; arguments and errors as for TrainingMember."""
         self._incoming: socket.socket | None = None
         self._failed = 0
         self._outlook: Message | None = None
         self.restored_from = ""
         self._kept: KeptState | None = None
         self._keeper: CheckpointWriter | None = None
-        # What came is not the training's own before it has taken it over.
+        # A state that has come is not the training's own before the training has taken it over.
         self._has_come = False
         super().__init__(settings, holder)
         if settings.checkpoint:
@@ -66,7 +66,7 @@ class Newcomer(StateTransfer):
             time.sleep(LOOK_SECONDS)
 
     def _find_kept(self) -> bytes | None:
-        """Return how the state is described that is kept in files; None if there is none."""
+        """Return the description of the state that files keep; None if there is none."""
         if self._kept is None and self._keeper is not None:
             self._kept = self._keeper.newest()
         if self._kept is None:
@@ -75,7 +75,7 @@ class Newcomer(StateTransfer):
         return self._kept.description
 
     def _load_kept(self, step: int) -> int:
-        """Take over what _find_kept() has found; return the step that follows the state."""
+        """Load the state that _find_kept() has found; return the step that follows it."""
         kept, self._kept = self._kept, None
         if kept is None:
             return step
@@ -85,7 +85,7 @@ class Newcomer(StateTransfer):
         return kept.step
 
     def _ask(self, outlook: Message) -> bytes | None:
-        """Return how any of several members describes its state; None if none does so soon."""
+        """Return a member's description of its state; None if no member answers soon."""
         if outlook["generation"] is None:
             return None
         for member in Generation.from_json(outlook["generation"]).members:
@@ -127,7 +127,7 @@ class Newcomer(StateTransfer):
         )
 
     def _to_join(self) -> Generation | None:
-        """Return the generation whose state this newcomer is to get now; None if none."""
+        """Return the generation whose state this newcomer must get now; None if there is none."""
         if self._lineage or self.halted or self.proposed == self._failed:
             return None
         made = self.drafted(self.proposed)
@@ -135,7 +135,7 @@ class Newcomer(StateTransfer):
         return made if is_due and made is not None and self.id in dict(made.sources) else None
 
     def _join(self, made: Generation, attempt: int) -> None:
-        """Get the state and enter a generation; if that fails, be a newcomer as before."""
+        """Get the state and enter a generation; if that fails, remain a newcomer."""
         source = made.member(dict(made.sources)[self.id])
         assert source is not None
         try:

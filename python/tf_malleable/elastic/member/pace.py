@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How fast a member computes, and how long changes of the members kept it from that."""
+"""Pace of a member: its speed, and the pauses that changes of the members cost it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FEWEST: Final = 5
 
 
 class Pace:
-    """Is told when a member begins a step, computes, reduces, and has the sum."""
+    """Measures the phases of a member's steps; the member calls a method at the start of each."""
 
     def __init__(self) -> None:
         self._speeds: deque[float] = deque(maxlen=_SAMPLES)
@@ -26,18 +26,18 @@ class Pace:
         self._is_again = False
 
     def begins(self) -> None:
-        """begin() was called."""
+        """Note a call of begin()."""
         self._began = time.monotonic()
 
     def computes(self, count: int, *, again: bool = False) -> None:
-        """A turn of so many shards begins, of a new step or of the same one again."""
+        """Note that a turn of `count` shards begins, of a new step or of the same one again."""
         now = time.monotonic()
         self._computing, self._count, self._is_again = now, count, again
         if not again:
             self._begin_seconds = now - self._began
 
     def reduces(self) -> None:
-        """reduce() was called."""
+        """Note a call of reduce()."""
         now = time.monotonic()
         if self._count:
             self._speeds.append(self._count / max(now - self._computing, 1e-6))
@@ -46,9 +46,11 @@ class Pace:
             self._reducing = now
 
     def summed(self, number: int) -> float | None:
-        """reduce() has the sum in a generation; return how long a change took, if it is the first.
+        """Note the sum of a step in a generation; return the pause if the generation is new.
 
-        That is the time in begin() and reduce(), and for computing again, less what it usually is.
+        The pause is the time in begin() and reduce(), and for computing again, less the usual
+        time of these, in seconds. None if the generation is not new, or nothing was measured
+        before it.
         """
         spent = self._begin_seconds + time.monotonic() - self._reducing
         is_new, was, self._number = number != self._number, self._number, number
@@ -58,9 +60,9 @@ class Pace:
         return max(0.0, spent - median(self._usual)) if was and self._usual else None
 
     def forget(self) -> None:
-        """Measure anew: there are other CPUs."""
+        """Discard the measured speeds, as the CPUs have changed."""
         self._speeds.clear()
 
     def speed(self) -> float | None:
-        """Return shards a second; None if too few steps were measured."""
+        """Return the speed in shards a second; None if too few steps were measured."""
         return median(self._speeds) if len(self._speeds) >= _FEWEST else None

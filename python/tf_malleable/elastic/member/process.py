@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What members and servers have in common: they hear from the coordinator and build links.
+"""Common part of members and servers: the coordinator, the links, and the current generation.
 
-All state is behind one condition. The threads of control and listener change it and wake whoever
-waits; the thread that trains, or serves, alone uses the links of the present generation, and so
-it alone closes them once they are retired: a descriptor that is closed while another thread
-waits at it could come to be another connection.
+One condition guards all state. The threads of the coordinator's client and of the listener change
+the state and wake the threads that wait. Only the thread that trains, or serves, uses the links
+of the current generation, and so it alone closes them once they are retired: a descriptor that is
+closed while another thread waits at it could be reused for another connection.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tf_malleable.elastic.member.cpus import OwnCpus
 from tf_malleable.elastic.membership.rescale_ledger import Ledger, Rescale
 from tf_malleable.elastic.settings import MeshSettings
 
-# A member that waits for so long without a byte from anyone says for whom.
+# A member that waits for this long without a byte from any peer reports the peers it waits for.
 STALLED_SECONDS: Final = 1.0
 
 
 @dataclass
 class _Draft:
-    """A generation that is being prepared; `links` once that is done."""
+    """A generation that is being prepared; `links` is set once it is prepared."""
 
     generation: Generation
     links: dict[str, Link] | None = None
@@ -44,7 +44,7 @@ class _Draft:
 
 @dataclass
 class _Use:
-    """Whether the exchange is in use, and whether it is to be closed after that."""
+    """The current allreduce, whether it is in use, and those to be closed after that."""
 
     exchange: Allreduce | None = None
     is_used: bool = False
@@ -55,21 +55,21 @@ class MeshProcess:
     """A process of a training.
 
     Attributes:
-        id: Names it among all.
-        shards: Into how many each batch is cut.
-        changed: Guards everything, and is notified of every change.
-        generation: The present generation; None before the first.
-        ending: Why to end, if that is so.
-        ledger: The rescales that it knows of.
-        cpus: Of this process.
+        id: Unique id among all processes of the training.
+        shards: Number of shards of each batch.
+        changed: Condition that guards all state, and is notified of every change.
+        generation: Current generation; None before the first.
+        ending: Reasons to end, if there are any.
+        ledger: Rescales that this process knows of.
+        cpus: Number of CPUs of this process.
     """
 
     def __init__(self, settings: MeshSettings, role: str) -> None:
         """Listen and connect to the coordinator.
 
         Raises:
-            MeshError: There is none, or it refuses this process.
-            OSError: It cannot listen.
+            MeshError: There is no coordinator, or it refuses this process.
+            OSError: This process cannot listen.
         """
         if settings.coordinator is None:
             raise ValueError("a process that trains alone has no others")
@@ -106,12 +106,12 @@ class MeshProcess:
         self.shards = self._control.shards
 
     def say(self, sentence: str) -> None:
-        """Print a sentence for people."""
+        """Print a sentence for the user."""
         with suppress(OSError):
             os.write(2, f"tfm elastic: {sentence}\n".encode())
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         self._control.send("departed")
         self._control.stop()
         self._listener.close()
@@ -123,7 +123,7 @@ class MeshProcess:
             self._close_retired()
 
     def leave(self) -> None:
-        """Hand over and go, as soon as that is possible.
+        """Hand over and leave, as soon as that is possible.
 
         A signal handler may call this: it takes no lock that its thread may hold.
         """
@@ -147,20 +147,20 @@ class MeshProcess:
         """Begin a generation after a loss; the caller holds `changed`."""
 
     def _halted(self) -> None:
-        """Give up what is being received; the caller holds `changed`."""
+        """Abandon what is being received; the caller holds `changed`."""
 
     def _answer(self, connection: socket.socket, message: Message) -> None:
-        """Serve a connection of another process that is no link."""
+        """Serve a connection of another process that is not a link."""
         connection.close()
 
     def _absent(self, seconds: float) -> None:
-        """There is no coordinator for so long: whoever was told to go waits no longer for it."""
+        """Note the time without a coordinator; a process that is to leave does not wait long."""
         if self._is_leaving and seconds >= self.settings.leave_seconds:
             with self.changed:
                 self.ending.leaving = True
                 self.changed.notify_all()
 
-    # Messages of the coordinator, in the thread of control.
+    # Messages of the coordinator, in the thread of its client.
 
     def _hello(self) -> Message:
         with self.changed:
@@ -205,7 +205,7 @@ class MeshProcess:
             self.changed.notify_all()
 
     def _send_away(self, reason: str, exit_code: int = COME_AGAIN) -> None:
-        """End this process as soon as it can; the caller holds `changed`."""
+        """End this process as soon as possible; the caller holds `changed`."""
         self.ending.leaving = True
         self.ending.reason, self.ending.exit_code = reason, exit_code
         self._retire()
@@ -236,7 +236,7 @@ class MeshProcess:
         self._control.send("prepared", number=number)
 
     def _drop(self, number: int) -> None:
-        """Forget this draft and those before it."""
+        """Forget this draft and earlier ones."""
         for each in [each for each in self._drafts if each <= number]:
             link_setup.close(self._drafts.pop(each).links or {})
         self._inbox.drop(number)
@@ -254,7 +254,7 @@ class MeshProcess:
         number = int(message["number"])
         made = self._drafts.get(number)
         if made is None or made.links is None:
-            return  # It was halted again.
+            return  # Another halt has come since.
         self.enter(number)
         self.halted = False
         giver = message["giver"]
@@ -263,17 +263,17 @@ class MeshProcess:
     # Generations.
 
     def is_prepared(self, number: int) -> bool:
-        """Return whether the links of a generation are there."""
+        """Return whether the links of a generation are built."""
         made = self._drafts.get(number)
         return made is not None and made.links is not None
 
     def drafted(self, number: int) -> Generation | None:
-        """Return a generation that is prepared or being prepared."""
+        """Return a generation that is prepared or being prepared; None if there is none."""
         made = self._drafts.get(number)
         return None if made is None else made.generation
 
     def enter(self, number: int) -> Generation:
-        """Let a prepared generation be the present one; the caller holds `changed`."""
+        """Make a prepared generation the current one; the caller holds `changed`."""
         made = self._drafts.pop(number)
         assert made.links is not None
         self.begin_with(made.generation, made.links)
@@ -281,7 +281,7 @@ class MeshProcess:
         return made.generation
 
     def begin_with(self, generation: Generation, links: dict[str, Link]) -> None:
-        """Let a generation be the present one; the caller holds `changed`."""
+        """Make a generation the current one; the caller holds `changed`."""
         self._retire()
         self.generation = generation
         self._highest = max(self._highest, generation.number)
@@ -289,20 +289,20 @@ class MeshProcess:
         self.proposed = self.proposed if self.proposed > generation.number else 0
 
     def tell_entered(self) -> None:
-        """Tell the coordinator of the present generation."""
+        """Tell the coordinator which generation is the current one."""
         assert self.generation is not None
         self._control.send("entered", generation=self.generation.as_json())
 
-    # The exchange of the present generation.
+    # The allreduce of the current generation.
 
     def use(self) -> Allreduce | None:
-        """Return the exchange, in use from now on; None if there is none at the moment."""
+        """Mark the allreduce as in use and return it; None if there is none at the moment."""
         with self.changed:
             self._use.is_used = self._use.exchange is not None
             return self._use.exchange
 
     def unuse(self, exchange: Allreduce, error: BaseException | None) -> None:
-        """Use it no more; with the error that it has raised, if any."""
+        """Mark the allreduce as no longer in use; `error` is what it has raised, if anything."""
         with self.changed:
             self._use.is_used = False
             if self._use.exchange is exchange and isinstance(error, LinkError | AbortedError):

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A server: owns slices of the vector, but computes no shards and has no state."""
+"""Server: owns slices of the vector, but computes no shards and has no state."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class ServingMember(MeshProcess):
-    """Adds up its slices until it must end."""
+    """A server, which adds up its slices until it must end."""
 
     def __init__(self, settings: MeshSettings) -> None:
-        """Connect to the coordinator; raises as TrainingMember."""
+        """Connect to the coordinator; errors as for TrainingMember."""
         self._vector: Vector | None = None
         super().__init__(settings, "server")
 
@@ -33,7 +33,7 @@ class ServingMember(MeshProcess):
                 self._note_leaving()
                 if self.ending.is_near:
                     return 0 if self.ending.finished else self.ending.exit_code
-                # It has no state, so it can enter whatever it is prepared for.
+                # A server has no state, so it can enter any generation it is prepared for.
                 if self._use.exchange is None and self.is_prepared(self.proposed):
                     self._follow(self.proposed)
                 exchange = self.use()
@@ -65,7 +65,7 @@ class ServingMember(MeshProcess):
             self.tell_entered()
 
     def _halted(self) -> None:
-        # It has nothing to keep, and is told if it goes on.
+        # A server has nothing to keep, and is told if it continues.
         self.generation = None
 
     def _room(self, words: int, type_: str) -> Vector:

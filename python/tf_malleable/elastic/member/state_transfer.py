@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A process that has the state of a training, and gives it to others.
+"""Transfer of a training's state and last sum from one process to others.
 
-The rules that keep it the right one are in member.py.
+The rules that keep the state correct are in training_member.py.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     Vector = np.ndarray[Any, Any]
 
 LOOK_SECONDS: Final = 0.2
-# For how long somebody who asks where this member is waits for it to begin a step.
+# How long a process that asks for the position of this member waits for it to begin a step.
 ANSWER_SECONDS: Final = 5.0
 
 
 class StateTransfer(MeshProcess):
-    """Has a state, once it was given or has begun, and the last sum."""
+    """A process that holds the state, once it has received or begun one, and the last sum."""
 
     def __init__(self, settings: MeshSettings, holder: StateHolder) -> None:
-        """Connect to the coordinator; arguments and errors as TrainingMember."""
+        """Connect to the coordinator; arguments and errors as for TrainingMember."""
         self._holder = holder
         self._step, self._lineage = 0, ""
         self._sum: tuple[int, Vector] | None = None
@@ -64,7 +64,7 @@ class StateTransfer(MeshProcess):
         return 0 if self.generation is None else self.generation.ordinal
 
     def _room(self, words: int, type_: str) -> Vector:
-        """Return room for a sum that does not overwrite the last one."""
+        """Return a buffer for a sum that does not overwrite the last one."""
         import numpy as np
 
         kept = None if self._sum is None else self._sum[1]
@@ -76,11 +76,11 @@ class StateTransfer(MeshProcess):
         return self._rooms[-1]
 
     def _commit(self, step: int, vector: Vector, following: int = 0) -> None:
-        """Be one step further; the caller holds `changed`, and this is not halted.
+        """Advance by one step; the caller holds `changed`, and this process is not halted.
 
-        All is noted before anybody else gets the lock: a halt may come while readers end.
+        All is noted before another thread gets the lock: a halt may come while readers end.
         """
-        # Whoever comes to read from now on waits; whoever reads has noted the step before.
+        # New readers wait from now on; current readers have noted the step before.
         self._window = False
         self._sum, self._step, self._giver = (step, vector), step + 1, None
         self._following = following
@@ -89,10 +89,10 @@ class StateTransfer(MeshProcess):
         self._tell_pause()
 
     def _tell_pause(self) -> None:
-        """Tell how long a change took, if this was its first step; the caller holds `changed`."""
+        """Report the pause of a rescale after its first step; the caller holds `changed`."""
         seconds = self._pace.summed(self._ordinal())
         if seconds is not None:
-            self.ledger.paused(self._ordinal(), seconds)  # If the coordinator dies with it.
+            self.ledger.paused(self._ordinal(), seconds)  # In case the coordinator dies with it.
             self._control.send("paused", number=self._ordinal(), seconds=seconds)
 
     def _fetch(self, generation: Generation, giver: str, step: int) -> Vector | None:
@@ -106,7 +106,7 @@ class StateTransfer(MeshProcess):
         except (OSError, EOFError, MeshError, KeyError, ValueError):
             return None
 
-    # What others want of this member, each in a thread of its own.
+    # Requests of other processes, each in a thread of its own.
 
     def _answer(self, connection: socket.socket, message: Message) -> None:
         with connection, suppress(OSError, KeyError, TypeError, ValueError):
@@ -123,7 +123,7 @@ class StateTransfer(MeshProcess):
                     state_messages.send_vector(connection, *known)
 
     def _note_description(self) -> None:
-        """Describe the state for those who ask; in the thread of the training."""
+        """Describe the state for the processes that ask; runs in the thread of the training."""
         self._is_asked = False
         self._description = self._description[0] + 1, self._holder.describe()
 
@@ -168,7 +168,7 @@ class StateTransfer(MeshProcess):
                 self.changed.notify_all()
 
     def _stop_giving(self) -> None:
-        """Let nobody wait for readers that have stopped to read; the caller holds `changed`."""
+        """Disconnect readers, of which some may have stalled; the caller holds `changed`."""
         for each in self._reading:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -1,23 +1,23 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A member of a training: the Mesh that a training calls.
+"""Member of a training: the Mesh that a training calls.
 
-Where silent corruption could live, and what keeps it out:
+Where silent corruption could arise, and what prevents it:
 
-- *A step that some have applied and others have not.* reconcile.py says who goes on where. It rests
-  on this: to commit a step (note its sum, be one step further) and to answer a halt are
-  both done under one lock, and a step that was not committed before the halt is never
-  committed after it, even if its sum has arrived whole.
+- *A step that some have applied and others have not.* recovery_point.py decides who continues, and
+  where. It relies on this: committing a step (noting its sum, advancing by one step) and
+  answering a halt are both done under one lock, and a step that was not committed before the
+  halt is never committed after it, even if its sum has arrived completely.
 - *Old bytes in a new step.* Every generation has connections of its own; nothing of an earlier
   one can arrive. A descriptor is closed only by the thread that waits at it.
 - *A state that changes while it is sent.* It is read only between begin() and the return of
-  reduce(), which waits for all that read it.
-- *A state that arrived by half.* Until all of it is there, nothing is loaded; until it is loaded,
-  this process says that it has none, and it is a newcomer again if anything happens.
-- *Training without the state.* Before a process is told of a generation as a member with the
-  state, or has loaded one, begin() does not return a turn to compute.
-- *A step that the only process computes without the mesh.* Nobody else has a say in it, so that it
-  is committed when its turn is taken up: what is answered to a halt meanwhile is what will be.
-- *The last sum overwritten while somebody needs it.* Sums lie in two buffers in turn; nobody
+  reduce(), which waits for all readers.
+- *A state of which only a part has arrived.* Nothing is loaded until all of it has arrived. Until
+  it is loaded, this process reports no state, and is a newcomer again if anything happens.
+- *Training without the state.* begin() does not return a turn to compute before the process is
+  told of a generation as a member with the state, or has loaded a state.
+- *A step that the only process computes without the mesh.* No other process takes part in it, so
+  it is committed when its turn is taken up: its answer to a halt meanwhile stays true.
+- *The last sum overwritten while a peer needs it.* Sums alternate between two buffers; no member
   commits the step after next before those that are behind have caught up, as they take part in it.
 """
 
@@ -56,19 +56,19 @@ class TrainingMember(Newcomer):
     """A process that trains; see mesh.Mesh for what a training calls.
 
     Attributes:
-        batches: Returns how many batches are done, and will be done; None if that is not known.
+        batches: Returns the number of batches done, and in all; None for a number not known.
     """
 
     def __init__(self, settings: MeshSettings, holder: StateHolder) -> None:
         """Connect to the coordinator; nothing else happens before the first begin().
 
         Args:
-            settings: How to reach the others.
-            holder: Of the training's state.
+            settings: How to reach the coordinator and this process.
+            holder: Holder of the training's state.
 
         Raises:
             MeshError: There is no coordinator, or it refuses this process.
-            OSError: It cannot listen.
+            OSError: This process cannot listen.
         """
         self._has_begun = False
         self._is_own_step = False
@@ -153,7 +153,7 @@ class TrainingMember(Newcomer):
         """See Mesh."""
         with self.changed:
             self._is_finished = True
-            self._control.send("beat", **self._beat())  # With how far it has come.
+            self._control.send("beat", **self._beat())  # With the final progress.
             self._control.send("finished")
             while not self.ending.is_near:
                 is_alone = self.generation is not None and len(self.generation.members) == 1
@@ -170,9 +170,9 @@ class TrainingMember(Newcomer):
         super().close()
 
     def _keep(self, turn: Turn) -> Turn:
-        """Keep the state in a file if it is time; return the turn, with the file if it must end.
+        """Save the state to a file if it is due; return the turn, with the file if it must end.
 
-        The state stands still, and is what this step follows.
+        The state does not change meanwhile, and is the one that this step follows.
         """
         was_lead, self._was_lead = self._was_lead, turn.is_lead
         if self._keeper is None or self._has_come or not self._lineage:
@@ -180,14 +180,14 @@ class TrainingMember(Newcomer):
         if turn.is_lead:
             self._keeper.look(turn.step)
         elif turn.leaving and (turn.last or (self._absence and was_lead)):
-            # Without a coordinator nobody can say whether others have the state.
+            # Without a coordinator, this process cannot know whether others have the state.
             return replace(turn, kept=str(self._keeper.keep_last(turn.step) or ""))
         return turn
 
     # Turns.
 
     def _next_turn(self) -> Turn | None:
-        """Return what to do; None if that is not known yet."""
+        """Return the next turn; None if it is not known yet."""
         if self.ending.is_near:
             return self._last_turn()
         if self._is_leaving and not self._lineage and not self._drafts:
@@ -196,7 +196,7 @@ class TrainingMember(Newcomer):
         if self.halted or self.generation is None:
             return None
         if self._is_only() and self.is_prepared(self.proposed):
-            self._following = self.proposed  # There is nobody to agree with.
+            self._following = self.proposed  # There is no peer to agree with.
         if self._following:
             made, self._following = self.drafted(self._following), 0
             if made is None:
@@ -220,7 +220,7 @@ class TrainingMember(Newcomer):
         return self.generation is not None and len(self.generation.processes) == 1
 
     def _take_up(self, turn: Turn) -> None:
-        """Let the training take a turn; the caller holds `changed`."""
+        """Hand a turn to the training; the caller holds `changed`."""
         self._window = not (turn.must_end or turn.is_only)
         if self._is_asked and not turn.must_end:
             self._note_description()
@@ -230,7 +230,7 @@ class TrainingMember(Newcomer):
         self.changed.notify_all()
 
     def _resume(self, step: int) -> Vector:
-        """Go on after the members have changed: with the sum of others, or with another turn."""
+        """Continue after a rescale: return the sum from a peer, or raise Rescaled with a turn."""
         while True:
             with self.changed:
                 while self.halted and not self.ending.is_near:
@@ -257,12 +257,12 @@ class TrainingMember(Newcomer):
                     return vector
 
     def _break(self, lost: tuple[str, ...]) -> None:
-        """Say that others of the generation cannot be reached; the caller holds `changed`."""
+        """Report peers of the generation as unreachable; the caller holds `changed`."""
         self._retire()
         self.halted = True
         self._control.send("broken", number=self._number(), lost=lost)
 
-    # What the coordinator is told and tells.
+    # Messages to and from the coordinator.
 
     def _is_ready(self) -> bool:
         return self._has_begun
@@ -297,7 +297,7 @@ class TrainingMember(Newcomer):
     def _restarted(self, restart: Restart) -> None:
         behind = restart.step - self._step
         if self._lineage not in ("", restart.lineage) or behind not in (0, 1):
-            # What is told does not fit what was said: better to be a newcomer than wrong.
+            # The restart does not fit what was reported: better to be a newcomer than wrong.
             self._send_away(f"the others go on at step {restart.step}, this one at {self._step}")
             return
         self._lineage = restart.lineage

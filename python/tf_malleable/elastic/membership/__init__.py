@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Who takes part in which generation, as the coordinator decides it."""
+"""Membership: which processes take part in which generation, as the coordinator decides."""

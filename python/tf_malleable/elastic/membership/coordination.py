@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What processes tell the coordinator. Pure; what follows from it is in membership.py."""
+"""Coordination: what processes report to the coordinator. Pure; decisions are in membership.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_malleable.elastic.membership.phases import (
 )
 from tf_malleable.elastic.membership.rescale_ledger import Rescale
 
-# How long the processes of a known generation may take to come back to a new coordinator.
+# How long the processes of a known generation may take to connect to a new coordinator.
 _GATHER_SECONDS: Final = 1.0
 
 
@@ -30,10 +30,10 @@ class Coordination(MembershipDecisions):
     """The coordinator's knowledge and decisions."""
 
     def joined(self, said: Mapping[str, Any], now: float) -> None:
-        """A process has connected, and says what it is and has.
+        """Add a process that has connected, from its first message.
 
         Raises:
-            KeyError, TypeError, ValueError: It says nothing of the kind.
+            KeyError, TypeError, ValueError: The message is malformed.
         """
         one = participants.participant(said, now)
         highest, told = int(said["highest"]), [Rescale.from_json(each) for each in said["rescales"]]
@@ -64,7 +64,7 @@ class Coordination(MembershipDecisions):
         return one.is_worker and len(workers) > self.shards
 
     def _returned(self, one: Participant, told: Generation, now: float) -> None:
-        """A process that has been in a generation connects again."""
+        """Handle the return of a process that has been in a generation."""
         phase = self.phase
         if isinstance(phase, AwaitHolders):
             if one.is_worker:
@@ -85,11 +85,11 @@ class Coordination(MembershipDecisions):
         elif isinstance(phase, Restarting):
             self._halt(now, phase.generation)
         else:
-            # It may have missed what it was told.
+            # The process may have missed messages.
             self._is_broken = True
 
     def left(self, id_: str, now: float) -> None:
-        """A process is no longer connected."""
+        """Remove a process that is no longer connected."""
         self.everybody.pop(id_, None)
         if isinstance(self.phase, Halting):
             self.phase = replace(
@@ -99,10 +99,10 @@ class Coordination(MembershipDecisions):
             )
 
     def told(self, id_: str, said: Mapping[str, Any], now: float) -> None:
-        """A process says something.
+        """Handle a message of a process.
 
         Raises:
-            KeyError, TypeError, ValueError: It is nothing that processes say.
+            KeyError, TypeError, ValueError: The message is malformed, or of an unknown kind.
         """
         one, kind = self.everybody.get(id_), said["kind"]
         if one is None:
@@ -147,14 +147,14 @@ class Coordination(MembershipDecisions):
         one.stalled = tuple(map(str, said["stalled"])) if current else ()
 
     def _look(self, one: Participant, now: float) -> None:
-        """Tell a newcomer whether it is the first, or who has the state."""
+        """Tell a newcomer whether it is the first, or which members have the state."""
         if isinstance(self.phase, AwaitHolders):
             self._say(one.id, "outlook", first=self._may_found(one, now), generation=None)
         elif self.current is not None and isinstance(self.phase, Steady | Preparing | Switching):
             self._say(one.id, "outlook", first=False, generation=self.current.as_json())
 
     def _may_found(self, one: Participant, now: float) -> bool:
-        """Return whether a process is the one to begin a training, once it is ready."""
+        """Return whether a process is the one that begins a training, once it is ready."""
         assert isinstance(self.phase, AwaitHolders)
         everybody = self.everybody.values()
         if now < self.phase.until or any(each.position.lineage for each in everybody):
@@ -189,7 +189,7 @@ class Coordination(MembershipDecisions):
             return
         is_new = self.current is None or self.current.number < made.number
         if is_new and isinstance(phase, Steady | Preparing):
-            # A coordinator before this one had told them to go.
+            # An earlier coordinator had told the processes to go.
             if isinstance(phase, Preparing):
                 self._call_off(phase.proposal.generation)
             waiting = frozenset(

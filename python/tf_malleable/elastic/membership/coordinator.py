@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The coordinator: a process that plans the generations of one training.
+"""Coordinator: the process that plans the generations of one training.
 
-A thread for each connection puts what it hears into one queue; one thread decides. It takes all
-that has arrived before it decides anything, so that after a standstill of its own it neither
-takes the living for dead nor acts on half of what has happened.
+A thread for each connection puts the messages into one queue; one thread decides. It takes all
+that has arrived before it decides anything, so that after a stall of its own it neither takes
+live processes for dead nor acts on half of what has happened.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from tf_malleable.elastic.membership.phases import Over
 from tf_malleable.elastic.membership.status import WantedNumbers, status, steps_done
 from tf_malleable.elastic.membership.throughput import StepRate
 
-# A process that says nothing for so long is frozen, or cut off.
+# A process that is silent for this long is frozen, or cut off.
 SILENT_SECONDS: Final = 1.5
 BEAT_SECONDS: Final = 0.25
 _TICK_SECONDS: Final = 0.05
-# For how long to tell those who come after the end that there is nothing left to do.
+# How long processes that come after the end are told that there is nothing left to do.
 _LATE_SECONDS: Final = 60.0
-# Connections that have not said who they are; more are closed at once.
+# Limit of connections whose first message has not arrived; further ones are closed at once.
 _MOST_STRANGERS: Final = 64
 
 _Event = tuple[str, int, dict[str, Any]]
 
 
 def say(sentence: str) -> None:
-    """Print a sentence for people."""
+    """Print a sentence for the user."""
     with suppress(OSError, ValueError):
         print(f"tfm elastic: {sentence}", file=sys.stderr, flush=True)
 
 
 class Coordinator:
-    """Listens, and tells processes what was decided."""
+    """Listens for the processes of a training, and sends them the decisions."""
 
     def __init__(
         self, listener: socket.socket, secret: bytes, shards: int, *, first_seconds: float
     ) -> None:
-        """Prepare.
+        """Create the coordinator; serve() starts it.
 
         Args:
-            listener: A listening TCP socket.
-            secret: Of the training.
-            shards: Into how many each batch is cut.
-            first_seconds: For how long not to begin a training, as one may be going on.
+            listener: Listening TCP socket.
+            secret: Secret of the training.
+            shards: Number of shards of each batch.
+            first_seconds: Time in which no training begins, as one may be running, in seconds.
         """
         self._listener, self._secret = listener, secret
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
@@ -77,14 +77,14 @@ class Coordinator:
         )
 
     def serve(self, stopping: Callable[[], bool]) -> None:
-        """Coordinate until `stopping` returns True, or nobody has come for long after the end."""
+        """Coordinate until `stopping` returns True, or no process comes for long after the end."""
         threading.Thread(target=self._accept, daemon=True).start()
         before = time.monotonic()
         beat_at = end_at = before
         while not stopping():
             self._take_all()
             now = time.monotonic()
-            # Not if this process itself stood still: what others said may not be read yet.
+            # Not if this process itself has stalled: messages of others may still be unread.
             if now - before < SILENT_SECONDS / 2:
                 self._find_silent(now)
             else:
@@ -149,7 +149,7 @@ class Coordinator:
         except OSError as error:
             if serial not in self._connections:
                 say(f"refused a connection from {host}: {error.strerror or error}")
-        # The thread that sends closes it: another connection could come to have its descriptor.
+        # The sending thread closes it: its descriptor could be reused for another connection.
         self._connections.setdefault(serial, connection)
         self._events.put(("closed", serial, {}))
 
@@ -182,7 +182,7 @@ class Coordinator:
             while True:
                 self._take(*event)
                 if event[0] == "closed":
-                    return  # Who asks for the status next is to see what is done about it.
+                    return  # The next status request must see what is done about it.
                 event = self._events.get_nowait()
 
     def _take(self, kind: str, serial: int, message: dict[str, Any]) -> None:
@@ -209,13 +209,13 @@ class Coordinator:
     def _close(self, serial: int, now: float) -> None:
         self._heard.pop(serial, None)
         id_ = self._ids.pop(serial, None)
-        # It may have connected again meanwhile.
+        # The process may have connected again meanwhile.
         if id_ is not None and self._latest.get(id_) == serial:
             del self._latest[id_]
             self._core.left(id_, now)
 
     def _ask(self, serial: int, message: dict[str, Any]) -> None:
-        """Answer somebody who is no process of the training."""
+        """Answer a client that is not a process of the training."""
         kind = message["kind"]
         if kind == "status":
             known = status(self._core, self._wanted, self._rate.steps_per_second())

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which of the granted CPUs each worker on a host gets. Pure."""
+"""Split of a host's granted CPUs among its workers. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ def split(
     had: Mapping[str, frozenset[int]],
     most: int | None = None,
 ) -> dict[str, frozenset[int]]:
-    """Return the CPUs of each worker: disjoint, and for none more than one more than for others.
+    """Return the CPUs of each worker: disjoint sets, whose sizes differ by at most one.
 
-    A worker keeps what it had as far as possible, so that its data stay in its caches. If there are
+    A worker keeps its CPUs as far as possible, so that its data stay in its caches. If there are
     fewer CPUs than workers, some share one.
 
     Args:
-        cpus: The granted CPUs, each next to those that it shares caches with; at least one.
-        workers: Names of the workers, in the order in which they began.
-        had: What they have had, by name.
-        most: Most CPUs that a worker can use; None for any number.
+        cpus: Granted CPUs, each next to those that share caches with it; at least one.
+        workers: Names of the workers, in order of their start.
+        had: Previous CPUs of the workers, by name.
+        most: Maximum number of CPUs that a worker can use; None for no limit.
     """
     if len(cpus) < len(workers):
         return {name: frozenset({cpus[n % len(cpus)]}) for n, name in enumerate(workers)}

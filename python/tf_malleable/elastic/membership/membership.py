@@ -1,15 +1,15 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Decides who is in which generation. Pure: it says whom to tell what.
+"""Membership decisions: who is in which generation, and which messages follow. Pure.
 
-A change that is planned has two parts. All processes of the next generation *prepare*: they connect
-to each other while the present generation trains on. When all have, they are told to *go*, and
-agree between two steps (see allreduce.py). Until then it can be called off; after it, no more.
+A planned change has two parts. All processes of the next generation *prepare*: they connect to
+each other while the current generation trains on. When all have, they are told to *go*, and agree
+between two steps (see allreduce.py). Until then the change can be cancelled; after it, no more.
 
-After a loss the survivors *halt*: nobody completes a step any more, and each says what it has.
-From that follows who goes on and where (reconcile.py); these prepare, and restart.
+After a loss the survivors *halt*: none completes a step any more, and each reports what it has.
+From that follows who continues and where (recovery_point.py); these prepare, and restart.
 
-It remembers nothing that processes cannot tell again. One that has just started gathers what
-there is, and does not begin a training while processes of one may still be on their way.
+The coordinator keeps nothing that processes cannot report again. A new one gathers their reports,
+and does not begin a training while processes of one may still be on their way.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from tf_malleable.elastic.membership.phases import (
 from tf_malleable.elastic.membership.recovery_point import Position, reconcile
 from tf_malleable.elastic.membership.rescale_ledger import Ledger, Rescale
 
-# For how long those with the state may be away before somebody begins again without it.
+# How long the processes with the state may be away before another one begins without it.
 _LOST_SECONDS: Final = 5.0
 _HALT_SECONDS: Final = 1.5
 _PREPARE_SECONDS: Final = 4.0
-# When to ask again after somebody could not be reached.
+# Time to the next attempt after a process could not be reached.
 _RETRY_SECONDS: Final = 5.0
-# How old a generation is at least before shards move to faster members.
+# Minimum age of a generation before shards move to faster members.
 SETTLED_SECONDS: Final = 3.0
-# For how long the last member, when it wants to go, waits for another to have started.
+# How long the last member, when it wants to leave, waits for another one to have started.
 _HEIR_SECONDS: Final = 20.0
 _REPLACEMENT_SECONDS: Final = 60.0
 Outgoing = tuple[str, dict[str, Any]]
@@ -55,13 +55,13 @@ class MembershipDecisions:
     """The coordinator's decisions.
 
     Attributes:
-        everybody: All connected processes, by their ids.
-        current: The present generation; None before the first.
-        ledger: What changed when.
-        notices: Sentences for people that nobody has read yet.
-        phase: What it waits for.
-        shards: Into how many each batch is cut.
-        is_replacement_due: Somebody is about to start a worker.
+        everybody: All connected processes, by id.
+        current: Current generation; None before the first.
+        ledger: Rescales of the training.
+        notices: Sentences for the user that have not been printed yet.
+        phase: What the coordinator waits for.
+        shards: Number of shards of each batch.
+        is_replacement_due: True if a supervisor is about to start a worker.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class MembershipDecisions:
         first_seconds: float,
         incarnation: int,
     ) -> None:
-        """Begin with nobody.
+        """Begin without processes.
 
         Args:
-            shards: Into how many each batch is cut.
-            now: In seconds of the coordinator's clock.
+            shards: Number of shards of each batch.
+            now: Current time, in seconds of the coordinator's clock.
             wall: Returns the time of day, in seconds since the epoch.
-            lineage: Returns a new name for a training.
-            first_seconds: For how long not to begin a training, as one may be going on.
-            incarnation: Tells this coordinator from others; see plan.incarnation().
+            lineage: Returns the lineage of a new training.
+            first_seconds: Time in which no training begins, as one may be running, in seconds.
+            incarnation: Tells this coordinator from others; see generation.incarnation().
         """
         self.everybody: dict[str, Participant] = {}
         self.current: Generation | None = None
@@ -102,8 +102,8 @@ class MembershipDecisions:
         self._settled_seconds = SETTLED_SECONDS
 
     def decide(self, now: float) -> list[Outgoing]:
-        """Return whom to tell what, after all that has happened; to be called often, too."""
-        for _ in range(4):  # One decision may follow from another, but not for ever.
+        """Return the messages to send, with their recipients; call it often, even without news."""
+        for _ in range(4):  # One decision may follow from another, but not endlessly.
             before = self.phase
             self._end_if_over()
             self._go_on(now)
@@ -116,7 +116,7 @@ class MembershipDecisions:
         self._out.append((id_, {"kind": kind, **more}))
 
     def spread(self, rescale: Rescale) -> None:
-        """Have all processes remember a rescale for a coordinator after this one."""
+        """Send a rescale to all processes, which remember it for the next coordinator."""
         for id_ in self.everybody:
             self._say(id_, "rescaled", rescale=rescale.as_json())
 
@@ -205,7 +205,7 @@ class MembershipDecisions:
         made = participants.survivors(self._highest, self.shards, (), [first], servers)
         self._prepare(made, self._new_lineage(), first.position.step, None, "start", now)
 
-    # Changes that are planned.
+    # Planned changes.
 
     def _steady(self, phase: Steady, now: float) -> None:
         current = self.current
@@ -223,7 +223,7 @@ class MembershipDecisions:
                 self._cuts.stalled(at_work, self.everybody)
                 self._halt(now)
             return
-        # What begins at the end would not be ready before it.
+        # Once members have finished, a new generation would not be ready before the end.
         if at_work != here or now < self._plan_at:
             return
         number = next_number(self._highest, self._incarnation)
@@ -268,7 +268,7 @@ class MembershipDecisions:
             self._say(id_, "cancel", number=made.number)
 
     def _put_off(self, made: Generation, unreachable: Iterable[str], now: float) -> None:
-        """Go on without newcomers that cannot be reached, for a while."""
+        """Cancel a generation, and leave newcomers that cannot be reached out for a while."""
         assert self.current is not None
         self._call_off(made)
         newcomers = set(unreachable) - set(self.current.ids)
@@ -280,7 +280,8 @@ class MembershipDecisions:
 
     def _adopt(self, made: Generation, reason: str, now: float) -> None:
         self.spread(self.ledger.note(self.current, made, self._wall(), reason))
-        # Speeds are noisy, and depend on the plan: what has not helped is tried ever less often.
+        # Speeds are noisy, and depend on the plan: a move that has not helped is retried ever
+        # less often.
         again = reason == "speed"
         self._settled_seconds = 2 * self._settled_seconds if again else SETTLED_SECONDS
         self.current, self._is_broken = made, False
@@ -296,7 +297,7 @@ class MembershipDecisions:
     # After a loss.
 
     def _halt(self, now: float, *others: Generation) -> None:
-        """Ask all that may have the state to stop, and for what they have."""
+        """Tell all processes that may have the state to stop, and to report what they have."""
         known = [each for each in (self.current, *others) if each is not None]
         asked = {id_ for each in known for id_ in each.ids}
         asked |= {each.id for each in self.everybody.values() if each.position.lineage}
@@ -312,7 +313,7 @@ class MembershipDecisions:
         here = [self.everybody[id_] for id_ in phase.candidates if id_ in self.everybody]
         verdict = reconcile({each.id: each.position for each in here if each.is_worker})
         if verdict is None:
-            # Those with the state may only have lost their connection to here.
+            # Those with the state may only have lost their connection to the coordinator.
             self.phase = AwaitHolders(now + _LOST_SECONDS)
             return
         for id_ in verdict.expelled:

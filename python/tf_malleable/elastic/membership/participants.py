@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the coordinator knows of each process, and which generation it would like next. Pure."""
+"""Participants: the coordinator's view of each process, and proposals of generations. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tf_malleable.elastic.generation import (
 )
 from tf_malleable.elastic.membership.recovery_point import Position
 
-# Shards move to faster members if steps then take at most so much of their time.
+# Shards move to faster members if a step then takes at most this share of its current time.
 _WORTH: Final = 0.8
 
 
@@ -28,23 +28,23 @@ class Participant:
     """A connected process.
 
     Attributes:
-        id: Names it.
+        id: Unique id of the process.
         role: ``"worker"`` or ``"server"``.
-        address: Where it listens.
-        cpus: With how many CPUs it computes.
-        since: When it connected, in seconds of the coordinator's clock.
-        place: Its host and process id, for people.
-        ready: It can compute.
-        leaving: It wants to go.
-        halted: It does not compute until it is told where to go on.
-        finished: Its training is over.
-        stalled: It has waited for these others for long.
-        generation: What it said of its generation when it connected.
-        position: Its state, as it said when it connected, began, or halted.
-        step: The step that follows its state, as far as is known.
-        speed: Shards a second; None if not known.
-        not_before: It is asked to join no earlier, as it could not be reached.
-        batches: How many batches its training has done, and will have done; None if not known.
+        address: Address at which the process listens.
+        cpus: Number of CPUs with which it computes.
+        since: Time of its connection, in seconds of the coordinator's clock.
+        place: Host and process id, for the user.
+        ready: True if the process can compute.
+        leaving: True if it wants to leave.
+        halted: True if it does not compute until it is told where to continue.
+        finished: True if its training is over.
+        stalled: Ids of peers for which it has waited for long.
+        generation: Generation that it reported when it connected; None if it was in none.
+        position: Its state, as reported when it connected, began, or halted.
+        step: Step that follows its state, as far as known.
+        speed: Shards a second; None if unknown.
+        not_before: Earliest time at which it is asked to join, after it could not be reached.
+        batches: Number of batches that its training has done, and in all; None if unknown.
     """
 
     id: str
@@ -67,11 +67,11 @@ class Participant:
 
     @property
     def is_worker(self) -> bool:
-        """Whether it trains."""
+        """Whether the process trains."""
         return self.role == "worker"
 
     def can_join(self, now: float) -> bool:
-        """Return whether it could be in the next generation."""
+        """Return whether the process could be in the next generation."""
         return self.ready and not self.leaving and not self.finished and self.not_before <= now
 
 
@@ -79,7 +79,7 @@ def participant(said: Mapping[str, Any], now: float) -> Participant:
     """Return a process from its first message.
 
     Raises:
-        KeyError, TypeError, ValueError: The message is none.
+        KeyError, TypeError, ValueError: The message is malformed.
     """
     told = said["generation"]
     return Participant(
@@ -105,18 +105,18 @@ def position(said: Mapping[str, Any]) -> Position:
 
 
 def ready(everybody: Mapping[str, Participant], now: float) -> list[Participant]:
-    """Return those that could be in the next generation, the first to come first."""
+    """Return the processes that could be in the next generation, in order of their connection."""
     found = [each for each in everybody.values() if each.can_join(now)]
     return sorted(found, key=lambda each: (each.since, each.id))
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A generation that would be better than the present one.
+    """A generation that would be better than the current one.
 
     Attributes:
-        generation: The generation.
-        reason: Why: as Rescale.reason.
+        generation: The proposed generation.
+        reason: Reason for the change, as in Rescale.reason.
     """
 
     generation: Generation
@@ -124,7 +124,7 @@ class Proposal:
 
 
 def speeds(members: Sequence[Participant]) -> dict[str, float]:
-    """Return the speed of each: as measured, or like that of the others for each CPU."""
+    """Return the speed of each member: as measured, or from the others' mean speed per CPU."""
     known = [each.speed / each.cpus for each in members if each.speed]
     usual = sum(known) / len(known) if known else 1.0
     return {each.id: each.speed or usual * each.cpus for each in members}
@@ -138,14 +138,14 @@ def propose(
     *,
     by_speed: bool,
 ) -> Proposal | None:
-    """Return the generation to prepare; None if there is no difference worth it.
+    """Return the generation to prepare; None if no change is worth it.
 
     Args:
-        current: The present generation, of which all processes are connected.
-        everybody: All connected processes, by their ids.
-        number: For the new generation.
-        now: In seconds of the coordinator's clock.
-        by_speed: Move shards to faster members, too.
+        current: Current generation, of which all processes are connected.
+        everybody: All connected processes, by id.
+        number: Number for the new generation.
+        now: Current time, in seconds of the coordinator's clock.
+        by_speed: True to also move shards to faster members.
     """
     here = [everybody[each.id] for each in current.members]
     staying = [each for each in here if not each.leaving]
@@ -153,7 +153,7 @@ def propose(
     newcomers = [each for each in able if each.is_worker and each.id not in current.ids]
     newcomers = newcomers[: max(0, current.shards - len(staying))]
     if not staying and newcomers:
-        staying = here  # They go once somebody else has the state.
+        staying = here  # They leave once another member has the state.
     elif not staying:
         staying = here[:1]  # The last one is told to end.
     members = [*staying, *newcomers]
@@ -195,7 +195,7 @@ def survivors(
     members: Sequence[Participant],
     servers: Sequence[Participant],
 ) -> Generation:
-    """Return a generation of those that are left, in the order that they had."""
+    """Return a generation of the remaining processes, in their previous order."""
     places = {id_: place for place, id_ in enumerate(order)}
     kept = sorted(members, key=lambda each: (places.get(each.id, len(places)), each.since, each.id))
     fast = speeds(kept)
@@ -213,11 +213,12 @@ def sent_away(
     order: Sequence[str],
     giver: str | None,
 ) -> list[tuple[Participant, str]]:
-    """Return which of those left after a loss go, and why; no reason is needed for who wants to.
+    """Return which of the processes left after a loss are expelled, and why.
 
-    Of two that cannot reach each other members stay rather than servers, and those that were
-    there before rather than others. Who wants to go may still be saving files, for which nobody
-    has to wait, unless nobody else would be left or could give the last sum.
+    Of two that cannot reach each other, a member stays rather than a server, and a process of the
+    previous generation rather than another. A process that wants to leave needs no reason: it may
+    still be saving files, for which the others need not wait. It stays if no other would be left,
+    or if it must give the last sum.
     """
     found = {
         goes.id: (goes, f"it cannot reach {stays.place}, which goes on")

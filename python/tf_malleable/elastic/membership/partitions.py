@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which processes cannot reach each other, although both may be alive. Pure."""
+"""Partitions: pairs of processes that cannot reach each other, though both may live. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 from tf_malleable.elastic.membership.participants import Participant
 
-# A link between two that breaks again so soon, while both are alive, is given up.
+# A link that breaks again this soon, while both ends are alive, is given up.
 _SOON_SECONDS: Final = 60.0
 
 
 class Partitions:
-    """Collects what processes say of each other until somebody asks."""
+    """Collects what processes report of each other, until take() is called."""
 
     def __init__(self) -> None:
         self._unreachable: set[frozenset[str]] = set()
@@ -22,15 +22,15 @@ class Partitions:
         self._broke_at: dict[frozenset[str], float] = {}
 
     def unreachable(self, one: str, others: Iterable[str]) -> None:
-        """A process could not connect to others."""
+        """Note that a process could not connect to others."""
         self._unreachable |= {frozenset((one, each)) for each in others}
 
     def lost(self, one: str, others: Iterable[str]) -> None:
-        """The links of a process to others have broken."""
+        """Note that the links of a process to others have broken."""
         self._lost |= {(one, each) for each in others}
 
     def stalled(self, here: Collection[Participant], all_: Mapping[str, Participant]) -> None:
-        """All wait, some for each other: nothing passes between them."""
+        """Note that all processes wait, some for each other: no data pass between them."""
         for one in here:
             self.lost(one.id, one.stalled)
             for other in one.stalled:
@@ -40,10 +40,10 @@ class Partitions:
             one.stalled = ()
 
     def take(self, now: float) -> set[frozenset[str]]:
-        """Return the pairs to keep apart, and forget them.
+        """Return the pairs to keep apart, and forget what was reported.
 
-        They are those that could not connect, and those whose link has broken again. That counts
-        only if both say so, as whoever loses a link closes its others, too.
+        These are the pairs that could not connect, and those whose link has broken again. A break
+        counts only if both ends report it, as a process that loses a link closes its others, too.
         """
         broken = {frozenset(pair) for pair in self._lost if pair[::-1] in self._lost}
         again = {pair for pair in broken if now - self._broke_at.get(pair, -inf) < _SOON_SECONDS}

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the coordinator is waiting for. Pure."""
+"""Phases of the coordinator: what it is waiting for. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tf_malleable.elastic.membership.participants import Participant, Proposal
 
 @dataclass(frozen=True)
 class AwaitHolders:
-    """Somebody may still come who has the state; nobody begins before `until`."""
+    """Processes with the state may still come; no training begins before `until`."""
 
     until: float
 
 
 @dataclass(frozen=True)
 class Steady:
-    """All is as it should be, since `since`."""
+    """The current generation needs no change, since `since`."""
 
     since: float
 
 
 @dataclass(frozen=True)
 class Preparing:
-    """The processes of a proposal connect to each other; some have not said that they have."""
+    """The processes of a proposal connect to each other; those in `waiting` have not finished."""
 
     proposal: Proposal
     waiting: frozenset[str]
@@ -34,7 +34,7 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Switching:
-    """A proposal can no longer be called off; some have not said that they are in it."""
+    """A proposal can no longer be cancelled; those in `waiting` have not entered it."""
 
     proposal: Proposal
     waiting: frozenset[str]
@@ -42,7 +42,7 @@ class Switching:
 
 @dataclass(frozen=True)
 class Halting:
-    """Survivors stop, and some have not said what they have."""
+    """Survivors stop; those in `waiting` have not reported what they have."""
 
     number: int
     waiting: frozenset[str]
@@ -52,7 +52,7 @@ class Halting:
 
 @dataclass(frozen=True)
 class Restarting:
-    """Survivors connect to each other, to go on from a step."""
+    """Survivors connect to each other, to continue from a step."""
 
     generation: Generation
     lineage: str
@@ -68,7 +68,7 @@ class Over:
     """The training has ended.
 
     Attributes:
-        members: Those that came to its end, as they were: soon they are connected no more.
+        members: Members at the end, as they were then: soon they are no longer connected.
     """
 
     members: tuple[Participant, ...] = ()

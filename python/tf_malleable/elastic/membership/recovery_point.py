@@ -1,25 +1,24 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where to go on after a loss, when some have applied a step and others have not. Pure.
+"""Recovery point: where to continue after a loss, if only some have applied a step. Pure.
 
 The state after a step is a function of the state before it, as the sum over all shards is the
-same whoever computes it. So of one training there is only one state for each step, and members
-never disagree about it: they can only be at different steps. Let P be the greatest step that any
-survivor is at.
+same whoever computes it. So one training has only one state for each step, and members never
+disagree about it: they can only be at different steps. Let P be the greatest step of any survivor.
 
 - A member returns from the sum of step t only when it has all of it, and for that every member
   had to send its part for t. So no member of the same generation is behind by more than one step.
-- Whoever is at P has the sum of step P - 1 in memory (it keeps the last one that it has returned),
-  unless it has just been given the state as a newcomer. One that is at P - 1 gets this sum,
+- A member at P has the sum of step P - 1 in memory (it keeps the last one that it has returned),
+  unless it has just been given the state as a newcomer. A member at P - 1 gets this sum,
   applies it, and is at P as well: the same bits as if it had taken part until the end.
 - A survivor at P - 1 is not helped if only newcomers are at P. It cannot take their state in the
-  middle of a step, so it is sent away, and comes back as a newcomer. That takes two losses
+  middle of a step, so it is expelled, and comes back as a newcomer. That takes two losses
   within the milliseconds between the end of a step and the end of a transfer.
-- A member that is further behind was frozen, or cut off, while others went on. It is sent away.
-- A half-received state is no state: who has none counts as a newcomer.
+- A member that is further behind was frozen, or cut off, while others went on. It is expelled.
+- A partly received state is no state: a process without a state counts as a newcomer.
 
-To commit a step (to keep its sum and return it) and to answer a halt exclude each other, so what
-a member reports stays true until the coordinator has decided. Two trainings that began apart never
-mix: each has a lineage, which travels with the state.
+Committing a step (keeping its sum and returning it) and answering a halt exclude each other, so
+what a member reports stays true until the coordinator has decided. Two trainings that began apart
+never mix: each has a lineage, which travels with the state.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Position:
-    """What a process has, when it has stopped.
+    """Position of a process that has stopped.
 
     Attributes:
-        lineage: Of the training that its state is of; empty if it has no state.
-        step: The step that follows its state.
-        has_sum: It has the sum of the step before.
+        lineage: Lineage of the training whose state it has; empty if it has no state.
+        step: Step that follows its state.
+        has_sum: True if it has the sum of the step before.
     """
 
     lineage: str
@@ -46,14 +45,15 @@ class Position:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Where to go on.
+    """Where to continue after a loss.
 
     Attributes:
-        lineage: Of the training.
-        step: The step to go on with.
-        members: Who goes on.
-        giver: Who gives the sum of the step before to those that are behind; None if nobody is.
-        expelled: Who has a state that is of no use any more.
+        lineage: Lineage of the training.
+        step: Step to continue with.
+        members: Ids of the processes that continue.
+        giver: Id of the process that gives the sum of the step before to those that are behind;
+            None if none are.
+        expelled: Ids of the processes whose state is no longer of use.
     """
 
     lineage: str
@@ -64,12 +64,12 @@ class Verdict:
 
 
 def reconcile(positions: Mapping[str, Position]) -> Verdict | None:
-    """Return where survivors go on; None if none of them has the state."""
+    """Return where the survivors continue; None if none of them has the state."""
     holders = {id_: each for id_, each in positions.items() if each.lineage}
     if not holders:
         return None
     sizes = Counter(each.lineage for each in holders.values())
-    # The most work done; of as much, the most processes; else any, but always the same.
+    # The most work done; if equal, the most processes; if equal, any, but always the same.
     step, _, lineage = max(
         (each.step, sizes[each.lineage], each.lineage) for each in holders.values()
     )

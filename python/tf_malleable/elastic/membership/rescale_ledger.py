@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What is remembered of each change of generation."""
+"""Ledger of rescales: a record of each change of generation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tf_malleable.elastic.generation import Generation
 
-# All are told to each process at once.
+# Limit of the records, as each process gets all of them at once.
 _REMEMBERED: Final = 200
 
 
@@ -18,14 +18,14 @@ class Rescale:
     """A change from one generation to the next.
 
     Attributes:
-        number: The new generation's, for people.
-        at: When it was complete, in seconds since the epoch.
-        workers_from: How many members there were.
-        workers_to: How many there are.
-        servers_from: How many servers there were.
-        servers_to: How many there are.
-        pause_seconds: For how long a member that stayed could not compute because of it, the
-            longest of all; None while no step has ended.
+        number: Number of the new generation for the user, as Generation.ordinal.
+        at: Time of its completion, in seconds since the epoch.
+        workers_from: Number of members before.
+        workers_to: Number of members after.
+        servers_from: Number of servers before.
+        servers_to: Number of servers after.
+        pause_seconds: Longest time for which a member that stayed could not compute because of
+            the change; None while no step has ended.
         reason: ``"start"``, ``"join"``, ``"leave"``, ``"lost"``, ``"speed"`` or ``"servers"``.
     """
 
@@ -39,28 +39,28 @@ class Rescale:
     reason: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for a message."""
+        """Return the rescale as the JSON value of a message."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Rescale:
-        """Return what as_json() said."""
+        """Return the rescale from what as_json() has returned."""
         return cls(**{name: said[name] for name in cls.__dataclass_fields__})
 
 
 class Ledger:
-    """The rescales of a training, by their generations."""
+    """The rescales of a training, by the numbers of their generations."""
 
     def __init__(self) -> None:
         self._found: dict[int, Rescale] = {}
-        # What members say may arrive before it is known that the last one is in the generation.
+        # Members may report a pause before it is known that all are in the generation.
         self._early: dict[int, float] = {}
 
     def __iter__(self) -> Iterator[Rescale]:
         return iter(sorted(self._found.values(), key=lambda each: each.number))
 
     def note(self, before: Generation | None, after: Generation, at: float, reason: str) -> Rescale:
-        """Remember a change, and return it."""
+        """Record a rescale, and return it."""
         self._found[after.ordinal] = found = Rescale(
             after.ordinal,
             at,
@@ -77,9 +77,9 @@ class Ledger:
         return found
 
     def adopt(self, current: Generation, at: float) -> Rescale | None:
-        """Remember how a generation came that is there, if nobody has told; return that.
+        """Record the rescale that led to a running generation, if it is unknown; return it.
 
-        The coordinator that made it has died before it could say so.
+        The coordinator that made the generation has died before it could report the rescale.
         """
         if current.ordinal in self._found:
             return None
@@ -93,14 +93,14 @@ class Ledger:
         return found
 
     def learn(self, told: Rescale) -> None:
-        """Remember what somebody else does, and the longest pause that either knows of."""
+        """Record a rescale that another process knows, with the longest pause known to either."""
         known = self._found.setdefault(told.number, told)
         pauses = told.pause_seconds, known.pause_seconds, self._early.pop(told.number, None)
         longest = max((each for each in pauses if each is not None), default=None)
         self._found[told.number] = replace(known, pause_seconds=longest)
 
     def paused(self, number: int, seconds: float) -> Rescale | None:
-        """Note how long a member paused for a generation; return what is known of it now."""
+        """Note the pause of a member for a generation; return its rescale, None if unknown."""
         known = self._found.get(number)
         if known is not None:
             seconds = max(seconds, known.pause_seconds or 0.0)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What people are told of a training, and how many processes they want. Pure."""
+"""Status of a training for the user, and the numbers of processes that users want. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tf_malleable.elastic.membership.phases import Over
 
 @dataclass
 class WantedNumbers:
-    """How many workers and servers there should be, as whoever starts them is told.
+    """Desired numbers of workers and servers, which the supervisors are told.
 
     Attributes:
-        supervisors: Connections of those that start processes.
-        workers: How many workers are wanted.
-        servers: How many servers.
-        least: The fewest workers allowed.
-        most: The most.
-        most_servers: The most servers.
-        can_decide: Those that start workers can decide how many, from what a host grants.
-        by_hand: Somebody else has decided how many.
+        supervisors: Connections of the supervisors, which start processes.
+        workers: Desired number of workers.
+        servers: Desired number of servers.
+        least: Minimum number of workers.
+        most: Maximum number of workers.
+        most_servers: Maximum number of servers.
+        can_decide: True if supervisors can choose the number of workers from a host's grant.
+        by_hand: True if the number was set explicitly instead.
     """
 
     supervisors: set[int] = field(default_factory=set)
@@ -37,7 +37,7 @@ class WantedNumbers:
     by_hand: bool = False
 
     def supervise(self, serial: int, said: Mapping[str, Any]) -> None:
-        """Somebody starts processes, and says how many there may be."""
+        """Note a supervisor, and the numbers of processes that it allows."""
         self.supervisors.add(serial)
         self.can_decide = bool(said.get("can_decide"))
         if said.get("by_hand") or not self.by_hand:  # Else it does not know yet what was decided.
@@ -47,7 +47,7 @@ class WantedNumbers:
         self.most_servers = int(said["most_servers"])
 
     def change(self, said: Mapping[str, Any], shards: int) -> str:
-        """Want other numbers; return why not, in a sentence, or nothing."""
+        """Change the desired numbers; return a sentence if that is refused, or an empty string."""
         workers, servers = said.get("workers"), said.get("servers")
         if not self.supervisors:
             return "nobody here starts workers: this training is not one of tfm elastic local"
@@ -66,7 +66,7 @@ class WantedNumbers:
         return ""
 
     def is_short(self, core: Coordination) -> bool:
-        """Return whether more workers are wanted than are here and stay."""
+        """Return whether more workers are desired than are here and stay."""
         staying = [each for each in core.everybody.values() if each.is_worker and not each.leaving]
         return bool(self.supervisors) and len(staying) < self.workers
 
@@ -76,7 +76,7 @@ class WantedNumbers:
 
 
 def steps_done(core: Coordination) -> int:
-    """Return how many batches the training has done; if nobody counts them, how many steps."""
+    """Return the number of batches done; if no member counts them, the number of steps."""
     current = core.current
     here = [each for each in _known(core).values() if current and current.member(each.id)]
     known = [each.batches[0] for each in here if each.batches[0] is not None]
@@ -84,7 +84,7 @@ def steps_done(core: Coordination) -> int:
 
 
 def _known(core: Coordination) -> Mapping[str, Participant]:
-    """Return all processes, and those that were there at the end."""
+    """Return all processes, including those that were there at the end."""
     ended = core.phase.members if isinstance(core.phase, Over) else ()
     return {each.id: each for each in ended} | core.everybody
 
@@ -95,9 +95,9 @@ def status(
     """Return all that is known, as plain data.
 
     Args:
-        core: Knows the processes.
-        wanted: How many there should be.
-        steps_per_second: As measured; None if not known.
+        core: Coordination that knows the processes.
+        wanted: Desired numbers of processes.
+        steps_per_second: Measured rate; None if unknown.
     """
     current = core.current
     processes: list[dict[str, Any]] = []

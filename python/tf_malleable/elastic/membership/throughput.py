@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How quick a training is with how many workers and cores. Pure."""
+"""Throughput of a training by numbers of workers and cores. Pure."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-# Speeds over shorter times say little: steps are uneven, and so is what else the host does.
+# Speeds over shorter times say little: steps are uneven, and so is the other load of the host.
 _WINDOW_SECONDS: Final = 8.0
 _LEAST_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
 class WorkerSample:
-    """What a training has done so far, at one instant.
+    """Progress of a training at one instant.
 
     Attributes:
-        at: In seconds of a steady clock.
-        workers: How many train.
-        cores: How many they have.
-        steps: Steps done.
-        cpu_seconds: CPU time that these workers have used.
+        at: Time, in seconds of a steady clock.
+        workers: Number of workers that train.
+        cores: Number of cores that they have.
+        steps: Number of steps done.
+        cpu_seconds: CPU time that these workers have used, in seconds.
     """
 
     at: float
@@ -32,11 +32,11 @@ class WorkerSample:
 
 
 class WorkerSpeeds:
-    """What was learned from all looks.
+    """Speeds measured from all samples.
 
     Attributes:
         speeds: Steps a second, by numbers of workers and cores.
-        busy: Share of their cores that the workers kept busy lately; None if not known.
+        busy: Share of their cores that the workers kept busy lately; None if unknown.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class WorkerSpeeds:
         self._since: WorkerSample | None = None
 
     def add(self, look: WorkerSample | None) -> None:
-        """Take a look into account; None while the workers change."""
+        """Add a sample; None while the workers change."""
         since = self._since
         if look is None or since is None or not _is_comparable(since, look):
             self._since, self.busy = look, None
@@ -63,21 +63,21 @@ def _is_comparable(since: WorkerSample, look: WorkerSample) -> bool:
 
 
 class StepRate:
-    """How many steps a second a training does, whoever takes part."""
+    """Steps a second of a training, whatever its members."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def add(self, at: float, steps: int) -> None:
-        """Take note of how many are done at a time, in seconds of a steady clock."""
+        """Note the number of steps done at a time, in seconds of a steady clock."""
         if self._seen and steps < self._seen[-1][1]:
-            self._seen.clear()  # It goes on from a checkpoint, or begins again.
+            self._seen.clear()  # The training continues from a checkpoint, or begins again.
         self._seen.append((at, steps))
         while len(self._seen) > 2 and self._seen[1][0] <= at - _WINDOW_SECONDS:
             self._seen.popleft()
 
     def steps_per_second(self) -> float | None:
-        """Return the mean of the last seconds; None if too little was seen."""
+        """Return the mean rate of the last seconds; None if too little was seen."""
         if not self._seen:
             return None
         (since, before), (at, steps) = self._seen[0], self._seen[-1]

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How many workers a training has on one host, from the cores that it is granted. Pure.
+"""Number of workers of a training on one host, from the cores that it is granted. Pure.
 
-More or fewer cores for the same workers cost no pause, so the number of workers changes only if
-they could not use what is granted, or could not have a core each; or if another number was
-measured to be quicker. More workers are tried if the present ones leave cores idle.
+A change of the cores of the same workers costs no pause. So the number of workers changes only if
+they could not use the grant, or could not have a core each, or if another number was measured to
+be faster. More workers are tried if the current ones leave cores idle.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-# Another number of workers must be so many times as quick to be worth a rescale.
+# Factor by which another number of workers must be faster to be worth a rescale.
 _QUICKER: Final = 1.1
-# Workers that keep less of their cores busy leave some to others.
+# Workers that keep a smaller share of their cores busy leave room for more workers.
 _BUSY: Final = 0.6
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What numbers of workers are possible, and make sense.
+    """Numbers of workers that are possible and useful.
 
     Attributes:
-        least: The fewest workers.
-        most: The most.
-        shards: Into how many each batch is cut.
-        threads: Most cores that one worker may use.
-        shard_threads: Cores that one shard can use; 0 for any number.
+        least: Minimum number of workers.
+        most: Maximum number of workers.
+        shards: Number of shards of each batch.
+        threads: Maximum number of cores that one worker may use.
+        shard_threads: Number of cores that one shard can use; 0 for no limit.
     """
 
     least: int
@@ -38,16 +38,16 @@ class Bounds:
     shard_threads: int = 1
 
     def longest(self, workers: int) -> int:
-        """Return how many shards the worker with the most of them has."""
+        """Return the number of shards of the worker with the most of them."""
         return -(-self.shards // workers)
 
     def usable(self, workers: int) -> int:
-        """Return how many cores so many workers can use."""
+        """Return the number of cores that this number of workers can use."""
         each = self.longest(workers) * self.shard_threads or self.threads
         return workers * min(self.threads, each)
 
     def counts(self) -> tuple[int, ...]:
-        """Return the numbers worth trying: with each, the longest run of shards is shorter."""
+        """Return the numbers worth trying: each makes the longest run of shards shorter."""
         found = [self.least]
         for workers in range(self.least + 1, self.most + 1):
             if self.longest(workers) < self.longest(found[-1]):
@@ -57,12 +57,12 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known when it is decided.
+    """Inputs of a decision.
 
     Attributes:
-        workers: How many there are to be at present; 0 at the start.
-        cores: How many are granted.
-        busy: Share of the cores kept busy lately, with so many of both; None if not known.
+        workers: Number of workers desired so far; 0 at the start.
+        cores: Number of granted cores.
+        busy: Share of the cores kept busy lately, with these numbers of both; None if unknown.
         speeds: Steps a second, by numbers of workers and cores.
     """
 
@@ -73,13 +73,13 @@ class Seen:
 
 
 def wanted(bounds: Bounds, seen: Seen) -> int:
-    """Return how many workers there should be."""
+    """Return the desired number of workers."""
     cores = seen.cores
     counts = [each for each in bounds.counts() if each <= max(cores, bounds.least)]
     most_used = min(cores, max(map(bounds.usable, counts)))
     enough = [each for each in counts if bounds.usable(each) >= most_used]
     if seen.workers not in enough:
-        # The number that is nearest to the present one leaves most of them as they are.
+        # The number nearest to the current one leaves most workers as they are.
         return min(enough, key=lambda each: (abs(each - seen.workers), each))
     known = {each: seen.speeds[each, cores] for each in counts if (each, cores) in seen.speeds}
     mine = known.get(seen.workers)
@@ -100,12 +100,12 @@ def wanted(bounds: Bounds, seen: Seen) -> int:
 
 @dataclass(frozen=True)
 class Patience:
-    """For how long a number of workers must be wanted before it is carried out, in seconds.
+    """How long a number of workers must be desired before it is applied, in seconds.
 
     Attributes:
-        fewer: If it is smaller than the present one.
-        more: If it is greater.
-        between: How long ago the last change must be, besides.
+        fewer: Time for a number smaller than the current one.
+        more: Time for a greater number.
+        between: Minimum time since the last change, in addition.
     """
 
     fewer: float = 1.0
@@ -115,13 +115,13 @@ class Patience:
 
 @dataclass(frozen=True)
 class Sizing:
-    """What is carried out, and since when something else is wanted.
+    """The number of workers that is applied, and since when another one is desired.
 
     Attributes:
-        workers: How many workers there are to be.
-        changed: When that changed last, in seconds of any steady clock.
-        other: Another number that is wanted.
-        since: Since when.
+        workers: Number of workers that is applied.
+        changed: Time of its last change, in seconds of any steady clock.
+        other: Another number that is desired; None if there is none.
+        since: Time since which it is desired, in seconds of that clock.
     """
 
     workers: int
@@ -130,7 +130,7 @@ class Sizing:
     since: float = 0.0
 
     def after(self, wanted: int, now: float, patience: Patience) -> Sizing:
-        """Return what is carried out once so many are wanted: grants that flap change nothing."""
+        """Return the sizing once `wanted` workers are desired: flapping grants change nothing."""
         if wanted == self.workers:
             return Sizing(self.workers, self.changed)
         since = self.since if self.other == wanted else now

@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The state of a training in a file, for when nobody has it in memory any more.
+"""Checkpoint: a training's state in a file, for when no process has it in memory any more.
 
-A file is written under another name, and has its own only once all of it is on the disk. It ends
-with the SHA-256 digest of what comes before. Two are kept, so that there is one if the newest is
-damaged. As a training does the same whoever takes part, any of them leads to the same end.
+A file is written under another name, and gets its own only once all of it is on the disk. It ends
+with the SHA-256 digest of what comes before. Two files are kept, so that there is one if the
+newest is damaged. As a training does the same whatever its members, any of them leads to the same
+end.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _PARTIAL: Final = ".partial"
 
 @dataclass(frozen=True)
 class KeptState:
-    """The state in a file.
+    """A state read from a file.
 
     Attributes:
-        path: The file.
-        step: The step that follows the state.
-        description: What the training says of it.
-        buffers: Its bytes.
+        path: Path of the file.
+        step: Step that follows the state.
+        description: The training's description of the state.
+        buffers: Bytes of the state.
     """
 
     path: Path
@@ -51,11 +52,11 @@ class KeptState:
 
 @dataclass(frozen=True)
 class CutUp:
-    """On what the bits of a training depend, beside its script.
+    """Settings on which the bits of a training depend, besides its script.
 
     Attributes:
-        shards: Into how many each batch is cut.
-        seed: Of the generators.
+        shards: Number of shards of each batch.
+        seed: Seed of the generators; None if it was not set.
     """
 
     shards: int
@@ -63,16 +64,16 @@ class CutUp:
 
 
 class DamagedError(Exception):
-    """A file is not whole, or not what was written."""
+    """A file is incomplete, or not what was written."""
 
 
 def write(
     folder: Path, step: int, cut_up: CutUp, description: bytes, buffers: Sequence[memoryview]
 ) -> Path:
-    """Keep a state; return its file. Of those that there were, only the newest stays.
+    """Save a state; return its file. Of the earlier files, only the newest stays.
 
     Raises:
-        OSError: That is not possible; what there was is as it was.
+        OSError: Saving failed; the earlier files are unchanged.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"step-{step:012d}.checkpoint"
@@ -105,15 +106,15 @@ def write(
 def newest(folder: Path, cut_up: CutUp, say: Callable[[str], None]) -> KeptState | None:
     """Return the newest state that can be read; None if there is none.
 
-    A file that is damaged gets another name, so that it is tried only once.
+    A damaged file gets another name, so that it is tried only once.
 
     Args:
-        folder: Where they are; it need not exist.
-        cut_up: Of the training that is to go on.
-        say: Is told of damaged files, in a sentence for each.
+        folder: Folder of the files; it need not exist.
+        cut_up: Settings of the training that is to continue.
+        say: Called with a sentence for each damaged file.
 
     Raises:
-        MeshError: The folder or a file cannot be read, or is of another training.
+        MeshError: The folder or a file cannot be read, or belongs to another training.
     """
     try:
         files = _files(folder)
@@ -133,7 +134,7 @@ def newest(folder: Path, cut_up: CutUp, say: Callable[[str], None]) -> KeptState
 
 
 def seed_in(folder: Path) -> int | None:
-    """Return the seed of the training whose state is kept here; None if that is not known."""
+    """Return the seed of the training whose state is saved here; None if it is unknown."""
     with suppress(OSError):
         for path in _files(folder):
             with suppress(DamagedError), path.open("rb") as file:
@@ -143,7 +144,7 @@ def seed_in(folder: Path) -> int | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of states, the newest first."""
+    """Return the checkpoint files, the newest first."""
     try:
         found = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
     except FileNotFoundError:
@@ -217,7 +218,7 @@ def _sync(folder: Path) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove older files, and what others have begun that are gone."""
+    """Remove older files, and partial ones of processes that are gone."""
     partial = [path for path in folder.iterdir() if path.name.endswith(_PARTIAL)]
     for path in (*_files(folder)[_KEPT:], *partial):
         with suppress(OSError):

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Keeps the state in files now and then, without holding up steps.
+"""Checkpoint writer: saves the state to files from time to time, without holding up steps.
 
-Between two steps it is noted what the state is; a thread writes it. While it does, nothing else is
-kept. Where steps change the bytes of the state in place, these are copied before.
+Between two steps the state is noted; a thread writes it. Meanwhile no other state is saved. Where
+steps change the bytes of the state in place, these are copied first.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tf_malleable.elastic.mesh import HoldsStill, StateHolder
 from tf_malleable.elastic.state import checkpoint
 from tf_malleable.elastic.state.checkpoint import CutUp, KeptState
 
-# Of epochs that are shorter, not each end is worth the time for writing.
+# Maximum share of time for writing: if epochs are shorter, not every end of one is saved.
 _SHARE: Final = 0.1
 
 
 class CheckpointWriter:
-    """Is asked by the thread that trains, between two steps."""
+    """Saves states when due; the thread that trains calls it between two steps."""
 
     def __init__(
         self,
@@ -33,14 +33,15 @@ class CheckpointWriter:
         holder: StateHolder,
         say: Callable[[str], None],
     ) -> None:
-        """Begin without having kept anything.
+        """Create a writer that has saved nothing yet.
 
         Args:
-            folder: Where to keep states.
-            seconds: How often, at most; but for the end of an epoch, and of the training.
-            cut_up: How the training is.
-            holder: Of the state.
-            say: Tells people a sentence.
+            folder: Folder for the files.
+            seconds: Minimum time between two files, except at the ends of epochs and of the
+                training.
+            cut_up: Settings of the training that the files record.
+            holder: Holder of the state.
+            say: Prints a sentence for the user.
         """
         self._folder, self._seconds, self._cut_up = folder, seconds, cut_up
         self._holder, self._say = holder, say
@@ -56,14 +57,14 @@ class CheckpointWriter:
         return checkpoint.newest(self._folder, self._cut_up, self._say)
 
     def look(self, step: int) -> None:
-        """Keep the state that this step follows if it is time; the lead alone calls this."""
+        """Save the state that this step follows if it is due; only the lead calls this."""
         if step == self._step or (self._thread is not None and self._thread.is_alive()):
             return
         if self._is_due(time.monotonic() - self._began_at):
             self._begin(step)
 
     def keep_last(self, step: int) -> Path | None:
-        """Return the file of the state that this step follows; None if it cannot be kept."""
+        """Save the state that this step follows; return its file, or None if that fails."""
         self.wait()
         if step != self._step or self._path is None:
             self._begin(step)
@@ -71,7 +72,7 @@ class CheckpointWriter:
         return self._path if step == self._step else None
 
     def wait(self) -> None:
-        """Wait for what is being written."""
+        """Wait until the file being written is complete."""
         if self._thread is not None:
             self._thread.join()
 

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The state of a training and the last sum, on their way from one member's memory to another's.
+"""Messages that carry a training's state and its last sum between members.
 
-A checkpoint is a state on its way to a later process; see checkpoint.py. What is not complete does
+A checkpoint is a state on its way to a later process; see checkpoint.py. An incomplete state does
 not exist: the receiver collects all of it before anything is loaded.
 """
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     Vector = np.ndarray[Any, Any]
 
-# Bytes that are sent or received at a time, after which it is asked whether to go on.
+# Number of bytes sent or received at a time, before the next check whether to continue.
 _PIECE: Final = 1 << 22
-# Without a byte for so long, the other side is given up.
+# After this long without a byte, the other side is given up.
 _PATIENCE_SECONDS: Final = 5.0
 _MOST_BUFFERS: Final = 1 << 20
 
 
 def pieces(description: bytes, buffers: Sequence[memoryview]) -> Iterator[memoryview]:
-    """Yield the bytes of a state one after the other: sizes, description, buffers."""
+    """Yield the bytes of a state in order: sizes, description, buffers."""
     flat = [each.cast("B") if each.nbytes else memoryview(b"") for each in buffers]
     sizes = struct.pack(f"!{len(flat)}Q", *(len(each) for each in flat))
     for each in (memoryview(sizes), memoryview(description), *flat):
@@ -43,13 +43,13 @@ def from_pieces(
     """Return the description and the buffers of a state.
 
     Args:
-        description: Length of the description.
-        buffers: How many buffers there are.
-        fill: Fills a place with the next bytes.
-        most: How many bytes there can be.
+        description: Length of the description, in bytes.
+        buffers: Number of buffers.
+        fill: Fills a buffer with the next bytes.
+        most: Maximum number of bytes.
 
     Raises:
-        ValueError: There cannot be so many.
+        ValueError: The numbers are too large or negative.
     """
     import numpy as np
 
@@ -80,15 +80,15 @@ def send_state(
     """Send a state.
 
     Args:
-        connection: To whoever wants it.
-        step: The step that follows the state.
-        lineage: Of the training.
-        description: What the training says of it.
-        buffers: Its bytes.
-        goes_on: Is asked now and then; False ends it.
+        connection: Connection to the receiver.
+        step: Step that follows the state.
+        lineage: Lineage of the training.
+        description: The training's description of the state.
+        buffers: Bytes of the state.
+        goes_on: Called repeatedly; False ends the transfer.
 
     Raises:
-        OSError: The other side is gone, or this is no longer wanted.
+        OSError: The other side is gone, or the state is no longer wanted.
     """
     said = {"step": step, "lineage": lineage}
     said |= {"description": len(description), "buffers": len(buffers)}
@@ -105,12 +105,12 @@ def receive_state(
     """Return a whole state: its description and its buffers.
 
     Args:
-        connection: To whoever has it.
-        header: The message with which it begins.
+        connection: Connection to the sender.
+        header: Message with which the state begins.
         goes_on: As in send_state().
 
     Raises:
-        OSError, EOFError, ValueError: It broke off, or is no longer wanted, or is none.
+        OSError, EOFError, ValueError: The state breaks off, is no longer wanted, or is malformed.
     """
 
     def fill(place: memoryview) -> None:
@@ -140,7 +140,7 @@ def receive_vector(
     """Return the sum of a step.
 
     Raises:
-        OSError, EOFError: It broke off, or there is none of this step.
+        OSError, EOFError: The sum breaks off, or there is none of this step.
     """
     header = messages.receive(connection, _soon())
     if header.get("step") != step:

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """One call of fit() as a member of an elastic training.
 
-Keras's own loop runs in each member. What others did before this one came is passed over:
-its batches are drawn and not trained on, its epochs' logs are those that the others have
+Keras's own loop runs in each member. What others did before this member joined is passed over:
+its batches are drawn but not trained on, and its epochs' logs are those that the others have
 seen.
 """
 
@@ -32,13 +32,13 @@ _STEP: Final = "_tf_malleable_step"
 
 
 class Fit:
-    """What hooks in Keras call during one fit()."""
+    """One call of fit(), whose methods are called by the hooks in Keras."""
 
     def __init__(self, training: Training, model: Any) -> None:
-        """Make it.
+        """Create the member's side of one call of fit().
 
         Args:
-            training: That of this process.
+            training: Training of this process.
             model: A compiled Keras model.
 
         Raises:
@@ -62,12 +62,12 @@ class Fit:
 
     @property
     def position(self) -> Place:
-        """Where it is."""
+        """Current position in the training."""
         return Place(self.number, self._epoch, self._is_over, self._batch)
 
     @property
     def is_passing_over(self) -> bool:
-        """True while it is at what others have already done."""
+        """True while this member passes over what others have already done."""
         return self._training.is_behind(self.position)
 
     def variables(self) -> list[Any]:
@@ -75,7 +75,7 @@ class Fit:
         return state.variables(self.model, self._traced.changes.counts)
 
     def begin_training(self, callbacks: Sequence[Any]) -> None:
-        """Note the callbacks; begin with the epoch that the others began with."""
+        """Note the callbacks; begin with the epoch with which the others began."""
         self.callbacks = callbacks
         target = self._training.target
         if target is not None:
@@ -88,7 +88,7 @@ class Fit:
             self._has_set_epoch = True
 
     def counts(self) -> tuple[int, int] | None:
-        """Return how many batches are done, and will be done; None if that is not known."""
+        """Return the number of batches done, and in all; None if unknown."""
         params = self.callbacks[0].params if self.callbacks else None
         steps, epochs = ((params or {}).get(name) for name in ("steps", "epochs"))
         if not steps or not epochs:
@@ -96,7 +96,7 @@ class Fit:
         return self._epoch * steps + (steps if self._is_over else self._batch), epochs * steps
 
     def end_training(self) -> None:
-        """Leave nothing behind in the model that other members do not have."""
+        """Remove from the model what other members do not have."""
         if self._has_set_epoch:
             self.model._initial_epoch = None
 
@@ -110,7 +110,8 @@ class Fit:
         """Set the order of examples for a new iterator.
 
         Args:
-            is_epoch: It is for one epoch; otherwise it goes on until its data end.
+            is_epoch: True if the iterator is for one epoch; otherwise it continues until its data
+                end.
         """
         self._passes += 1
         self._pass = self._epoch if is_epoch else self._passes
@@ -121,11 +122,11 @@ class Fit:
         return shuffled(self._training.order_seed or 0, self._pass, indices)
 
     def batches(self, epochs: Any, inner: Iterator[Any]) -> Iterator[Any]:
-        """Yield what Keras's iterator yields, less what others have already trained on.
+        """Yield what Keras's iterator yields, except what others have already trained on.
 
         Args:
-            epochs: Keras's TFEpochIterator of this fit.
-            inner: What it would yield.
+            epochs: Keras's TFEpochIterator of this fit().
+            inner: Original iterator of Keras.
         """
         if self._step is None:
             self._prepare(epochs)
@@ -142,7 +143,7 @@ class Fit:
                 yield begin, end, iterator
 
     def train(self, iterator: Any) -> Any:
-        """Take the steps of one execution, with the next batches; return the last one's logs."""
+        """Take the steps of one execution with the next batches; return the last one's logs."""
         logs: Any = {}
         for number in range(self.model.steps_per_execution):
             try:
@@ -154,7 +155,7 @@ class Fit:
         return logs
 
     def end_epoch(self, logs: Logs) -> None:
-        """Replace an epoch's logs by those that all members see; add those of validation."""
+        """Replace an epoch's logs by those that all members see, including those of validation."""
         self._is_over, self._batch = True, 0
         validation, self.validation = self.validation, None
         training, here = self._training, key(self.number, self._epoch)
@@ -170,7 +171,7 @@ class Fit:
                 self.model.stop_training = True
             return
         self._arrive()
-        # If the state came at this very place, whoever had it has seen the batches.
+        # If the state came at this very position, the member that had it has seen the batches.
         said = self._agree(turn, training.logs.get(here, logs), validation)
         self.unagreed = {}
         logs.clear()
@@ -252,7 +253,7 @@ class Fit:
 
         def parts(turn: Turn) -> Any:
             nonlocal mark
-            # Also if it was begun in the generation before.
+            # Also if the step was begun in the generation before.
             if turn.is_first:
                 mark = mark or fingerprint(data)
             return step.parts(data, turn.start, turn.stop, mark)
@@ -281,7 +282,7 @@ class Fit:
         return epoch_logs.from_words(self._reduce(turn, parts))
 
     def _reduce(self, turn: Turn, parts: Callable[[Turn], Any]) -> Any:
-        """Return the sum over all members' parts, whoever is left in the end."""
+        """Return the sum of all members' parts, even if the members change meanwhile."""
         while True:
             found = parts(turn)
             if turn.is_only:
@@ -294,7 +295,7 @@ class Fit:
                 raise RefusedError(str(error)) from None
 
     def _begin(self) -> Turn:
-        """Begin a step, unless one has begun that found no data."""
+        """Begin a step, unless one was begun that found no data."""
         training = self._training
         if training.turn is None:
             training.turn = self._follow(training.mesh.begin(training.step))

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Applies the sums of a step to the model: optimizer, statistics, metrics, seeds."""
+"""Application of a step's sums to the model: optimizer, statistics, metrics, seeds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tf_malleable.elastic.training.shard import APART, Changes
 
 
 class Apply:
-    """The function that applies sums."""
+    """Traced function that applies the sums of a step."""
 
     def __init__(self, model: Any, shards: int, changes: Changes, signature: Any) -> None:
-        """Trace it.
+        """Trace the function.
 
         Args:
             model: A compiled and built Keras model.
-            shards: Into how many each batch is cut.
-            changes: What a step changes.
+            shards: Number of shards of each batch.
+            changes: Variables and logs that a step changes.
             signature: tf.TensorSpecs of gradients, floats and counts.
         """
         self._model = model
@@ -36,7 +36,7 @@ class Apply:
         self.function = function.get_concrete_function()
 
     def __call__(self, gradients: Any, floats: Any, counts: Any) -> Any:
-        """Apply; return the logs of the step, a dict of tensors."""
+        """Apply the sums; return the logs of the step, a dict of tensors."""
         return self.function(gradients, floats, counts)
 
     def _run(self, gradients: Any, floats: Any, counts: Any) -> Any:

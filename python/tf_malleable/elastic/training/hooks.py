@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Puts a training between Keras's fit() and the model, without a callback in the script."""
+"""Hooks that put a training between Keras's fit() and the model; the script needs no callback."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tf_malleable.elastic.training.training import Training
 
 
 class Hooks:
-    """The functions of Keras that are replaced, and what they were."""
+    """Functions of Keras that are replaced, with their originals."""
 
     def __init__(self, training: Training) -> None:
-        """Replace them for a training."""
+        """Replace the functions for a training."""
         self._training = training
         self._originals: list[tuple[type, str, Any]] = []
         for owner, name, hook in (
@@ -43,7 +43,7 @@ class Hooks:
             self._replace(owner, name, functools.partial(make, training))
 
     def undo(self) -> None:
-        """Restore Keras."""
+        """Restore the functions of Keras."""
         for owner, name, original in reversed(self._originals):
             if original is None:
                 delattr(owner, name)
@@ -51,17 +51,17 @@ class Hooks:
                 setattr(owner, name, original)
 
     def _fit(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
-        """Train as a member, unless this is a training within a training."""
+        """Train as a member, unless this is a fit() within another one."""
         training = self._training
         if training.fit is not None:
             return original(model, *args, **named)
         training.fit = Fit(training, model)
-        # That of an earlier fit() belongs to it.
+        # The train function of an earlier fit() belongs to that fit().
         model.train_function = None
         try:
             with fixed(training.threads):
                 history = original(model, *args, **named)
-        except Exception:  # Not what ends the process, which then is within fit() to its end.
+        except Exception:  # Not an exit: the process then stays within fit() to its end.
             training.end_fit()
             raise
         training.end_fit()
@@ -73,7 +73,7 @@ class Hooks:
         model: Any,
         force: bool = False,
     ) -> None:
-        """Make fit() take our steps."""
+        """Make fit() take the steps of the elastic training."""
         fit = self._training.fit
         if fit is None:
             raise RefusedError("only fit() can be elastic, not train_on_batch()")
@@ -83,7 +83,7 @@ class Hooks:
             original(model, force)
 
     def _evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
-        """Put off fit()'s validation until it is known which member is to do it."""
+        """Defer fit()'s validation until it is known which member runs it."""
         fit = self._training.fit
         is_of_fit = named.get("_use_cached_eval_dataset", False)
         if fit is None or fit.model is not model or not is_of_fit:
@@ -102,7 +102,7 @@ class Hooks:
         else:
             original(epochs, *args, **named)
         if fit is not None:
-            # Also that of validation, which one member draws while the others wait.
+            # Also the dataset of validation, which one member draws while the others wait.
             epochs._distributed_dataset = input_pipeline.prompt(epochs._distributed_dataset)
 
     def _batches(self, original: Callable[..., Any], epochs: Any) -> Iterator[Any]:
@@ -128,7 +128,7 @@ class Hooks:
     def _begin_training(
         self, original: Callable[..., Any], callbacks: Any, logs: Any = None
     ) -> None:
-        """Let callbacks begin, and then say at which epoch."""
+        """Let callbacks begin, and then set the first epoch."""
         fit = self._training.fit
         original(callbacks, logs)
         if fit is not None and callbacks.model is fit.model:
@@ -146,7 +146,7 @@ class Hooks:
     def _end_epoch(
         self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
     ) -> None:
-        """Show callbacks the logs that those of all members see."""
+        """Give callbacks the logs that the callbacks of all members get."""
         fit = self._training.fit
         if fit is not None and callbacks.model is fit.model:
             fit.end_epoch(logs)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What is left of a training once nobody has its state in memory."""
+"""Last resort: what remains of a training once no process has its state in memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tf_malleable.elastic.training.position import Place
 
 
 def save(callbacks: Iterable[Any], position: Place | None, kept: str = "") -> str:
-    """Save the state of a fit() whose last worker goes; return a sentence about what is kept.
+    """Save the state of a fit() whose last worker leaves; return a sentence about what is kept.
 
     A BackupAndRestore that saves within epochs does so now. One that saves after each epoch has
-    done it: to begin an epoch again with weights from its middle would train on its first
-    batches twice.
+    done so already: beginning an epoch again with weights from its middle would train on its
+    first batches twice.
 
     Args:
-        callbacks: Keras's, of this fit().
-        position: Where it is; None if this process has no state.
+        callbacks: Keras's callbacks of this fit().
+        position: Position of the fit(); None if this process has no state.
         kept: File that has the state; empty if there is none.
     """
     callback = _backup_of(callbacks)

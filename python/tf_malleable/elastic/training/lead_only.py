@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What writes files does so in the lead only.
+"""Hooks that let only the lead write files.
 
-Callbacks run in all members, as what they decide must be the same; what they write must be
+Callbacks run in all members, as their decisions must be the same; what they write must be
 written once.
 """
 
@@ -74,7 +74,7 @@ def _end_epoch(
         owner.on_epoch_begin(epoch)
     if vars(owner)[_IS_ON]:
         original(owner, epoch, *args, **named)
-        # Whoever comes after a lead that is killed writes what follows, and nothing again.
+        # If a lead is killed, the next one writes what follows, and nothing again.
         for writer in owner._writers.values():
             writer.flush()
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where a training is, and what a member says about itself to a newcomer. Pure."""
+"""Position of a training, and a member's description of itself for a newcomer. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Logs = dict[str, Any]
 
 
 class Place(NamedTuple):
-    """A place in a training; later ones compare greater.
+    """Position in a training; later ones compare greater.
 
     Attributes:
         fit: Number of the call of fit(), from 0.
         epoch: Keras's number of the epoch.
-        is_over: All its batches are done; what follows is validation and its logs.
-        batch: Batches done in the epoch; 0 if it is over.
+        is_over: True if all batches of the epoch are done; validation and its logs follow.
+        batch: Number of batches done in the epoch; 0 if it is over.
     """
 
     fit: int
@@ -33,17 +33,19 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Description:
-    """What a member says about its state beside the values of variables.
+    """A member's description of its state, besides the values of variables.
 
     Attributes:
         step: Number of the next step of the mesh.
-        position: Where it is.
-        first_epoch: Number of the first epoch of this fit.
+        position: Position of the member.
+        first_epoch: Number of the first epoch of this fit().
         order: Seed of the order of examples.
-        logs: Logs of past epochs, by "fit/epoch"; at the end of one its own, before all agree.
-        marks: Fingerprints of first batches of epochs, by "fit/epoch".
+        logs: Logs of past epochs, by "fit/epoch"; at the end of an epoch also its own, before all
+            members agree on them.
+        marks: Fingerprints of the first batches of epochs, by "fit/epoch".
         shapes: Type and shape of each variable, such as "float32[3, 4]".
-        kept: How many arrays of callbacks follow the variables, and their types and shapes.
+        kept: Arrays of callbacks, which follow the variables: for each, the number of its
+            callback, its type and its shape.
     """
 
     step: int
@@ -56,15 +58,15 @@ class Description:
     kept: tuple[str, ...] = ()
 
     def as_bytes(self) -> bytes:
-        """Return it for the network."""
+        """Return the description as bytes for the network."""
         return json.dumps(asdict(self), default=np.ndarray.tolist).encode()
 
     @classmethod
     def from_bytes(cls, said: bytes) -> Description:
-        """Return what as_bytes() said.
+        """Return the description from what as_bytes() has returned.
 
         Raises:
-            RefusedError: It is no description.
+            RefusedError: The bytes are malformed.
         """
         try:
             values = json.loads(said)

@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A train step on one shard, as a pure function that returns what is to be summed.
+"""Shard: a train step on one shard, as a pure function whose results are summed.
 
-The model's own train_step() runs in a ShardScope, with optimizer.apply() replaced by a note
-of the gradients. So the function changes nothing, and its results are sums over examples
-or can be made such: gradients, differences of metrics, moving statistics, logs.
+The model's own train_step() runs in a ShardScope, with optimizer.apply() replaced by a function
+that notes the gradients. So the shard's function changes nothing, and its results are sums over
+examples or can be turned into such: gradients, differences of metrics, moving statistics, logs.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from tf_malleable.elastic.training.checks.errors import RefusedError
 from tf_malleable.elastic.training.data.batch_shards import SCALE
 from tf_malleable.elastic.training.variable_scope import ShardScope, is_seed_state
 
-# Such a function stays a function of its own in every graph that calls it: merged into its
-# caller, it would be optimised together with it, differently in each, down to other bits.
+# A function with this attribute stays one of its own in every graph that calls it. Merged into
+# its caller, it would be optimised together with it, differently in each, with other bits.
 APART = {"_noinline": True}
 
 
 @dataclass
 class Changes:
-    """What a step changes, in the order in which a shard returns it.
+    """Variables and logs that a step changes, in the order in which a shard returns them.
 
     Attributes:
         weights: Variables with a gradient.
-        means: Other float variables, such as moving statistics: the mean over shards,
-            weighted by examples.
-        metrics: Float variables of metrics: the sum of differences.
-        logs: Names in what train_step() returned that are of no metric: the mean over shards.
-        counts: Whole-number variables: the sum of differences for metrics, the difference
-            of shard 0 for others.
-        returned: What train_step() returned: its names, or None for something else.
+        means: Other float variables, such as moving statistics, which become the mean over
+            shards, weighted by examples.
+        metrics: Float variables of metrics, which change by the sum of differences.
+        logs: Names in the result of train_step() that belong to no metric; their values become
+            the mean over shards.
+        counts: Integer variables, which change by the sum of differences if they belong to
+            metrics, and by the difference of shard 0 otherwise.
+        returned: Names in the result of train_step(); None if the result is no dict.
     """
 
     weights: list[Any] = field(default_factory=list)
@@ -57,23 +58,23 @@ class Changes:
 
 
 class Shard:
-    """The function of one shard."""
+    """Traced function of one shard."""
 
     def __init__(self, model: Any, shards: int, spec: Any) -> None:
-        """Trace it.
+        """Trace the function.
 
         Args:
             model: A compiled and built Keras model.
-            shards: Into how many each batch is cut.
+            shards: Number of shards of each batch.
             spec: Nested tf.TensorSpec of one shard's examples.
 
         Raises:
-            RefusedError: The train step does what cannot be summed over shards.
+            RefusedError: The train step has results that cannot be summed over shards.
         """
         self._model = model
         self._is_only = shards == 1
-        # Keras's own step scales its loss by what the optimizer says: a scalar. Otherwise it is
-        # the gradients that are scaled.
+        # Keras's own step scales its loss by a scalar from the optimizer. In other steps, the
+        # gradients are scaled instead.
         self._scales_loss = type(model).train_step is TensorFlowTrainer.train_step and not (
             isinstance(model.optimizer, LossScaleOptimizer)
         )
@@ -96,9 +97,9 @@ class Shard:
         """Return gradients, one vector of other floats, and one of whole numbers.
 
         Args:
-            data: Nested tensors: the shard's examples.
-            share: Its share of the batch's examples, a float32 scalar.
-            salt: Its salt, an int64 scalar.
+            data: Nested tensors of the shard's examples.
+            share: The shard's share of the batch's examples, a float32 scalar.
+            salt: The shard's salt, an int64 scalar.
         """
         return self.function(data, share, salt)
 
@@ -158,7 +159,7 @@ class Shard:
         return tf.concat([flat_means, flat_sums], 0)
 
     def _logs(self, returned: Any) -> list[Any]:
-        """Return the values to be averaged that are not results of metrics."""
+        """Return the values to average, which are not results of metrics."""
         if not isinstance(returned, dict):
             return []
         self.changes.returned = list(returned)
@@ -233,7 +234,7 @@ _REPLACED = ("apply", "scale_loss")
 
 @contextmanager
 def _whole_sums(share: Any) -> Iterator[None]:
-    """Let Keras's losses that are sums over a batch not become means over shards."""
+    """Keep Keras's losses that are sums over a batch from becoming means over shards."""
     original = loss_module.reduce_weighted_values
 
     def reduce(values: Any, *args: Any, **named: Any) -> Any:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""All values of a training that a newcomer needs, as bytes and back."""
+"""State of a training: all values that a newcomer needs, as bytes and back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tf_malleable.elastic.training.checks.errors import RefusedError
 
 
 def variables(model: Any, counted: Sequence[Any]) -> list[Any]:
-    """Return the Keras variables of a training, each once, in an order that is the script's.
+    """Return the Keras variables of a training, each once, in an order that the script determines.
 
     Args:
         model: A built Keras model with a built optimizer.
-        counted: Variables that its step changes, among which may be global ones.
+        counted: Variables that the model's step changes; some of them may be global.
     """
     found = [*model.variables, *model.optimizer.variables, *model.metrics_variables, *counted]
     return list({id(variable): variable for variable in found}.values())
@@ -29,9 +29,9 @@ def shape_of(value: Any) -> str:
 
 
 def arrays(of: Sequence[Any]) -> list[Any]:
-    """Return the values as arrays that stay as they are.
+    """Return the values as arrays that do not change.
 
-    They are TensorFlow's own memory: whoever assigns next writes elsewhere while it is read.
+    They are TensorFlow's own memory: while one is in use, an assignment writes elsewhere.
     """
     return [variable._value.read_value()._numpy() for variable in of]
 
@@ -42,14 +42,14 @@ def as_bytes(array: Any) -> memoryview:
 
 
 def from_bytes(buffers: Sequence[Any], shapes: Sequence[str]) -> list[Any]:
-    """Return copies of arrays.
+    """Return copies of arrays from their bytes.
 
     Args:
-        buffers: Bytes-like.
-        shapes: Of shape_of().
+        buffers: Bytes-like objects.
+        shapes: Types and shapes, as returned by shape_of().
 
     Raises:
-        RefusedError: One has another length.
+        RefusedError: A buffer has another length.
     """
     found = []
     for buffer, said in zip(buffers, shapes, strict=True):
@@ -64,13 +64,13 @@ def from_bytes(buffers: Sequence[Any], shapes: Sequence[str]) -> list[Any]:
 
 
 def assign(to: Sequence[Any], values: Sequence[Any]) -> None:
-    """Set variables."""
+    """Set variables to values."""
     for variable, value in zip(to, values, strict=True):
         variable._value.assign(value)
 
 
 def kept_by(callbacks: Sequence[Any]) -> list[Any]:
-    """Return the weights that callbacks keep: EarlyStopping's best ones, and others' alike."""
+    """Return the weights that callbacks keep, such as the best ones of EarlyStopping."""
     kept: list[Any] = []
     for callback in callbacks:
         kept += _best_of(callback)
@@ -78,7 +78,7 @@ def kept_by(callbacks: Sequence[Any]) -> list[Any]:
 
 
 def give_back(callbacks: Sequence[Any], kept: Sequence[Any], counts: Sequence[int]) -> None:
-    """Set what kept_by() returned, `counts` arrays for each callback."""
+    """Restore in the callbacks what kept_by() has returned, `counts` arrays for each."""
     rest = list(kept)
     for callback, count in zip(callbacks, counts, strict=True):
         if hasattr(callback, "best_weights"):
@@ -87,7 +87,7 @@ def give_back(callbacks: Sequence[Any], kept: Sequence[Any], counts: Sequence[in
 
 
 def kept_counts(callbacks: Sequence[Any]) -> list[int]:
-    """Return how many arrays each callback keeps."""
+    """Return the number of arrays that each callback keeps."""
     return [len(_best_of(callback)) for callback in callbacks]
 
 

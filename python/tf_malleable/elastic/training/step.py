@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One step of the training: whole in one function, or in parts that a mesh sums.
+"""Step of a training: whole in one function, or in parts that a mesh sums.
 
-Both call the same traced functions of one shard, so that a step's bits do not depend on
-which was used.
+Both ways call the same traced functions of one shard, so that a step's bits do not depend on
+which way was used.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from tf_malleable.elastic.training.shard import APART, Changes, Shard, seed_stat
 if TYPE_CHECKING:
     from tf_malleable.elastic.mesh import Vector
 
-# Whole numbers travel as float32 words of so many bits, which add up without rounding.
+# Whole numbers travel as float32 words of this many bits, which add up without rounding.
 _BITS: Final = 16
 _WORDS: Final = 4
 _MASK: Final = (1 << _BITS) - 1
-# The last words of a part: a fingerprint of the batch.
+# The last words of a part have a fingerprint of the batch.
 _TAIL: Final = 2
 
 
 class Step:
-    """The functions of one model's step."""
+    """Traced functions of one model's step."""
 
     def __init__(self, model: Any, shards: int, spec: Any) -> None:
         """Build the model's variables and trace the functions.
 
         Args:
             model: A compiled Keras model.
-            shards: Into how many each batch is cut.
+            shards: Number of shards of each batch.
             spec: Nested tf.TypeSpec of batches.
 
         Raises:
@@ -60,7 +60,7 @@ class Step:
         self._shapes = [gradient.shape for gradient in gradients]
         self._lengths = [int(shape.num_elements()) for shape in self._shapes]
         self._lengths += [int(floats.shape[0]), _WORDS * int(counts.shape[0])]
-        # Not constants: with those, the shards of the whole step would be optimised otherwise.
+        # Not constants: with those, the shards of the whole step would be optimised differently.
         salts = [batch_shards.salt(number) for number in range(shards)]
         self._salts = tf.Variable(salts, dtype=tf.int64, trainable=False)
         self._one = tf.Variable(1.0, trainable=False)
@@ -79,7 +79,7 @@ class Step:
 
     @property
     def changes(self) -> Changes:
-        """What a step changes."""
+        """Variables and logs that a step changes."""
         return self._shard.changes
 
     def whole(self, iterator: Any) -> Any:
@@ -96,24 +96,24 @@ class Step:
         Args:
             data: The whole batch, nested tensors.
             start: First shard.
-            stop: First shard after them.
-            mark: Fingerprint to go with each shard; 0 for none.
+            stop: First shard after the range.
+            mark: Fingerprint to send with each shard; 0 for none.
         """
         sizes = batch_shards.sizes(examples(data), self._shards)
 
         def part(number: int) -> Vector:
             return self._part_of(data, sizes, number, mark)
 
-        # Side by side, as one shard may compute with one thread only.
+        # In parallel, as one shard may compute with one thread only.
         found = self._side_by_side.map(part, range(start, stop))
         shards = {Node(start + n, start + n + 1): vector for n, vector in enumerate(found)}
         return {node: _sum_below(node, shards) for node in cover(self._shards, start, stop)}
 
     def set_seeds(self, fit: int, epoch: int) -> None:
-        """Set what is drawn in an epoch, as Keras saves no states of seed generators.
+        """Set the states of seed generators for an epoch, as Keras does not save them.
 
-        So a training that goes on from a checkpoint draws what an undisturbed one does. With
-        one shard they stay Keras's.
+        So a training that continues from a checkpoint draws what an undisturbed one does. With one
+        shard, the states stay Keras's.
         """
         for variable in seed_states(self.changes) if self._shards > 1 else ():
             seed, _ = variable._value.numpy()
@@ -124,16 +124,16 @@ class Step:
         return self._finish(tf.convert_to_tensor(total[:-_TAIL]))
 
     def agrees(self, total: Vector, mark: int) -> bool:
-        """Return whether each shard was computed from a batch with this fingerprint, if known.
+        """Return whether all shards come from a batch with this fingerprint; True if unknown.
 
-        It is not known of a sum that members of an earlier generation had completed.
+        It is unknown for a sum that members of an earlier generation have completed.
         """
         low, high = (int(word) for word in total[-_TAIL:])
         marked = self._shards * (mark & _MASK), self._shards * (mark >> _BITS)
         return (low, high) in ((0, 0), marked)
 
     def warm_up(self, data: Any) -> None:
-        """Run once with a batch all that a member may have to run, which changes variables."""
+        """Run once, with a batch, all functions that a member may need; this changes variables."""
         parts = self.parts(data, 0, self._shards)
         self.apply(combine(self._shards, parts, np.add))
 
@@ -219,7 +219,7 @@ class Step:
 
 
 def examples(data: Any) -> Any:
-    """Return how many examples a batch has: an int, in a graph perhaps a tensor."""
+    """Return the number of examples of a batch: an int, or in a graph possibly a tensor."""
     first = next(leaf for leaf in tree.flatten(data) if leaf is not None)
     return first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
 
@@ -255,7 +255,7 @@ def _slice(leaf: Any, begin: Any, end: Any) -> Any:
 
 
 def _or_none(leaf: Any) -> Any:
-    """Return None for what Keras's adapters make of it."""
+    """Return None for the Optional with which Keras's adapters represent it."""
     return None if isinstance(leaf, tf.experimental.Optional) else leaf
 
 
@@ -269,7 +269,7 @@ def _of_any_length(spec: Any) -> Any:
 
 
 def _build(model: Any, spec: Any) -> None:
-    """Make all variables of the model, its metrics and its optimizer."""
+    """Create all variables of the model, its metrics and its optimizer."""
     try:
         model._symbolic_build(data_batch=spec)
     except Exception:  # What Keras cannot infer from shapes, a trace of the step finds out.

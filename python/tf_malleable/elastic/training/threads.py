@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How many threads compute one shard."""
+"""Number of threads that compute one shard."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tf_malleable.runtime.limits import Override
 
 @contextmanager
 def fixed(threads: int | None) -> Iterator[None]:
-    """Compute each op with so many threads meanwhile, whatever the process may use.
+    """Fix the number of threads inside each op meanwhile, whatever the process may use.
 
-    How many ops run side by side stays what the process may use, and so grants, cgroups and
-    set_threads() decide how many shards do.
+    The number of ops that run in parallel stays what the process may use. So grants, cgroups and
+    set_threads() decide how many shards run in parallel.
 
     Args:
-        threads: None changes nothing.
+        threads: Number of threads inside each op; None changes nothing.
     """
     if threads is None:
         yield

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The training of this process: its mesh, its state, and where it is."""
+"""Training of this process: its mesh, its state, and its position."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Training:
     def __init__(
         self, settings: TrainingSettings, make_mesh: Callable[[StateHolder], Mesh] | None = None
     ) -> None:
-        """Make one.
+        """Create the training; the mesh is created on its first use.
 
         Args:
-            settings: The same for all members.
+            settings: Settings of the training, the same for all members.
             make_mesh: Returns the mesh for this state, when the first fit() begins; None for
                 a training without others.
         """
@@ -50,9 +50,9 @@ class Training:
         self.logs: dict[str, Logs] = {}
         self.marks: dict[str, int] = {}
         self.fit: Fit | None = None
-        # Of the step that has begun; None between steps.
+        # Turn of the step that has begun; None between steps.
         self.turn: Turn | None = None
-        # Where others are: what comes before it is not computed here. None without others.
+        # Position of the others: what comes before it is not computed here. None without others.
         self.target: Description | None = None
         self._is_member = False
         self._has_left = False
@@ -61,7 +61,7 @@ class Training:
 
     @property
     def mesh(self) -> Mesh:
-        """The mesh."""
+        """Mesh of the training, created on its first use."""
         if self._mesh is None:
             shards = self.settings.shards
             try:
@@ -72,16 +72,16 @@ class Training:
 
     @property
     def shards(self) -> int:
-        """Into how many each batch is cut."""
+        """Number of shards of each batch."""
         return self.mesh.shards
 
     @property
     def threads(self) -> int | None:
-        """Threads inside an op; None for as many as the process may use."""
+        """Number of threads inside an op; None for as many as the process may use."""
         return self.settings.threads
 
     def look_ahead(self) -> None:
-        """Ask where the others are, unless this process is one of them."""
+        """Ask for the position of the others, unless this process is a member."""
         if self._is_member:
             return
         try:
@@ -104,8 +104,8 @@ class Training:
         """Take part from here on, with the values that have come.
 
         Raises:
-            RefusedError: They do not fit.
-            SystemExit: No values have come though there were others.
+            RefusedError: The values do not fit.
+            SystemExit: No values have come although there were others.
         """
         self._is_member = True
         if self.target is None:
@@ -131,10 +131,10 @@ class Training:
         self._values, self.target = [], None
 
     def check_mark(self, epoch: int, mark: int) -> None:
-        """Compare the first batch of an epoch with that of others.
+        """Compare the first batch of an epoch with that of the others.
 
         Raises:
-            RefusedError: They differ.
+            RefusedError: The batches differ.
         """
         assert self.fit is not None
         known = self.marks.setdefault(key(self.fit.number, epoch), mark)
@@ -161,14 +161,14 @@ class Training:
         ).as_bytes()
 
     def buffers(self) -> Sequence[memoryview]:
-        """Return the bytes of all variables, then of what callbacks keep."""
+        """Return the bytes of all variables, then of the arrays that callbacks keep."""
         fit = self.fit
         assert fit is not None
         arrays = state.arrays(fit.variables()) + state.kept_by(fit.callbacks)
         return [state.as_bytes(array) for array in arrays]
 
     def batches(self) -> tuple[int | None, int | None]:
-        """Return how many batches are done, and will be at the end of this fit(); if known."""
+        """Return the numbers of batches done, and at the end of this fit(); None if unknown."""
         if self.fit is None:
             return self._batches_before or None, None
         here = self.fit.counts()
@@ -177,7 +177,7 @@ class Training:
         return self._batches_before + here[0], self._batches_before + here[1]
 
     def still_buffers(self) -> Sequence[memoryview]:
-        """Return the same: steps give variables other memory while somebody holds what they had."""
+        """Return the same as buffers(): steps give variables other memory while this is held."""
         return self.buffers()
 
     def is_at_epoch_end(self) -> bool:
@@ -185,13 +185,13 @@ class Training:
         return self.fit is not None and self.fit.position.is_over
 
     def release(self) -> None:
-        """Do nothing: whoever holds the buffers keeps their memory."""
+        """Do nothing: a holder of the buffers keeps their memory."""
 
     def load(self, description: bytes, buffers: Sequence[Any]) -> None:
-        """Take over the state of another member; arrive() makes it this one's.
+        """Take over the state of another member; arrive() applies it.
 
         Raises:
-            RefusedError: It is the state of another model.
+            RefusedError: The state is that of another model.
         """
         said = Description.from_bytes(description)
         assert self.fit is not None
@@ -214,7 +214,7 @@ class Training:
         """End this process, whose part in the training is over.
 
         Raises:
-            SystemExit: Always, with the turn's code.
+            SystemExit: Always, with the turn's exit code.
         """
         self._has_left = True
         if turn.last:
@@ -279,7 +279,7 @@ def _difference(own: Sequence[str], theirs: Sequence[str]) -> str:
 
 
 def different_data(epoch: int) -> str:
-    """Return the sentence about data that differ between members."""
+    """Return the message about data that differ between members."""
     return (
         f"the first batch of epoch {epoch + 1} is not the same in all members; data must not"
         " depend on the process or on unseeded generators"

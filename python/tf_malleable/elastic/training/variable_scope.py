@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""One shard's look at the model's variables: its changes are noted, not made.
+"""Shard scope: a shard's view of the model's variables, whose changes are noted but not made.
 
-Trainable weights are read as they are. All else that a step changes becomes a difference
+Trainable weights are read as they are. Everything else that a step changes becomes a difference
 that can be summed over shards.
 """
 
@@ -23,11 +23,11 @@ class ShardScope(StatelessScope):  # type: ignore[misc] # Keras is not typed.
     """
 
     def __init__(self, metrics: list[Any], salt: Any) -> None:
-        """Make one.
+        """Create the scope.
 
         Args:
             metrics: Variables of the model's metrics.
-            salt: The shard's, a scalar int64 tensor.
+            salt: Salt of the shard, a scalar int64 tensor.
         """
         super().__init__(collect_losses=True)
         self._metrics = {id(variable) for variable in metrics}
@@ -64,7 +64,7 @@ class ShardScope(StatelessScope):  # type: ignore[misc] # Keras is not typed.
         return self.state_mapping[id(variable)]
 
     def difference(self, variable: Any) -> Any:
-        """Return the new value less the one that the shard began with."""
+        """Return the new value minus the one with which the shard began."""
         start = self._starts.get(id(variable), variable._value)
         return self.value(variable) - start
 

@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Many hosts of one organisation: budgets reach them, and what they draw comes back, by MQTT 5."""
+"""Units of an organisation: hosts that receive budgets and report their power, by MQTT 5."""

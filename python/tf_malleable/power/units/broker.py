@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How to reach a broker, from a file, and a connection to it."""
+"""Connection to a broker, and the file that describes it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import aiomqtt
 import msgspec
 from msgspec import Meta
 
-# The will of a client that is gone is published after one and a half of these.
+# A broker publishes the will of a lost client after one and a half of these.
 KEEPALIVE_SECONDS = 10
-# Budgets that may be on their way and not yet acknowledged.
+# Maximum number of budgets that are sent but not yet acknowledged.
 _AT_ONCE = 1000
 
 
@@ -22,13 +22,13 @@ class Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A broker, as a JSON file describes it.
 
     Attributes:
-        host: Its name or address.
-        port: Its port.
-        user: User name; of a unit, AREA/UNIT.
+        host: Host name or address of the broker.
+        port: TCP port of the broker.
+        user: User name; AREA/UNIT for a unit.
         password_file: File with the password in its first line; null without one.
-        ca_file: Certificates to trust; null without TLS.
+        ca_file: File of trusted certificates; null without TLS.
         unit: Name of this unit in its area; null for the host's name.
-        lost_after: Seconds without the broker after which its budget is void.
+        lost_after: Seconds without the broker after which the budget is void.
     """
 
     host: str
@@ -44,7 +44,7 @@ def read_broker(path: Path) -> Broker:
     """Return the broker that a file describes.
 
     Raises:
-        ValueError: It cannot be read, or is not like that; one sentence.
+        ValueError: The file cannot be read or is invalid; the message is one sentence.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Broker)
@@ -55,7 +55,7 @@ def read_broker(path: Path) -> Broker:
 
 
 def client(broker: Broker, identifier: str | None, will: aiomqtt.Will | None) -> aiomqtt.Client:
-    """Return a client that connects once it is entered.
+    """Return a client that connects when its context is entered.
 
     Raises:
         OSError: A file cannot be read.
@@ -77,7 +77,7 @@ def client(broker: Broker, identifier: str | None, will: aiomqtt.Will | None) ->
         keepalive=KEEPALIVE_SECONDS,
         tls_context=tls,
         max_inflight_messages=_AT_ONCE,
-        # Without it, a small message waits for the acknowledgement of the one before.
+        # Without it, a small message waits for the acknowledgement of the previous one.
         socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
     )
     made.pending_calls_threshold = _AT_ONCE

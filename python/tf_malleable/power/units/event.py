@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Budgets in the words of an OpenADR 3 event: a limit of the power drawn, for an interval. Pure.
+"""Budgets as OpenADR 3 events: a limit of the power drawn, for an interval. Pure.
 
-The payload type is IMPORT_CAPACITY_LIMIT, in kW. A mean has another payload of a private type,
-the seconds of its window, as OpenADR allows. A serial number in the id tells the newest event.
+The payload type is IMPORT_CAPACITY_LIMIT, in kW. A mean budget has another payload of a private
+type, the seconds of its window, as OpenADR allows. A serial number in the id identifies the
+newest event.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LONGEST: Final = 16384
 
 
 class EventError(ValueError):
-    """This is no event that limits power; the message is one sentence."""
+    """The message is not an event that limits power; the error is one sentence."""
 
 
 class Payload(msgspec.Struct, frozen=True):
@@ -37,21 +38,21 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """What is true in an interval."""
+    """Payloads of an interval."""
 
     id: int
     payloads: Annotated[list[Payload], Meta(max_length=8)]
 
 
 class IntervalPeriod(msgspec.Struct, frozen=True):
-    """When an interval is: its start, as of RFC 3339, and its duration, as of ISO 8601."""
+    """Start (as of RFC 3339) and duration (as of ISO 8601) of an interval."""
 
     start: datetime
     duration: str = FOR_EVER
 
 
 class PayloadDescriptor(msgspec.Struct, frozen=True, rename="camel"):
-    """The unit of a type's values."""
+    """Unit of the values of a payload type."""
 
     payload_type: str
     units: str
@@ -59,7 +60,7 @@ class PayloadDescriptor(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Whom an event is for."""
+    """Recipients of an event."""
 
     type: str
     values: list[str]
@@ -104,7 +105,7 @@ def budget_of(message: bytes) -> Budget:
     """Return the budget of an event.
 
     Raises:
-        EventError: It is none.
+        EventError: The message is not such an event.
     """
     if len(message) > _LONGEST:
         raise EventError(f"an event has at most {_LONGEST} bytes, not {len(message)}")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Shares an organisation's budget out to the units of an area, and follows them."""
+"""Organiser: shares an organisation's budget out to the units of an area, and follows them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KnownUnit:
-    """What is known of a unit.
+    """Knowledge about a unit.
 
     Attributes:
-        cpus: Its CPUs.
-        curve: What its host draws.
-        is_alive: It is there.
-        budget: What it was given last; None if nothing.
-        acknowledged: What it has said to that; None if nothing yet.
+        cpus: Number of CPUs.
+        curve: Power curve of the host.
+        is_alive: True if the unit is connected.
+        budget: Last budget given to the unit; None if there was none.
+        acknowledged: Acknowledgement of that budget; None if there was none yet.
     """
 
     cpus: int
@@ -46,7 +46,7 @@ class KnownUnit:
 def shared_out(units: Mapping[str, KnownUnit], watts: float) -> dict[str, float]:
     """Return the watts of each unit that is alive. Pure.
 
-    Jobs of a host whose unit is dead go on without a limit, so its full power is set aside.
+    Jobs of a host whose unit is dead run on without a limit, so the host's full power is set aside.
     """
     gone = sum(unit.curve.full for unit in units.values() if not unit.is_alive)
     hosts = {
@@ -56,7 +56,7 @@ def shared_out(units: Mapping[str, KnownUnit], watts: float) -> dict[str, float]
 
 
 class Organiser:
-    """Not thread-safe: one asyncio loop.
+    """Shares a budget out to units. Not thread-safe: one asyncio loop.
 
     Args:
         broker: The organisation's broker.
@@ -65,7 +65,7 @@ class Organiser:
         changed: Called when something has changed.
 
     Attributes:
-        units: What is known of the units, by name.
+        units: Knowledge about the units, by name.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Organiser:
         """Share the budget out until cancelled.
 
         Raises:
-            aiomqtt.MqttError: The broker is gone.
+            aiomqtt.MqttError: The connection to the broker is lost.
         """
         async with client(self._broker, None, None) as broker:
             await broker.subscribe([(f"{ROOT}/{self._area}/#", 1)])
@@ -96,7 +96,7 @@ class Organiser:
                 sharing.cancel()
 
     def hear(self, topic: str, payload: bytes) -> None:
-        """Note what a unit says; nonsense is ignored."""
+        """Note a unit's message; malformed messages are ignored."""
         found = named(topic)
         if found is None:
             return
@@ -114,7 +114,7 @@ class Organiser:
             _log.warning("%s says what cannot be read: %s", name, error)
 
     def _note_state(self, name: str, payload: bytes) -> None:
-        if not payload:  # Somebody has removed what was retained.
+        if not payload:  # The retained message was removed.
             self.units.pop(name, None)
         else:
             said = msgspec.json.decode(payload, type=UnitState)
@@ -122,7 +122,7 @@ class Organiser:
             if said.state == "alive":
                 curve = PowerCurve(tuple(said.curve))
                 budget = None if known is None else known.budget
-                # It says so again where somebody else has spoken for it: nothing is new then.
+                # A unit repeats its state if another one has used its name: this is not news.
                 ack = known.acknowledged if known is not None and known.is_alive else None
                 self.units[name] = KnownUnit(said.cpus, curve, True, budget, ack)
             elif known is not None:
@@ -138,12 +138,12 @@ class Organiser:
             await self.share_out(broker)
 
     async def share_out(self, broker: aiomqtt.Client) -> None:
-        """Give each unit its budget, if it is another one than before."""
+        """Give each unit its budget, if it differs from the previous one."""
         now = time.time()
-        # Milliseconds, so that they increase from one organiser to the next.
+        # Milliseconds, so that serial numbers increase from one organiser to the next.
         serial = int(now * 1000)
         shares = shared_out(self.units, self._budget.watts)
-        # Those that get less are told first.
+        # Units that get less are told first.
         less: list[Awaitable[None]] = []
         more: list[Awaitable[None]] = []
         for name, watts in shares.items():

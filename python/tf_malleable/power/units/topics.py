@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Topics, messages, and who may read and write which. Pure.
+"""MQTT topics and messages of units, and access rules for them. Pure.
 
-A topic is tfm/v1/AREA/UNIT/WORD; an area has one or more levels. So one filter, such as
-tfm/v1/faculty/#, has all of an area, and a broker can tell by the topic who may do what.
+A topic is tfm/v1/AREA/UNIT/WORD; an area has one or more levels. One filter, such as
+tfm/v1/faculty/#, therefore matches all of an area, and a broker can check access by topic.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class UnitName:
     """A host's controller.
 
     Attributes:
-        area: The area that the host belongs to.
-        unit: Its name there.
+        area: Area that the host belongs to.
+        unit: Name of the unit in its area.
 
     Raises:
-        ValueError: The area or the name is none.
+        ValueError: The area or the name is invalid.
     """
 
     area: str
@@ -47,7 +47,7 @@ class UnitName:
             )
 
     def topic(self, word: Word) -> str:
-        """Return one of its topics."""
+        """Return a topic of the unit."""
         return f"{ROOT}/{self.area}/{self.unit}/{word}"
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class UnitName:
 
 
 def named(topic: str) -> tuple[UnitName, str] | None:
-    """Return the unit and the word of a topic; None if it is not one of ours."""
+    """Return the unit and the word of a topic; None if it is not a topic of a unit."""
     parts = topic.removeprefix(f"{ROOT}/").split("/")
     if not topic.startswith(f"{ROOT}/") or len(parts) < 3:
         return None
@@ -66,18 +66,18 @@ def named(topic: str) -> tuple[UnitName, str] | None:
 
 
 def under(area: str, word: Word | None = None) -> str:
-    """Return the filter of everything in an area and the areas in it."""
+    """Return the filter of all topics in an area and its subareas."""
     return f"{ROOT}/{area}/#" if word is None else f"{ROOT}/{area}/+/{word}"
 
 
 class UnitState(msgspec.Struct, frozen=True):
-    """A unit as it is now; retained, and the broker says for it that it is dead.
+    """State of a unit. Retained; the broker publishes the state "dead" as the unit's will.
 
     Attributes:
-        state: Whether it is there.
-        session: Differs between two processes that have the same name.
-        cpus: CPUs of the host.
-        curve: What the host draws, as pairs of load, 0 … 1, and watts; empty if unknown.
+        state: Whether the unit is alive.
+        session: Identifier that differs between two processes of the same name.
+        cpus: Number of CPUs of the host.
+        curve: Power curve as pairs of load, 0 … 1, and watts; empty if unknown.
     """
 
     state: Literal["alive", "dead"]
@@ -87,11 +87,11 @@ class UnitState(msgspec.Struct, frozen=True):
 
 
 class UnitAck(msgspec.Struct, frozen=True):
-    """What has become of a budget.
+    """Acknowledgement or refusal of a budget.
 
     Attributes:
-        serial: Its serial number; null if it could not be read.
-        accepted: It is kept from now on.
+        serial: Serial number of the budget; null if it could not be read.
+        accepted: True if the budget is kept from now on.
         reason: Why it is not.
     """
 
@@ -101,14 +101,14 @@ class UnitAck(msgspec.Struct, frozen=True):
 
 
 def acl(units: Iterable[UnitName], operators: Mapping[str, Sequence[str]]) -> str:
-    """Return mosquitto's file of who may read and write what.
+    """Return mosquitto's access control file.
 
-    A unit writes what is its own, under its own user name, and reads its budget. So nobody
-    speaks for another unit, and no unit gives budgets.
+    A unit writes its own topics, under its own user name, and reads its budget. No user can
+    therefore write for another unit, and no unit can give budgets.
 
     Args:
-        units: The units; the user name of each is AREA/UNIT.
-        operators: The areas that each operator may give budgets to, by user name.
+        units: Units; the user name of each is AREA/UNIT.
+        operators: Areas that each operator may give budgets to, by user name.
     """
     lines = ["# Written by tfm power acl."]
     for name in units:
@@ -116,6 +116,6 @@ def acl(units: Iterable[UnitName], operators: Mapping[str, Sequence[str]]) -> st
         lines += [f"topic readwrite {name.topic(word)}" for word in WRITTEN_BY_UNITS]
     for user, areas in operators.items():
         lines += ["", f"user {user}"]
-        # With topics of any depth, what may be written cannot be told from the last level alone.
+        # With topics of any depth, the last level alone does not tell what may be written.
         lines += [f"topic readwrite {under(area)}" for area in areas]
     return "\n".join(lines) + "\n"

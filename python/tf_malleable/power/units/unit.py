@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""This host as a unit: takes budgets from a broker, and says what it draws."""
+"""This host as a unit: receives budgets from a broker, and reports its power."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AUTHOR = "the organisation"
 
 _CANCEL_SECONDS = 0.5
 _PROFILE_SECONDS = 10.0
-# Units that lose a broker do not come back all at the same moment.
+# Units that lose a broker must not all reconnect at the same moment.
 _RETRY_SECONDS = 1.0
 _MOST_RETRY_SECONDS = 30.0
 _PUBLISH_SECONDS = 2.0
@@ -38,18 +38,18 @@ class MqttUnit:
     """A unit of an organisation; see power.remote.Remote. Not thread-safe: one asyncio loop.
 
     Args:
-        name: Its name.
+        name: Name of the unit.
         broker: The organisation's broker.
 
     Attributes:
-        problem: Why nothing is heard of the organisation; None if nothing is wrong.
+        problem: Why the organisation cannot be reached; None if nothing is wrong.
     """
 
     def __init__(self, name: UnitName, broker: Broker) -> None:
         self.name = name
         self.problem: str | None = f"not yet connected to {broker.host}:{broker.port}"
         self._broker = broker
-        # The older of two units of one name is the one with the smaller session.
+        # The older of two units of the same name is the one with the smaller session.
         self._session = f"{time.time_ns():020}-{uuid4().hex[:16]}"
         self._double: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -58,7 +58,7 @@ class MqttUnit:
         self._retry = _RETRY_SECONDS
 
     async def start(self, observer: BudgetObserver, curve: PowerCurve | None) -> None:
-        """Start to pass on budgets; the broker need not be there."""
+        """Start passing on budgets; the broker need not be reachable."""
         self._alive = UnitState(
             "alive", self._session, HostCpu().cpus, list(curve.points) if curve else []
         )
@@ -69,12 +69,12 @@ class MqttUnit:
         ]
 
     async def close(self) -> None:
-        """Disconnect; the broker says that this unit is dead."""
-        # Where a connection breaks just when it is cancelled, aiomqtt raises its own error.
+        """Disconnect; the broker then reports that this unit is dead."""
+        # If a connection breaks just when it is cancelled, aiomqtt raises its own error.
         self._closing = True
         pending = {*self._tasks}
         while pending:
-            # Before Python 3.12 a wait that is just over may swallow this.
+            # Before Python 3.12 a wait that has just ended may swallow the cancellation.
             for task in pending:
                 task.cancel()
             _, pending = await asyncio.wait(pending, timeout=_CANCEL_SECONDS)
@@ -105,7 +105,7 @@ class MqttUnit:
     async def _session_with_broker(self, observer: BudgetObserver) -> None:
         dead = msgspec.json.encode(UnitState("dead", self._session))
         will = aiomqtt.Will(self.name.topic("state"), dead, qos=1, retain=True)
-        # Of two clients with one id the broker would disconnect one, and the two in turns.
+        # With the same id, the broker would disconnect the two clients in turns.
         async with client(self._broker, f"tfm-{self._session}", will) as broker:
             self._double = None
             await broker.subscribe([(self.name.topic("budget"), 1), (self.name.topic("state"), 1)])
@@ -116,7 +116,7 @@ class MqttUnit:
                 async for message in broker.messages:
                     await self._heard(broker, observer, message)
             except asyncio.CancelledError:
-                # A clean goodbye would not publish the will.
+                # A clean disconnect would not publish the will.
                 with contextlib.suppress(aiomqtt.MqttError):
                     await self._publish(broker, "state", dead, retain=True)
                 raise
@@ -141,13 +141,13 @@ class MqttUnit:
 
     @property
     def _is_younger(self) -> bool:
-        """Whether there is an older unit of this name, to which the budget belongs."""
+        """Whether an older unit has this name; the budget then belongs to that unit."""
         return self._double is not None and self._double < self._session
 
     async def _heard_of_itself(
         self, broker: aiomqtt.Client, observer: BudgetObserver, payload: bytes, *, is_old: bool
     ) -> None:
-        """Note what somebody says in this unit's name.
+        """Note a state that was published in this unit's name.
 
         Of two units the older one keeps the budget, and the other one has the safe default.
         """
@@ -160,7 +160,7 @@ class MqttUnit:
         if said.state == "dead":
             was_younger, self._double, self.problem = self._is_younger, None, None
             await self._say_alive(broker)
-            if was_younger:  # The broker repeats what it has retained.
+            if was_younger:  # The broker repeats retained messages.
                 await broker.subscribe(self.name.topic("budget"), qos=1)
             return
         if said.session != self._double:
@@ -188,7 +188,7 @@ class MqttUnit:
         await broker.publish(topic, payload, qos=1, retain=retain, timeout=_PUBLISH_SECONDS)
 
     async def _give_up(self, observer: BudgetObserver) -> None:
-        """Call the organisation's budget void once nothing was heard of it for long."""
+        """Withdraw the organisation's budget once the broker has been lost for too long."""
         while True:
             await asyncio.sleep(min(1.0, self._broker.lost_after / 4))
             lost_at = self._lost_at
@@ -211,7 +211,7 @@ def remote_of(area: str, path: Path) -> MqttUnit:
     """Return this host as a unit of the organisation whose broker a file describes.
 
     Raises:
-        ValueError: The file describes none, or the unit's name is none; one sentence.
+        ValueError: The file or the unit's name is invalid; the message is one sentence.
     """
     broker = read_broker(path)
     return MqttUnit(UnitName(area, broker.unit or socket.gethostname()), broker)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Traces of real systems, in the formats in which they are published."""
+"""Traces of real systems, in their published formats."""
 
 from tf_malleable.simulate.traces.reading import FORMATS, is_trace, read_trace
 

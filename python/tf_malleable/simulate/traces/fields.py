@@ -18,7 +18,7 @@ def number(name: str, text: str) -> float:
     """Return a finite number.
 
     Raises:
-        ValueError: The text is none.
+        ValueError: The text is not a finite number.
     """
     try:
         value = float(text)
@@ -33,7 +33,7 @@ def count(name: str, text: str, least: int) -> int:
     """Return an integer, which may be written as 2.0.
 
     Raises:
-        ValueError: The text is none, or it is less than `least`.
+        ValueError: The text is not an integer, or it is less than `least`.
     """
     value = number(name, text)
     if value < least or not value.is_integer():
@@ -45,7 +45,7 @@ def time(name: str, text: object) -> float:
     """Return a time such as 2020-06-09 18:41:01 in seconds since 1970, without a time zone.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not such a time.
     """
     try:
         if isinstance(text, str) and len(text) == _TIME_LENGTH and text[10] == " ":
@@ -67,9 +67,9 @@ def read_table(
 
     Args:
         path: The table.
-        columns: Those that it must have, in their usual order.
-        parse: Raises ValueError if a value is invalid.
-        optional: Columns that it may have.
+        columns: Required columns, in their usual order.
+        parse: Called with each line; raises ValueError if a value is invalid.
+        optional: Optional columns.
         headless: Whether the header may be missing; the columns are then these, in their order.
 
     Raises:
@@ -108,7 +108,7 @@ def _checked(header: list[str], columns: Sequence[str], optional: Sequence[str])
     """Return the header if it has all columns, and no others.
 
     Raises:
-        ValueError: It has not; the message says what is allowed.
+        ValueError: A column is missing or unknown; the message says what is allowed.
     """
     allowed = f"the columns must be {', '.join(columns)}"
     if optional:

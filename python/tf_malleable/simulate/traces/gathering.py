@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Gathers the jobs of a trace: rigid ones, of which only cores and run time are known."""
+"""Collection of the jobs of a trace: rigid jobs, of which only cores and run time are known."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ UNKNOWN_USER = "unknown"
 
 
 class Gathering:
-    """What has been read of a trace so far."""
+    """Jobs and assumptions read from a trace so far."""
 
     def __init__(self, path: Path, assumed: Assumed) -> None:
-        """Begin without jobs.
+        """Create a collection without jobs.
 
         Args:
             path: The trace.
-            assumed: What it does not say of its jobs.
+            assumed: Assumptions about what the trace does not say of its jobs.
         """
         self._path = path
         self._assumed = assumed
         self._tasks: list[Task] = []
         self._left_out: Counter[str] = Counter()
         self._sizes: dict[int, tuple[Shape, float]] = {}
-        # An ordered set.
+        # A dictionary serves as an ordered set.
         self._said: dict[str, None] = {}
 
     def assume(self, sentence: str) -> None:
-        """Note what is made up, beside what is for all traces."""
+        """Note an assumption, in addition to those of all traces."""
         self._said[sentence] = None
 
     def leave_out(self, reason: str) -> None:
-        """Count a job that is not simulated."""
+        """Count a job that is not simulated, by the reason."""
         self._left_out[reason] += 1
 
     def speedup(self, cores: int) -> float:
-        """Return how much faster than with one core a job is assumed to be."""
+        """Return the assumed speed of a job relative to one core."""
         return self._size(cores)[1]
 
     def _size(self, cores: int) -> tuple[Shape, float]:
@@ -65,16 +65,16 @@ class Gathering:
         failed: bool,
         expected: float | None = None,
     ) -> None:
-        """Add a job, which takes as long again if it keeps these cores.
+        """Add a job, which takes the same time again if it keeps these cores.
 
         Args:
             at: Arrival in seconds, in the trace's own time.
-            seconds: What it ran.
-            cores: What it had all the time.
-            name: Its program's, as far as the trace tells.
-            user: Its owner.
-            failed: Whether it failed or was cancelled.
-            expected: Run time that its user expects.
+            seconds: Run time, in seconds.
+            cores: Number of cores for the whole run time.
+            name: Name of the program, as far as the trace tells.
+            user: Name of the owner.
+            failed: Whether the job failed or was cancelled.
+            expected: Run time that the user expects, in seconds; None if unknown.
 
         Raises:
             ValueError: A value is invalid.
@@ -102,7 +102,7 @@ class Gathering:
         """Return the jobs in order of arrival; the first one arrives at 0.
 
         Raises:
-            ValueError: There are none.
+            ValueError: There are no jobs.
         """
         tasks = self._tasks
         if not tasks:

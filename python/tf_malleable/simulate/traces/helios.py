@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads the traces of SenseTime's Helios clusters: `cluster_log.csv`, deep learning in 2020.
+"""Traces of SenseTime's Helios clusters: `cluster_log.csv`, deep learning in 2020.
 
 Format: "HeliosData", https://github.com/S-Lab-System-Group/HeliosData, with Hu et al.,
 "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters",
@@ -20,7 +20,7 @@ COLUMNS: Final = (
     *("job_id", "user", "gpu_num", "cpu_num", "node_num", "state"),
     *("submit_time", "start_time", "end_time", "duration", "queue"),
 )
-# The virtual cluster; some copies are without it.
+# The virtual cluster; some copies lack it.
 OPTIONAL: Final = ("vc",)
 
 _STATES: Final = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads a JSON list element by element, as a list may be larger than the memory."""
+"""Incremental reader of a JSON list, as a list may be larger than the memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 _CHUNK: Final = 1 << 16
-# In characters. What has no end within these is malformed.
+# Characters. An element that does not end within this length is malformed.
 _LONGEST: Final = 1 << 24
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _DECODER: Final = json.JSONDecoder()
 
 
 def each_element(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the elements of a list, each with the number of the line in which it begins.
+    """Yield the elements of a list, each with the number of its first line.
 
     Raises:
         ValueError: The file cannot be read or is not a JSON list; the message says where.
@@ -49,7 +49,7 @@ def _elements(text: _Text) -> Iterator[tuple[int, Any]]:
 
 
 class _Text:
-    """The rest of a file, of which a part is in memory."""
+    """The unread rest of a file, of which a part is in memory."""
 
     def __init__(self, path: Path, file: TextIO) -> None:
         self.line = 1
@@ -72,11 +72,11 @@ class _Text:
                 return ""
 
     def take(self) -> None:
-        """Go to the next character."""
+        """Move to the next character."""
         self._go_to(self._at + 1)
 
     def expect(self, letters: str, what: str) -> str:
-        """Take the next character, which must be one of these; `what` says so."""
+        """Take the next character, which must be one of `letters`; `what` describes them."""
         found = self.peek()
         if not found or found not in letters:
             raise self.error(f"{what}, not {found!r}" if found else f"{what}, but the file ends")
@@ -108,7 +108,7 @@ class _Text:
     def _read(self) -> bool:
         """Read more; return whether there was any."""
         rest = self._text[self._at :]
-        # As much again, so that a long element is not decoded too often in vain.
+        # Read as much again as is left, so that a long element is not decoded in vain too often.
         more = self._file.read(max(_CHUNK, len(rest)))
         self._text, self._at = rest + more, 0
         return bool(more)

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads Alibaba's PAI trace: `pai_task_table.csv`, machine learning in 2020.
+"""Alibaba's PAI trace: `pai_task_table.csv`, machine learning in 2020.
 
-Its files are without a header. Times are in seconds, CPUs in percent of one. Format: "Alibaba
+The files have no header. Times are in seconds, CPUs in percent of one. Format: "Alibaba
 Cluster Trace Program: cluster-trace-gpu-v2020",
 https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2020, with Weng et al.,
 "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU

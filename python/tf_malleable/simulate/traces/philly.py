@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads the trace of Microsoft's Philly clusters: `cluster_job_log`, deep learning in 2017.
+"""Trace of Microsoft's Philly clusters: `cluster_job_log`, deep learning in 2017.
 
 Format: "Philly Traces", https://github.com/msr-fiddle/philly-traces, with Jeon et al.,
 "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC 2019.
@@ -17,12 +17,12 @@ from tf_malleable.simulate.traces.json_list import each_element
 from tf_malleable.simulate.workload import Assumed, Workload
 
 _STATUSES: Final = ("Pass", "Killed", "Failed")
-# How the log says that it does not know a time.
+# Representations of an unknown time in the log.
 _MISSING: Final = (None, "", "None")
 
 
 def read_philly(path: Path, assumed: Assumed) -> Workload:
-    """Return the jobs of a trace, with a core for each GPU that they had.
+    """Return the jobs of a trace, with one core for each GPU that they had.
 
     Raises:
         ValueError: The file cannot be read, a job is invalid, or there are no jobs.
@@ -58,7 +58,7 @@ def _add(found: Gathering, job: Mapping[str, Any]) -> None:
     if not cores:
         found.leave_out("without GPUs")
         return
-    # Local times, which the end of daylight saving time turns back.
+    # Times are local, so the end of daylight saving time turns them back.
     if any(seconds < 0 for seconds, _ in runs):
         found.leave_out("with an attempt that ended before it started")
         return

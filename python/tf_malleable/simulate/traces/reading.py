@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads a trace in whichever of the known formats it is."""
+"""Reader of traces in any of the known formats."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def read_trace(
 
     Args:
         path: The trace.
-        assumed: What it does not say of its jobs.
-        format: One of FORMATS; by default what the file's suffix or its first line tells.
-        trust_estimates: Whether the time that a user requested is what he expects; for traces
+        assumed: Assumptions about what the trace does not say of its jobs.
+        format: One of FORMATS; by default detected from the file's suffix or its first line.
+        trust_estimates: True to use the requested time as the expected run time; for traces
             in the Standard Workload Format only, as the others have no such time.
 
     Raises:
@@ -59,7 +59,7 @@ def read_trace(
 
 
 def is_trace(path: Path) -> bool:
-    """Return whether a file's suffix is one of traces: .swf, .json or .csv."""
+    """Return whether a file has the suffix of a trace: .swf, .json or .csv."""
     return path.suffix.lower() in {*_SUFFIXES, _CSV}
 
 

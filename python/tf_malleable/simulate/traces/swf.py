@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads traces of supercomputers in the Standard Workload Format, version 2.2.
+"""Traces of supercomputers in the Standard Workload Format, version 2.2.
 
-Each line is a job, with 18 fields between white space; -1 stands for what is unknown, and
+Each line is a job, with 18 fields separated by white space; -1 stands for unknown values, and
 lines that begin with a semicolon are comments. Format: Feitelson, "The Standard Workload
 Format", Parallel Workloads Archive, https://www.cs.huji.ac.il/labs/parallel/workload/swf.html;
 Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", 1999.
@@ -22,7 +22,7 @@ UNKNOWN: Final = -1
 
 _COMPLETED: Final = 1
 _ENDED_BEFORE: Final = {0: "failed before they started", 5: "cancelled before they started"}
-# A job that was checkpointed has these lines beside the one that sums it up.
+# A checkpointed job has these lines in addition to the one that sums it up.
 _PARTS: Final = {
     2: "partial executions that were continued",
     3: "last partial executions of jobs that completed",
@@ -36,8 +36,8 @@ def read_swf(path: Path, assumed: Assumed, *, trust_estimates: bool = False) -> 
 
     Args:
         path: The trace.
-        assumed: What it does not say of its jobs.
-        trust_estimates: Whether the time that a user requested is what he expects. It is rather
+        assumed: Assumptions about what the trace does not say of its jobs.
+        trust_estimates: True to use the requested time as the expected run time. It is rather
             an upper bound: few jobs need all of it.
 
     Raises:
@@ -127,7 +127,7 @@ def _checked(cores: int, name: str, condition: str) -> int:
 
 
 def _name(fields: list[str]) -> str:
-    """Return what jobs of the same program have in common, as far as that is known."""
+    """Return a name common to jobs of the same program, as far as that is known."""
     application = _integer("the executable number (field 14)", fields[13])
     if application != UNKNOWN:
         return f"app{application}"

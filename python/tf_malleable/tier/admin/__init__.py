@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Requests of people: state, warm-up, removal, checks."""
+"""Administration of a tier: status, warm-up, removal and checks of copies."""

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a tier does for people: state, warming, dropping, checking, and reasons."""
+"""Administrative operations of a tier: status, warm, drop, check and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_malleable.tier.store.tenancy import area_of, private_area
 
 
 class TierAdmin:
-    """Carries out what people ask of a tier."""
+    """Implementation of the administrative operations."""
 
     def __init__(
         self,
@@ -33,15 +33,15 @@ class TierAdmin:
         sources: Iterable[Path],
         shared: bool,
     ) -> None:
-        """Prepare.
+        """Create the operations.
 
         Args:
-            service: The tier.
-            warming: Reads files in advance.
-            membership: The nodes.
-            client: Asks them; None without.
-            sources: The folders whose files are copied.
-            shared: Readers are of several users.
+            service: Service of the tier.
+            warming: Warm-up, which copies files in advance.
+            membership: Nodes of the tier.
+            client: Client for other nodes; None without other nodes.
+            sources: Folders whose files are copied.
+            shared: Whether several users read through the tier.
         """
         self._shared = shared
         self._service, self._warming = service, warming
@@ -49,7 +49,7 @@ class TierAdmin:
         self._sources = tuple(str(source) for source in sources)
 
     async def status(self) -> TierStatus:
-        """Return the state."""
+        """Return the status of the tier."""
         service, store, client = self._service, self._service.store, self._client
         nodes: list[NodeState] = []
         if client is not None:
@@ -75,7 +75,11 @@ class TierAdmin:
         )
 
     async def warm(self, paths: tuple[str, ...]) -> TierDone:
-        """Begin to read files in advance; returns how many there are."""
+        """Begin to copy files in advance; return their number and size.
+
+        Raises:
+            Refusal: A path is not below the source, or does not exist.
+        """
         for path in paths:
             if path not in self._sources and not self._service.is_source(path):
                 raise Refusal(400, f"{path} is not below the source, {', '.join(self._sources)}")
@@ -85,7 +89,7 @@ class TierAdmin:
         return TierDone(files, size)
 
     async def drop(self, paths: tuple[str, ...]) -> TierDone:
-        """Remove copies."""
+        """Remove the copies of files, or of all files in folders; all copies for no paths."""
 
         def forget(kept: Kept) -> bool:
             self._service.forget(kept.key)
@@ -94,7 +98,7 @@ class TierAdmin:
         return await self._each(paths, forget)
 
     async def check(self, paths: tuple[str, ...]) -> TierDone:
-        """Compare copies with their checksums, and remove those that are bad."""
+        """Compare copies with their checksums, and remove those that do not match."""
         bad = []
         checked = []
         for kept in self._chosen(paths):
@@ -108,7 +112,12 @@ class TierAdmin:
         return TierDone(len(checked), sum(each.size for each in checked), tuple(bad))
 
     async def why(self, path: str, uid: int) -> Why:
-        """Say where a file is read from, and why."""
+        """Return where a file is read from, and why.
+
+        Args:
+            path: Absolute path of the file in the source.
+            uid: User id of the reader.
+        """
         return await self._service.in_thread(lambda: self._why(path, uid))
 
     def _why(self, path: str, uid: int) -> Why:

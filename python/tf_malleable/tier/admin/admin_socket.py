@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Answers people: a Unix socket beside that of the readers.
+"""Administrative socket: HTTP on a Unix socket beside that of the readers.
 
-Everybody who may read may ask for the state. Only the tier's own user and root may warm, drop
-or check: the rest are told so.
+Every user who may read through the tier may ask for the status. Only the tier's own user and
+root may warm, drop or check; requests of other users are refused.
 """
 
 from __future__ import annotations
@@ -36,29 +36,28 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AdminOperations(Protocol):
-    """What a tier does for people."""
+    """Administrative operations of a tier."""
 
     async def status(self) -> TierStatus:
-        """Return the state."""
+        """Return the status of the tier."""
 
     async def warm(self, paths: tuple[str, ...]) -> TierDone:
-        """Begin to read files in advance; returns how many there are."""
+        """Begin to copy files in advance; return their number and size."""
 
     async def drop(self, paths: tuple[str, ...]) -> TierDone:
-        """Remove copies."""
+        """Remove the copies of files, or of all files in folders; all copies for no paths."""
 
     async def check(self, paths: tuple[str, ...]) -> TierDone:
-        """Compare copies with their checksums, and remove those that are bad."""
+        """Compare copies with their checksums, and remove those that do not match."""
 
     async def why(self, path: str, uid: int) -> Why:
-        """Say where a file is read from, and why."""
+        """Return where a file is read from, and why."""
 
 
 class AdminSocket:
-    """Listens for people's requests."""
+    """HTTP server for administrative requests."""
 
     def __init__(self, tier: AdminOperations) -> None:
-        """Answer for this tier."""
         self._tier = tier
         application = web.Application(middlewares=[_problems])
         application.router.add_get(STATUS, self._status)
@@ -70,10 +69,10 @@ class AdminSocket:
         self._path: Path | None = None
 
     async def start(self, path: Path, mode: int) -> None:
-        """Listen at a path, of which one has the lock.
+        """Listen at a path, replacing a socket there: the lock of the store excludes other tiers.
 
         Raises:
-            OSError: One cannot listen there.
+            OSError: Listening at the path failed.
         """
         with suppress(FileNotFoundError):
             path.unlink()

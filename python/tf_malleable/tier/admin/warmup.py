@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reads files in advance, a few at a time, and tells how long it will take."""
+"""Warm-up: copies of files in advance, a few at a time, with an estimate of the time left."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _AT_A_TIME: Final = 4
 
 
 class Warmup:
-    """The files that are to be read in advance.
+    """Queue of the files to copy in advance.
 
     Attributes:
-        progress: How many files and bytes there are, and how many of them are done.
+        progress: Number of files, number of bytes, files done and bytes done.
     """
 
     def __init__(self, copy: Callable[[str], Awaitable[None]]) -> None:
-        """Prepare; needs a running loop.
+        """Create an empty queue; needs a running event loop.
 
         Args:
-            copy: Has a file copied, and returns once it is.
+            copy: Function that copies a file, and returns when that is done.
         """
         self._copy = copy
         self._waiting: deque[tuple[str, int]] = deque()
@@ -34,7 +34,7 @@ class Warmup:
         self.progress = (0, 0, 0, 0)
 
     async def add(self, paths: Iterable[str]) -> tuple[int, int]:
-        """Begin with files, and with all files in folders; returns how many, and their bytes."""
+        """Add files, and all files in folders; return their number and their bytes."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, lambda: list(_files(paths)))
         if not self._tasks:
@@ -50,10 +50,10 @@ class Warmup:
         return len(found), size
 
     def seconds_left(self, now: float) -> float | None:
-        """Return how long it will take, as far as one can tell; None if one cannot.
+        """Return the estimated time left in seconds; None if unknown.
 
         Args:
-            now: Of the monotonic clock.
+            now: Current time of the monotonic clock, in seconds.
         """
         _, size, _, size_done = self.progress
         if not self._tasks or not size_done:
@@ -63,7 +63,7 @@ class Warmup:
     async def _run(self) -> None:
         while self._waiting:
             path, size = self._waiting.popleft()
-            # It stays to be read when a reader wants it.
+            # A file that cannot be copied now is copied when a reader opens it.
             with suppress(OSError):
                 await self._copy(path)
             files, total, files_done, size_done = self.progress

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""When a peer is left alone for a while: after three misses, not one.
+"""Circuit breaker: no requests to a peer for a while after three misses in a row.
 
-A peer that is slow once still saves the source a read; to give it up at the first miss doubled
-the bytes that were read from the source.
+A peer that is slow once still saves the source a read. Opening the breaker at the first miss
+doubled the bytes that were read from the source.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ OFF_SECONDS: Final = 30.0
 
 @dataclass
 class Breaker:
-    """Of one peer. The caller says what time it is.
+    """Circuit breaker of one peer. The caller passes the current time.
 
     Attributes:
-        misses: In a row.
-        off_until: When the peer is asked again.
-        opened: How often the peer has been left alone.
+        misses: Number of misses in a row.
+        off_until: Time from which the peer may be asked again.
+        opened: Number of times that the breaker has opened.
     """
 
     misses: int = 0
@@ -37,7 +37,7 @@ class Breaker:
         return now >= self.off_until
 
     def miss(self, now: float) -> bool:
-        """Note that nothing came in time; returns whether that opened the breaker."""
+        """Note that no answer came in time; return whether that opened the breaker."""
         self.misses += 1
         if self.misses < MISSES:
             return False
@@ -46,5 +46,5 @@ class Breaker:
         return True
 
     def answer(self) -> None:
-        """Note that something came."""
+        """Note that an answer came."""
         self.misses = 0

@@ -1,9 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Asks each file's home where its copies are, and tells homes what this node has.
+"""Directory: locations of copies, kept by the home of each file.
 
-What nobody waits for goes with the next beat, so that thousands of small files do not take
-thousands of messages. What somebody waits for goes at once, together with all that has collected
-while the last message was under way. A home that does not answer is no reason to wait: the file is
+This node asks the home of a file for its location, and tells homes which copies it has. News for
+which no reader waits goes with the next beat, so that thousands of small files do not take
+thousands of messages. A question for which a reader waits goes at once, together with all that
+has been collected while the last message was under way. If a home does not answer, the file is
 read from the source, as without peers.
 """
 
@@ -34,15 +35,15 @@ _Value = TypeVar("_Value")
 
 @dataclass
 class _Outgoing:
-    """What one home is to be told next.
+    """Contents of the next messages to one home.
 
     Attributes:
-        ask: Who waits for the answer, by file and version.
+        ask: Futures of the answers, by file and version.
         hold: Files of which this node has copies, with their versions.
-        release: Files of which it has none any more.
-        one_at_a_time: Guards the order of the messages.
-        is_urgent: Somebody waits for an answer.
-        is_hurried: A task tells what is urgent.
+        release: Files of which this node no longer has a copy.
+        one_at_a_time: Lock that keeps the messages in order.
+        is_urgent: Whether a reader waits for an answer.
+        is_hurried: Whether a task that sends urgent questions is running.
     """
 
     ask: dict[tuple[str, str], asyncio.Future[Location]] = field(default_factory=dict)
@@ -54,17 +55,17 @@ class _Outgoing:
 
     @property
     def is_full(self) -> bool:
-        """There is more than goes in one message."""
+        """Whether there is enough for a full message."""
         return max(len(self.ask), len(self.hold), len(self.release)) >= _MOST
 
     def put_back(self, hold: Mapping[str, str], release: Mapping[str, None]) -> None:
-        """Tell later what the home has not heard, unless it has changed since."""
+        """Put back entries that the home has not received, unless they have changed since."""
         self.hold = {key: hold[key] for key in hold if key not in self.release} | self.hold
         self.release = {key: None for key in release if key not in self.hold} | self.release
 
 
 class Directory:
-    """This node's own records as a home, and the way to those of others."""
+    """The records of this node as a home, and access to those of other homes."""
 
     def __init__(
         self,
@@ -73,13 +74,15 @@ class Directory:
         held: Callable[[], Mapping[str, str]],
         claimed: Callable[[], Iterable[str]],
     ) -> None:
-        """Prepare; needs a running loop.
+        """Create a directory; needs a running event loop.
 
         Args:
-            membership: The nodes.
-            client: Asks them; None without other nodes.
-            held: Returns the keys of all complete copies of this node, with their versions.
-            claimed: Returns the keys of what this node reads from the source.
+            membership: Nodes of the tier.
+            client: Client for other nodes; None without other nodes.
+            held: Function that returns the keys of all complete copies of this node, with their
+                versions.
+            claimed: Function that returns the keys of the files that this node reads from the
+                source.
         """
         self._membership, self._client = membership, client
         self._held, self._claimed = held, claimed
@@ -92,11 +95,11 @@ class Directory:
 
     @property
     def node(self) -> str:
-        """This node's name among the nodes."""
+        """Address of this node, its name among the nodes."""
         return self._membership.node
 
     def answer(self, message: RecordsMessage) -> RecordsAnswer:
-        """Answer what another node, or this one, says to this home."""
+        """Answer a message from a node, which may be this one, to this home."""
         now, records, node = time.monotonic(), self.records, message.node
         for key, version in message.hold:
             records.hold(key, version, node)
@@ -111,7 +114,7 @@ class Directory:
         )
 
     async def ask(self, key: str, version: str) -> Location:
-        """Return where this node gets a file; from the source if its home does not answer."""
+        """Return the location of a file for this node; the source if its home does not answer."""
         home = home_of(key, self._membership.live())
         if home == self.node:
             return self.records.ask(key, version, self.node, time.monotonic())
@@ -126,7 +129,12 @@ class Directory:
         return await asyncio.shield(future)
 
     def ask_later(self, key: str, answered: Callable[[Location], None]) -> None:
-        """Ask where a file is, with the next message, and tell what is answered."""
+        """Ask for the location of a file with the next message.
+
+        Args:
+            key: Key of the file.
+            answered: Callback that receives the answer.
+        """
         home = home_of(key, self._membership.live())
         if home == self.node:
             answered(self.records.ask(key, "", self.node, time.monotonic()))
@@ -137,7 +145,7 @@ class Directory:
         """Tell the homes of files that this node has complete copies.
 
         Args:
-            versions: Of each file, by its key.
+            versions: Version of each file by key.
         """
         for home, keys in homes_of(versions, self._membership.live()).items():
             if home == self.node:
@@ -150,7 +158,7 @@ class Directory:
                 outgoing.hold[key] = versions[key]
 
     def release(self, key: str) -> None:
-        """Tell the file's home that this node has no copy and makes none."""
+        """Tell the home of a file that this node has no copy and makes none."""
         home = home_of(key, self._membership.live())
         if home == self.node:
             self.records.release(key, self.node)
@@ -160,11 +168,11 @@ class Directory:
         outgoing.release[key] = None
 
     async def sole(self, keys: Iterable[str]) -> frozenset[str]:
-        """Return those of these copies that no other node is known to have."""
+        """Return the keys of those copies that no other node is known to have."""
         found: set[str] = set()
         for home, members in homes_of(keys, self._membership.live()).items():
             message = RecordsMessage(self.node, sole=tuple(members))
-            # If it does not answer, nobody is known to have another one.
+            # If the home does not answer, no other copy is known.
             answers: tuple[bool, ...] = (True,) * len(members)
             if home == self.node:
                 answers = self.answer(message).sole
@@ -175,7 +183,12 @@ class Directory:
         return frozenset(found)
 
     async def beat(self) -> None:
-        """Tell all other nodes again and again that this one lives, until cancelled."""
+        """Send a message to all other nodes every second, until cancelled.
+
+        It carries the claims of this node that go on, and its news. If the set of live nodes
+        changes, the records of nodes that are gone are dropped, and copies are announced to
+        their new homes.
+        """
         while self._client is not None:
             await asyncio.gather(*(self._beat(node) for node in self._membership.live()[:-1]))
             live = frozenset(self._membership.live())
@@ -183,7 +196,7 @@ class Directory:
                 for node in self._live - live:
                     self.records.forget(node)
                 self._live = live
-                # Files have other homes now, which know nothing of them yet.
+                # Files have new homes now, which have no records of them yet.
                 for home in live:
                     self._announce(home)
             await asyncio.sleep(BEAT_SECONDS)
@@ -201,7 +214,7 @@ class Directory:
         self._instances[node] = instance
 
     def _announce(self, home: str) -> None:
-        """Tell a home, or this node itself, of all copies whose home it is."""
+        """Tell a home, which may be this node, about all copies that belong to it."""
         held, live = self._held(), self._membership.live()
         for key in homes_of(held, live).get(home, []):
             if home == self.node:
@@ -213,7 +226,7 @@ class Directory:
         return self._outgoing.setdefault(home, _Outgoing())
 
     def _asked(self, home: str, key: str, version: str) -> asyncio.Future[Location]:
-        """Return what the home answers to a question in its next message."""
+        """Add a question to the next message to a home; return the future of its answer."""
         ask = self._to(home).ask
         if (key, version) not in ask:
             ask[key, version] = asyncio.get_running_loop().create_future()
@@ -227,7 +240,7 @@ class Directory:
             outgoing.is_hurried = False
 
     async def _tell(self, home: str, outgoing: _Outgoing, keep: Iterable[str] = ()) -> bool:
-        """Tell a home what has collected; returns whether it has answered."""
+        """Send the collected entries to a home; return whether it has answered."""
         assert self._client is not None
         async with outgoing.one_at_a_time:
             asked, hold = _some_of(outgoing.ask), _some_of(outgoing.hold)
@@ -246,7 +259,7 @@ class Directory:
                 answers = tuple(Location(*each) for each in answer.asked)
             except PeerGoneError:
                 outgoing.put_back(hold, release)
-                # Nor is anybody to wait who has asked meanwhile.
+                # Readers that have asked meanwhile must not wait, either.
                 asked |= _some_of(outgoing.ask)
                 outgoing.is_urgent = bool(outgoing.ask)
                 return False
@@ -260,7 +273,7 @@ class Directory:
 
 
 def _some_of(given: dict[_Key, _Value]) -> dict[_Key, _Value]:
-    """Take the first entries out, as many as one message may have."""
+    """Remove and return the first entries, as many as one message may contain."""
     taken = dict(list(given.items())[:_MOST])
     for key in taken:
         del given[key]

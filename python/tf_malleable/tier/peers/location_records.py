@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a home remembers of its files: who reads each one from the source, and who has a copy.
+"""Location records of a home: which node reads a file from the source, and which have copies.
 
-Pure: the caller says what time it is. Nothing here is on disk: after a restart the nodes say
-again what they have, and at worst a file is read from the source once more.
+No I/O: the caller passes the current time. The records are only in memory: after a restart, the
+nodes announce their copies again, and at worst a file is read from the source once more.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ LEASE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class Location:
-    """What a home answers to a node that wants a file.
+    """Answer of a home to a node that asks for a file.
 
     Attributes:
-        is_yours: The node has the claim: it reads the file from the source.
-        holders: The nodes that have a copy, or else the one whose copy is growing.
-        is_whole: The holders' copies are complete.
+        is_yours: Whether the asking node has the claim: it reads the file from the source.
+        holders: Nodes with a copy, or else the node whose partial copy is growing.
+        is_whole: Whether the copies of the holders are complete.
     """
 
     is_yours: bool
@@ -32,7 +32,7 @@ class Location:
 
 @dataclass
 class _FileRecord:
-    """Of one version of a file."""
+    """Record of one version of a file."""
 
     version: str
     holders: list[str] = field(default_factory=list)
@@ -44,21 +44,20 @@ class Records:
     """The records of the files whose home this node is."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
         self._files: dict[str, _FileRecord] = {}
 
     def __len__(self) -> int:
         return len(self._files)
 
     def ask(self, key: str, version: str, node: str, now: float) -> Location:
-        """Say where a node gets a file, and give it the claim if nobody else has one.
+        """Return the location of a file, and give the node the claim if no other node has it.
 
         Args:
-            key: Of the file.
-            version: As the node sees it in the source. Another one replaces what is known; empty if
-                it has not looked, and takes whichever there is.
-            node: Who asks.
-            now: The time in seconds, of any clock that only goes forward.
+            key: Key of the file.
+            version: Version that the node sees in the source; a different one replaces the
+                record. Empty if the node has not looked and accepts any version.
+            node: Asking node.
+            now: Current time of a monotonic clock, in seconds.
         """
         record = self._files.get(key)
         if record is None or not _agree(record.version, version):
@@ -73,7 +72,7 @@ class Records:
         return Location(True)
 
     def hold(self, key: str, version: str, node: str) -> None:
-        """Note that a node has a complete copy; ends its claim."""
+        """Note that a node has a complete copy; this ends its claim."""
         record = self._files.get(key)
         if record is None or not _agree(record.version, version):
             record = self._files[key] = _FileRecord(version)
@@ -103,12 +102,12 @@ class Records:
             del self._files[key]
 
     def is_sole(self, key: str, node: str) -> bool:
-        """Return whether a node's copy is the only one that is known here."""
+        """Return whether the copy of a node is the only one in the records."""
         record = self._files.get(key)
         return record is not None and record.holders == [node]
 
     def forget(self, node: str) -> None:
-        """Forget a node that is gone."""
+        """Remove all copies and claims of a node that is gone."""
         for key in [
             key
             for key, record in self._files.items()

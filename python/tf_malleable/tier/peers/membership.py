@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which other nodes there are: a fixed list, or the addresses of a name in DNS."""
+"""Membership: the nodes of the tier, from a fixed list or the addresses of a DNS name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RESOLVE_SECONDS: Final = 10.0
 
 
 class Membership:
-    """The nodes that are asked.
+    """The nodes of the tier.
 
     Attributes:
-        node: This node's address, its name among the nodes; empty without others.
+        node: Address of this node, its name among the nodes; empty without other nodes.
     """
 
     def __init__(
@@ -28,13 +28,13 @@ class Membership:
         dns: NodeAddress | None,
         allows: Callable[[str], bool],
     ) -> None:
-        """Prepare.
+        """Create a membership.
 
         Args:
-            node: Of this node.
-            peers: The fixed list.
-            dns: The name, with the port of all nodes; None for the fixed list alone.
-            allows: Says whether a node may be asked at present.
+            node: Address of this node.
+            peers: Fixed list of nodes.
+            dns: DNS name, with the port of all nodes; None for the fixed list alone.
+            allows: Function that returns whether a node may be asked at present.
         """
         self.node, self._dns, self._allows = node, dns, allows
         self._others = _without(node, (str(peer) for peer in peers))
@@ -49,9 +49,9 @@ class Membership:
         return (*(other for other in self._others if self._allows(other)), self.node)
 
     async def follow(self) -> None:
-        """Resolve the name again and again, until cancelled."""
+        """Resolve the DNS name periodically, until cancelled; return at once without one."""
         while self._dns is not None:
-            # If DNS does not answer, the nodes are those of before.
+            # If DNS does not answer, the last list stays in use.
             with suppress(OSError):
                 self._others = _without(self.node, await _resolve(self._dns))
             await asyncio.sleep(RESOLVE_SECONDS)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Asks other nodes, each through a breaker, and believes nothing that is not signed."""
+"""Client for other nodes, with a circuit breaker for each; rejects unsigned responses."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class PeerGoneError(Exception):
 
 
 class NoCopyError(Exception):
-    """A peer has no such copy, or does not go on with it."""
+    """A peer has no such copy, or no longer fills it."""
 
 
 class RottenError(Exception):
-    """A peer's bytes do not have their checksum, or are not from a node with the secret."""
+    """A peer's bytes do not match their checksum, or come from a node without the secret."""
 
 
 Take = Callable[[int, bytearray, int], Awaitable[None]]
@@ -52,20 +52,21 @@ _GONE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
 class NodeClient:
-    """Asks other nodes."""
+    """HTTP client for other nodes."""
 
     def __init__(self, signer: Signer, context: ssl.SSLContext | None) -> None:
-        """Prepare; needs a running loop.
+        """Create a client; needs a running event loop.
 
         Args:
-            signer: With the nodes' secret.
-            context: Of TLS; None without.
+            signer: Signer with the nodes' secret.
+            context: TLS context; None without TLS.
         """
         self._signer = signer
         self._scheme = "http" if context is None else "https"
         self.breakers: dict[str, Breaker] = {}
-        # Not sock_read: its timer also starts where the answer came before all was sent, and ends
-        # the connection's next request at once, as if nobody answered (aiohttp 3.14.5).
+        # Without sock_read: its timer also starts if the response comes before the whole request
+        # was sent, and then ends the connection's next request at once, as if the peer did not
+        # answer (aiohttp 3.14.5).
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=MISS_SECONDS)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=context or True, keepalive_timeout=60),
@@ -76,11 +77,11 @@ class NodeClient:
         )
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._session.close()
 
     def allows(self, node: str) -> bool:
-        """Return whether a node may be asked: it is not off."""
+        """Return whether a node may be asked: its breaker is not open."""
         breaker = self.breakers.get(node)
         return breaker is None or breaker.allows(time.monotonic())
 
@@ -89,10 +90,10 @@ class NodeClient:
         self.breakers.setdefault(node, Breaker()).miss(time.monotonic())
 
     async def tell(self, node: str, message: RecordsMessage) -> RecordsAnswer:
-        """Tell a home something, and return its answer.
+        """Send a message to a home, and return its response.
 
         Raises:
-            PeerGoneError: It did not answer, or the answer is not signed.
+            PeerGoneError: The node did not answer in time, or the response is not signed.
         """
         body = msgspec.json.encode(message)
         nonce, headers = self._signed("POST", RECORDS_PATH, body)
@@ -110,23 +111,24 @@ class NodeClient:
     async def fetch(
         self, node: str, key: str, version: str, first: int, begin: Begin, take: Take
     ) -> int:
-        """Fetch what a peer has of a copy from a block on, at most MOST_BLOCKS of them.
+        """Fetch up to MOST_BLOCKS blocks of a peer's copy, from a given block on.
 
         Args:
-            node: The peer.
-            key: Of the file.
-            version: Of the file; empty for any.
-            first: The first block.
-            begin: Is told what comes, before it comes.
-            take: Takes each block.
+            node: Peer.
+            key: Key of the file.
+            version: Version of the file; empty for any.
+            first: Number of the first block.
+            begin: Callback that receives the header before the blocks.
+            take: Callback that receives each block.
 
         Returns:
-            How many blocks were taken: none if the peer's copy has not grown.
+            Number of blocks fetched; 0 if the peer's copy has not grown.
 
         Raises:
             PeerGoneError: The peer did not answer, or sent too little for too long.
-            NoCopyError: It has no such copy.
-            RottenError: A block was not what its checksum says; those before it were taken.
+            NoCopyError: The peer has no such copy.
+            RottenError: A block did not match its checksum, or the response is not signed; the
+                blocks before were fetched.
         """
         target = (
             f"{BLOCKS_PATH}?key={encode_key(key)}&version={version}&first={first}"
@@ -199,11 +201,12 @@ async def _read(content: aiohttp.StreamReader, length: int) -> bytearray:
     """Return the bytes of a block.
 
     Raises:
-        PeerGoneError: The peer has hung up before, or takes longer than BLOCK_SECONDS.
-        TimeoutError: It has sent nothing for MISS_SECONDS.
+        PeerGoneError: The peer closed the connection, or took longer than BLOCK_SECONDS.
+        TimeoutError: The peer sent nothing for MISS_SECONDS.
     """
     data = bytearray()
-    # One wait_for() within another one may swallow the end of the outer one before Python 3.12.
+    # A deadline instead of an outer wait_for(): before Python 3.12, one wait_for() within
+    # another may swallow the timeout of the outer one.
     until = time.monotonic() + BLOCK_SECONDS
     while len(data) < length:
         if time.monotonic() >= until:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Answers other nodes: records of this home, and blocks of this node's copies."""
+"""Server for other nodes: location records of this home, and blocks of this node's copies."""
 
 from __future__ import annotations
 
@@ -36,28 +36,36 @@ _BACKLOG = 128
 
 
 class Servable(Protocol):
-    """A copy of this node, complete or growing, of which blocks are served."""
+    """A copy of this node, complete or partial, whose blocks are served."""
 
     size: int
     identity: Identity
 
     async def wait_for_blocks(self, first: int, most: int, seconds: float) -> tuple[int, ...]:
-        """Return the checksums of the blocks from one on that are there; none in time: none.
+        """Wait for blocks, and return the checksums of those that are present.
+
+        Args:
+            first: Number of the first block.
+            most: Maximum number of blocks.
+            seconds: Time to wait for the first block.
+
+        Returns:
+            The checksums of consecutive blocks; empty if the first one is still missing.
 
         Raises:
-            OSError: The copy does not grow any more.
+            OSError: The copy no longer grows.
         """
 
     def open(self) -> int:
         """Return a new descriptor of the copy.
 
         Raises:
-            OSError: It is gone.
+            OSError: The copy is gone.
         """
 
 
 class NodeServer:
-    """Listens for other nodes."""
+    """HTTP server for other nodes."""
 
     def __init__(
         self,
@@ -66,28 +74,28 @@ class NodeServer:
         find: Callable[[str, str], Awaitable[Servable | None]],
         served: Callable[[int], None],
     ) -> None:
-        """Prepare.
+        """Create a server.
 
         Args:
-            signer: With the nodes' secret.
-            tell: Answers a message to this home.
-            find: Returns the copy of a file, given its key and its version, or an empty one for
-                any; None if there is none.
-            served: Is told the bytes of each answer.
+            signer: Signer with the nodes' secret.
+            tell: Function that answers a message to this home.
+            find: Function that returns the copy of a file from its key and its version, which is
+                empty for any; None if there is no copy.
+            served: Callback that receives the number of bytes of each response.
         """
         self._signer, self._tell, self._find, self._served = signer, tell, find, served
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Listen; returns the port.
+        """Listen at an address; return the port.
 
         Raises:
-            OSError: One cannot listen there.
+            OSError: Listening at the address failed.
         """
         application = web.Application(client_max_size=_LARGEST_MESSAGE)
         application.router.add_post(RECORDS_PATH, self._records)
         application.router.add_get(BLOCKS_PATH, self._blocks)
-        # Other nodes keep their connections.
+        # Long, as other nodes keep their connections open.
         self._runner = web.AppRunner(
             application, access_log=None, keepalive_timeout=3600.0, shutdown_timeout=0.5
         )
@@ -98,12 +106,12 @@ class NodeServer:
         return bound[1]
 
     async def stop(self) -> None:
-        """Stop listening, and hang up."""
+        """Stop listening, and close all connections."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     def _checked(self, request: web.Request, body: bytes) -> str:
-        """Return the number of a signed request."""
+        """Verify the signature of a request, and return its nonce."""
         said = request.headers.get(SIGNATURE, "")
         try:
             return self._signer.check(request.method, request.raw_path, body, said, time.time())
@@ -133,7 +141,7 @@ class NodeServer:
             copy = await self._find(key, version)
             if copy is None or not 0 <= first < max(1, blocks.block_count(copy.size)):
                 break
-            # It may be given its name, or be replaced, meanwhile: then look again.
+            # The copy may be published or replaced meanwhile: then look once more.
             with suppress(OSError):
                 codes = await copy.wait_for_blocks(first, min(most, MOST_BLOCKS), WAIT_SECONDS)
                 if not codes and copy.size:
@@ -173,7 +181,7 @@ class NodeServer:
         transport = request.transport
         if length and transport is not None:
             loop = asyncio.get_running_loop()
-            # The peer is gone, or the file shorter than it was: the peer notices both.
+            # The peer is gone, or the file has become shorter: the peer notices both.
             with suppress(OSError):
                 sent = await loop.sendfile(transport, file, begin, length)  # type: ignore[arg-type]
                 self._served(sent)

@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Makes a copy from a peer's: whole or growing, from one holder after the other.
+"""Fetching of a copy from peers, whose copies may be complete or partial, one after the other.
 
-Nothing of a peer is believed but what its checksum says. If no peer goes on for two seconds, or
-none has it, the copy does not grow any more, and its readers read the source.
+Only bytes that match their checksums are accepted. If the copy does not grow for two seconds, or
+no peer has one, fetching ends, and the readers read the source.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ Raises:
 
 
 class Fetch:
-    """One file that comes from peers.
+    """The fetching of one file from peers.
 
     Attributes:
-        key: Of the file.
-        copy: What grows; None while no peer has said what file it is.
+        key: Key of the file.
+        copy: Partial copy; None until a peer has sent the identity of the file.
     """
 
     def __init__(self, key: str, make: Make, copy: PartialCopy | None = None) -> None:
-        """Prepare.
+        """Create a fetch.
 
         Args:
-            key: Of the file.
-            make: Makes the copy.
-            copy: If it is made already.
+            key: Key of the file.
+            make: Function that creates the partial copy.
+            copy: Partial copy; None if `make` has to create it.
         """
         self.key, self.copy = key, copy
         self._make = make
         self._descriptor = -1
 
     async def begin(self, header: BlocksHeader) -> None:
-        """Take what a peer says of the file.
+        """Take a peer's description of the file, and create the copy if need be.
 
         Raises:
-            RottenError: It is no file, or another one than before.
-            OSError: The copy cannot be made, or has been given up.
+            RottenError: The description is malformed, or belongs to another file than before.
+            OSError: The copy cannot be created, or has been closed.
         """
         try:
             identity = Identity.decode(header.identity)
@@ -73,29 +73,29 @@ class Fetch:
             self._descriptor = os.dup(self.copy.part)
 
     async def take(self, number: int, data: bytearray, code: int) -> None:
-        """Take a block that was checked.
+        """Write a block whose checksum has been verified.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The block cannot be written.
         """
         assert self.copy is not None
         begin = blocks.span_of(number, self.copy.size)[0]
         descriptor = self._descriptor
-        # A slow disk must not keep the others waiting.
+        # In a thread: a slow disk must not block the event loop.
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, _write, descriptor, data, begin)
         if not self.copy.is_closed:
             self.copy.take(number, code)
 
     def close(self) -> None:
-        """Close what it has open."""
+        """Close the descriptor of the part, if open."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 class PeerFetch:
-    """Copies from peers into growing copies."""
+    """Fetches blocks from peers into partial copies."""
 
     def __init__(
         self,
@@ -103,20 +103,21 @@ class PeerFetch:
         fetched: Callable[[int], None],
         rotten: Callable[[str, str], None],
     ) -> None:
-        """Prepare.
+        """Create a fetcher.
 
         Args:
-            client: Asks peers.
-            fetched: Is told the bytes of each block.
-            rotten: Is told the node and the key of a copy that was not what it should be.
+            client: Client for other nodes.
+            fetched: Callback that receives the number of bytes of each block.
+            rotten: Callback that receives the node and the key of a copy that did not match its
+                checksums.
         """
         self._client, self._fetched, self._rotten = client, fetched, rotten
 
     async def follow(self, fetch: Fetch, holders: Sequence[str]) -> str:
-        """Fetch what is missing, until the copy is whole.
+        """Fetch the missing blocks until the copy is complete.
 
         Returns:
-            Empty, or why it is not whole.
+            Empty, or the reason why the copy is incomplete.
         """
         problem = "no node has a copy"
         try:

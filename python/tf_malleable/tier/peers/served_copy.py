@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A complete copy, of which blocks are served to other nodes."""
+"""Served copy: a complete copy whose blocks are served to other nodes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from tf_malleable.tier.store import layout
 
 
 class ServedCopy:
-    """A complete copy, of which blocks are served to other nodes."""
+    """A complete copy whose blocks are served to other nodes."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
-        """Serve the copy at a path."""
         self.size, self.identity, self._path = identity.size, identity, path
 
     async def wait_for_blocks(self, first: int, most: int, seconds: float) -> tuple[int, ...]:
-        """Return the checksums of the blocks from one on.
+        """Return the checksums of at most `most` blocks from `first` on, without waiting.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: The checksums cannot be read.
         """
         codes = layout.codes_of(self._path, self.size)
         if codes is None:
@@ -29,9 +28,9 @@ class ServedCopy:
         return codes[first : first + most]
 
     def open(self) -> int:
-        """Return a new descriptor.
+        """Return a new descriptor of the copy.
 
         Raises:
-            OSError: It is gone.
+            OSError: The copy is gone.
         """
         return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""TLS between nodes: each has a certificate that the nodes' own authority has signed."""
+"""TLS between nodes: each node has a certificate signed by the nodes' own CA."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 def contexts(
     certificate: Path | None, authority: Path | None
 ) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
-    """Return what this node serves with, and what it asks with; None without TLS.
+    """Return the TLS contexts of the server and the client of this node; None without TLS.
 
-    Names are not compared: nodes are known by addresses that come and go, and whoever has a
-    certificate of the authority is a node.
+    Host names are not verified: the addresses of nodes change, and any holder of a certificate
+    of the CA is a node.
 
     Raises:
-        ValueError: A file cannot be read, or is none of these.
+        ValueError: A file cannot be read, or has no certificate or key in PEM format.
     """
     if certificate is None or authority is None:
         return None, None

@@ -1,2 +1,2 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Service for the readers of this node: what they open, look up and hand over."""
+"""Service for the readers of this node: lookups, partial copies, handoff and prefetching."""

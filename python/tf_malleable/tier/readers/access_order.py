@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Learns in which order programs open files, and tells what one that follows it opens next. Pure.
+"""Access order: learns the order in which programs open files, and predicts the next ones. No I/O.
 
-A program that opens the same files again, as after its copies went or in a run of the next day,
-often does so in the same order: that of a list, or of a seed. Of one that shuffles anew nothing is
-foretold, as it never opens several files in a row that followed each other before.
+A program that opens the same files again, as after an eviction of the copies or in a run of the
+next day, often does so in the same order: that of a list, or of a random seed. For a program that
+shuffles anew, nothing is predicted, as it never opens several files in a known order in a row.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class OpeningProgram:
     """One program that opens files.
 
     Attributes:
-        seen: What it has opened in the source, in this order.
-        number: Of the order that it may follow.
-        place: Where it is in it.
-        in_a_row: How often it went on there.
+        seen: Paths that the program has opened in the source, in this order.
+        number: Number of the known order that the program may follow; -1 for none.
+        place: Index of the last file in that order; -1 for none.
+        in_a_row: Number of files in a row that followed that order.
     """
 
     seen: dict[str, None] = field(default_factory=dict)
@@ -42,30 +42,29 @@ class OpeningProgram:
 
     @property
     def is_following(self) -> bool:
-        """Whether it opens files in an order that is known."""
+        """Whether the program opens files in a known order."""
         return self.in_a_row >= IN_A_ROW
 
 
 class AccessOrder:
-    """The orders in which files were opened, those of the last programs."""
+    """The orders in which recent programs opened files."""
 
     def __init__(self) -> None:
-        """Know none."""
         self._orders: OrderedDict[int, tuple[str, ...]] = OrderedDict()
         self._places: dict[str, tuple[int, int]] = {}
         self._number = 0
 
     def opened(self, program: OpeningProgram, path: str, is_copy: bool) -> tuple[str, ...]:
-        """Note that a program has opened a file; return what it is likely to open next.
+        """Note that a program has opened a file; return the files that it is likely to open next.
 
         Args:
-            program: The program.
-            path: Of the file.
-            is_copy: It got a copy. Few such openings are heard of, which tell where it is, but not
-                in which order it goes.
+            program: Program that opened the file.
+            path: Path of the file.
+            is_copy: Whether the program opened a complete copy. Only a few of these openings are
+                reported. They show the program's place in an order, but teach no new order.
 
         Returns:
-            The paths of the next files, the next one first; empty if it follows no known order.
+            The paths of the next files, in order; empty if the program follows no known order.
         """
         if not is_copy:
             self._see(program, path)
@@ -82,7 +81,7 @@ class AccessOrder:
         return self._next(program)
 
     def ended(self, program: OpeningProgram) -> None:
-        """Keep the order of a program that opens nothing more."""
+        """Learn the order of a program that opens no more files."""
         if len(program.seen) >= LEAST and not program.is_following:
             self._learn(tuple(program.seen))
         program.seen = {}
@@ -92,7 +91,7 @@ class AccessOrder:
             program.seen = {}
             return
         if path in program.seen and path != next(reversed(program.seen)):
-            self.ended(program)  # It begins anew.
+            self.ended(program)  # A new pass over the files begins.
         if len(program.seen) < _MOST_FILES:
             program.seen[path] = None
 

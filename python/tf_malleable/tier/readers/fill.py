@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Makes a copy from a descriptor of the source: block by block, each when its turn has come."""
+"""Filling of a copy from the source, block by block, at a pace that the caller sets."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Turn = Callable[[int], Awaitable[bool]]
 
 
 async def fill(service: TierService, growing: PartialCopy, turn: Turn) -> bool:
-    """Copy all that is missing, and publish it; returns whether that was done.
+    """Read all missing blocks of a copy, and publish it; return whether that was done.
 
     Args:
-        service: The tier.
-        growing: The copy, which this node has the claim to make.
-        turn: Says when a block is to be read.
+        service: Service of the tier.
+        growing: Partial copy, for which this node has the claim.
+        turn: Function that waits for the turn of each block.
     """
     if growing.is_closed:
         return False
-    # Both may be closed, and their numbers used again, while a thread is at it.
+    # Duplicates: both descriptors may be closed, and their numbers reused, while a thread copies.
     target, source = os.dup(growing.part), os.dup(growing.source)
     try:
         for number in range(len(growing.codes)):
@@ -59,7 +59,7 @@ async def fill(service: TierService, growing: PartialCopy, turn: Turn) -> bool:
 
 
 def _copy(source: int, target: int, begin: int, end: int) -> tuple[int, float]:
-    """Copy a part of a file; returns its checksum, and how many seconds it took to write it."""
+    """Copy a part of a file; return its checksum, and the seconds spent on writing."""
     code, seconds = 0, 0.0
     while begin < end:
         data = os.pread(source, min(_PIECE, end - begin), begin)
@@ -76,5 +76,5 @@ def _copy(source: int, target: int, begin: int, end: int) -> tuple[int, float]:
 
 
 async def at_once(end: int) -> bool:
-    """Have each block read when the one before is."""
+    """Return at once: each block is read right after the one before."""
     return True

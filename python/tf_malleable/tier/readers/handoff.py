@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Takes small files over that readers hand over in memory, and makes copies of them.
+"""Handoff: copies of small files that readers pass to the daemon in shared memory.
 
-A reader of small files goes on at once: what a copy takes is done here, by a thread that comes
-after all others, and in the moments when the readers wait for their source.
+The reader of a small file continues at once. A thread of the daemon with the lowest priority
+makes the copy, at times when the readers wait for the source.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROOM: Final = 1 << 30
 _REST_SECONDS: Final = (0.02, 0.2)
 # A quarter of what a queue holds.
 _TOGETHER_BYTES: Final = 1 << 20
-# A reader's word that it has handed something over may be lost.
+# A reader's message that it has handed over a file may be lost.
 _LOOK_SECONDS: Final = 1.0
 _NICE: Final = 19
 
@@ -39,19 +39,19 @@ _log = logging.getLogger(__name__)
 
 
 class Followed:
-    """A queue from which copies are made.
+    """A reader's queue from which the daemon makes copies.
 
     Attributes:
-        queue: Of one reader.
-        heard: Is called with each file, once there is a copy, or will be none.
-        is_ended: Nothing more comes.
-        handed: Set when the reader says that there is something.
-        one_at_a_time: Guards the queue.
-        rest: For how long more is let come together, in seconds.
+        queue: Queue of one reader.
+        heard: Callback that receives each file once its copy exists or has failed.
+        is_ended: Whether the reader has ended.
+        handed: Event that is set when the reader reports a new file.
+        one_at_a_time: Lock of the queue.
+        rest: Pause between two batches, in seconds.
     """
 
     def __init__(self, queue: ReaderQueue, heard: Callable[[HandedFile], None]) -> None:
-        """Take nothing yet; needs a running loop."""
+        """Follow a queue; needs a running event loop."""
         self.queue, self.heard = queue, heard
         self.is_ended = False
         self.handed = asyncio.Event()
@@ -59,42 +59,43 @@ class Followed:
         self.rest = _REST_SECONDS[0]
 
     def end(self) -> None:
-        """Take what is left: the reader has ended."""
+        """Note that the reader has ended: the remaining files are taken, and no more."""
         self.is_ended = True
         self.handed.set()
 
 
 class Handoff:
-    """Makes copies of what readers hand over.
+    """Makes copies of the files that readers hand over.
 
     Attributes:
-        is_supported: The store's file system has what that needs.
+        is_supported: Whether the store's file system supports the handoff.
     """
 
     def __init__(self, service: TierService, sources: Iterable[Path]) -> None:
-        """Follow no queue yet.
+        """Create a handoff without queues.
 
         Args:
-            service: Has the store.
-            sources: The folders whose files are copied.
+            service: Service of the tier.
+            sources: Folders whose files are copied.
         """
         self.is_supported = True
         self._service, self._sources = service, tuple(map(str, sources))
         self._followed: set[Followed] = set()
-        # Of its own, as Linux has niceness for each thread, and without privilege it only grows.
+        # A separate thread: on Linux, each thread has its own niceness, which it cannot lower
+        # again without privilege.
         self._thread = ThreadPoolExecutor(1, "tier-taking", _step_back)
         self._area = private_area(os.geteuid())
 
     def follow(self, descriptor: int, heard: Callable[[HandedFile], None]) -> Followed:
-        """Make copies of all that a reader puts into a queue, until end() is called.
+        """Make copies of all files that a reader puts into a queue, until end() is called.
 
         Args:
-            descriptor: Of the queue; stays the caller's.
-            heard: Is called with each file, once there is a copy, or will be none.
+            descriptor: Descriptor of the queue; the caller keeps and closes it.
+            heard: Callback that receives each file once its copy exists or has failed.
 
         Raises:
-            ProtocolError: It is no queue.
-            OSError: The library is not installed.
+            ProtocolError: The descriptor is not that of a queue.
+            OSError: The shim library is not installed.
         """
         store = self._service.store
         queue = ReaderQueue(
@@ -106,11 +107,11 @@ class Handoff:
         return followed
 
     def then(self, act: Callable[[], None]) -> None:
-        """Do something once there are copies of all that was handed over until now."""
+        """Call a function once all files handed over until now have been taken."""
 
         async def take_all() -> None:
             for followed in tuple(self._followed):
-                with suppress(ProtocolError):  # Whoever follows it finds out, too.
+                with suppress(ProtocolError):  # _follow() gets the same error, and logs it.
                     await self._take(followed)
             act()
 
@@ -124,7 +125,7 @@ class Handoff:
                 if is_last:
                     return
                 if took or not await self._rest(followed):
-                    # Each time costs as much as some files: let more come together.
+                    # Each batch has a fixed cost, that of some files: wait for larger ones.
                     least, most = _REST_SECONDS
                     change = 2.0 if took < _TOGETHER_BYTES / 2 else 0.5
                     followed.rest = min(max(followed.rest * change, least), most)
@@ -138,16 +139,16 @@ class Handoff:
             _log.info("a reader: %s", error)
         finally:
             self._followed.discard(followed)
-            # By the thread that takes: it may still be at it if this was cancelled.
+            # In the taking thread: if this task was cancelled, it may still be using the queue.
             self._thread.submit(followed.queue.close)
 
     async def _rest(self, followed: Followed) -> bool:
-        """Have the reader say when there is something; returns whether there is nothing now."""
+        """Request a message for the next file; return whether the queue is empty now."""
         async with followed.one_at_a_time:
             return followed.queue.rest()
 
     async def _take(self, followed: Followed) -> int:
-        """Make copies of what is there; returns how many bytes that was."""
+        """Make copies of all files in a queue; return their total size in bytes."""
         took, loop = 0, asyncio.get_running_loop()
         async with followed.one_at_a_time:
             while taken := await loop.run_in_executor(self._thread, followed.queue.take):
@@ -156,7 +157,7 @@ class Handoff:
         return took
 
     def _adopt(self, taken: Iterable[HandedFile], heard: Callable[[HandedFile], None]) -> None:
-        """Take copies into account, and tell their homes."""
+        """Add new copies to the store, and tell their homes."""
         service, now = self._service, time.time()
         adopted = []
         for each in taken:
@@ -174,7 +175,7 @@ class Handoff:
     def _failed(self, taken: HandedFile) -> None:
         if taken.error == errno.EOPNOTSUPP:
             self.is_supported = False
-        elif taken.error != errno.ECANCELED:  # Its reader has taken it back.
+        elif taken.error != errno.ECANCELED:  # ECANCELED: the reader has withdrawn the file.
             self._service.counters.unpublished += 1
             self._service.disk_failed(OSError(taken.error, os.strerror(taken.error)))
 

@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Answers readers that ask, before they open the source, whether another node has a file.
+"""Lookup: answers to readers that ask, before they open the source, for copies on other nodes.
 
-What comes fast is waited for whole, so that the source is not even opened. What is large, or grows
-at another node, is followed.
+A file that arrives fast is fetched completely first, so that the reader does not even open the
+source. For a large file, or one that still grows on another node, the reader follows the partial
+copy.
 """
 
 from __future__ import annotations
@@ -28,42 +29,42 @@ WHOLE_SECONDS: Final = 0.2
 _BEAT_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 0.002
 _CLAIM_SECONDS: Final = 5.0
-# Of so many files that are read without a question, the home is asked of one afterwards.
+# Of this many files that are read without a lookup, the home is asked for one afterwards.
 _ONE_OF: Final = 8
 
 
 class Lookup:
-    """Answers readers that ask.
+    """Answers the lookups of readers.
 
     Attributes:
-        habits: What was seen of the files of each folder.
+        habits: Policy that decides which readers need not wait for an answer.
     """
 
     def __init__(self, service: TierService, shared: bool) -> None:
-        """Prepare.
+        """Create a lookup service.
 
         Args:
-            service: Makes copies.
-            shared: Readers are of several users.
+            service: Service of the tier.
+            shared: Whether several users read through the tier.
         """
         self._service, self._shared = service, shared
-        # Until when, and of which user's reader.
+        # By key: the time at which the claim expires, and the user id of the reader.
         self._claims: dict[str, tuple[float, int]] = {}
         self._unasked = 0
         self._fetches: dict[str, asyncio.Task[str]] = {}
         self.habits = LookupPolicy()
 
     def has_claimed(self, key: str) -> bool:
-        """Return whether a reader was told a moment ago to read a file from the source."""
+        """Return whether a reader has recently been told to read a file from the source."""
         return time.monotonic() < self._claims.get(key, (0.0, 0))[0]
 
     def ask(self, path: str, uid: int, pipe: int) -> None:
-        """Answer a reader.
+        """Answer the lookup of a reader.
 
         Args:
-            path: Of the file that it wants.
-            uid: Its user.
-            pipe: Into which the answers are written; closed with the last one.
+            path: Path of the file.
+            uid: User id of the reader.
+            pipe: Descriptor to which the answers are written; closed after the last one.
         """
         os.set_blocking(pipe, False)
         if self._is_answered_at_once(path, uid):
@@ -73,7 +74,7 @@ class Lookup:
             self._service.in_background(self._answer(path, uid, pipe))
 
     def _is_answered_at_once(self, path: str, uid: int) -> bool:
-        """Return whether a reader reads the source now, and the home is asked meanwhile."""
+        """Return whether the reader reads the source at once; if so, ask the home meanwhile."""
         service = self._service
         directory = service.directory
         if directory is None or not self.habits.is_likely_nobodys(path):
@@ -96,7 +97,7 @@ class Lookup:
         return keys
 
     def published(self, path: str, uid: int, size: int) -> None:
-        """Note that a reader has made a copy, perhaps without having asked."""
+        """Note that a reader has made a copy, possibly without a lookup."""
         self.habits.read(path, size)
         self._unasked += 1
         directory = self._service.directory
@@ -105,7 +106,7 @@ class Lookup:
             directory.ask_later(key, lambda where: self.habits.answered(path, where.is_yours))
 
     def declined(self, path: str, uid: int) -> None:
-        """Note that a reader that was told to read the source makes no copy; others may."""
+        """Note that a reader that was told to read the source makes no copy; free the claim."""
         service = self._service
         for key in self._keys(path, uid):
             is_wanted = key in service.growing or key in self._fetches
@@ -150,14 +151,14 @@ class Lookup:
         return Reply.SOURCE
 
     async def _learn(self, path: str, key: str) -> Location:
-        """Ask a file's home, and note its answer for others of its folder."""
+        """Ask the home of a file, and note the answer for other files of its folder."""
         assert self._service.directory is not None
         where = await self._service.directory.ask(key, "")
         self.habits.answered(path, where.is_yours)
         return where
 
     async def _wait(self, key: str, pipe: int) -> Reply:
-        """Return what to say of a file that is being fetched."""
+        """Wait for a file that is being fetched; return the answer to the reader."""
         service = self._service
         began = said = time.monotonic()
         while key in self._fetches:
@@ -187,20 +188,20 @@ class Lookup:
         if problem and fetch.copy is not None and not fetch.copy.is_closed:
             service.give_up(fetch.copy, problem)
         if problem:
-            # Whoever asks next gets the claim, if the home knows of nobody else.
+            # The next to ask gets the claim, if the home knows of no other node with the file.
             self._claim(key, uid)
         return problem
 
     def _claim(self, key: str, uid: int) -> None:
         now = time.monotonic()
         self._claims.pop(key, None)
-        # In the order of their ends.
+        # The claims are in the order of their expiry.
         while self._claims and next(iter(self._claims.values()))[0] < now:
             del self._claims[next(iter(self._claims))]
         self._claims[key] = now + _CLAIM_SECONDS, uid
 
 
 def _say(pipe: int, reply: Reply) -> None:
-    # The reader may be gone.
+    # The reader may have ended.
     with suppress(OSError):
         os.write(pipe, bytes([reply]))

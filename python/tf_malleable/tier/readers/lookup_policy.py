@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""When a reader of small files need not wait for an answer from another node.
+"""Lookup policy: which readers of small files need not wait for an answer from another node.
 
-To ask a home takes as long as a small file takes to read. If many files of a folder in a row were
-nobody else's, the next ones are taken for that, too: their readers do not ask at all, and the home
-is asked of some of them afterwards. The first one that somebody else has ends this: at worst some
-files a reader are read twice.
+A request to a home takes as long as reading a small file. If no other node had a copy of many
+files of a folder in a row, the same is assumed of the next ones: their readers skip the lookup,
+and the home is asked about some of them afterwards. The first file that another node has ends
+this: at worst, some files per reader are read from the source twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_FOLDERS: Final = 10_000
 
 @dataclass
 class _Habit:
-    """Of the readers of one folder, and of those in it."""
+    """Observations about the files of one folder, and of the folders in it."""
 
     in_a_row: int = 0
     is_small: bool = False
@@ -33,15 +33,14 @@ class _Habit:
 
 
 class LookupPolicy:
-    """What was seen of the files of each folder.
+    """Observations about the files of each folder, and the decisions from them.
 
     Attributes:
-        tell: Is called with a folder if this changes: its files may be read before anything is
-            asked.
+        tell: Callback for each change: receives a folder, and whether its files may be read
+            without a lookup.
     """
 
     def __init__(self) -> None:
-        """Nothing was seen, and nobody is to be told."""
         self._folders: dict[str, _Habit] = {}
         self.tell: Callable[[str, bool], None] = lambda folder, is_unasked: None
 
@@ -53,7 +52,12 @@ class LookupPolicy:
         )
 
     def answered(self, path: str, is_nobodys: bool) -> None:
-        """Note what a home has answered."""
+        """Note the answer of a home.
+
+        Args:
+            path: Path of the file.
+            is_nobodys: Whether no other node has the file.
+        """
         for folder in _around(path):
             habit = self._of(folder)
             before = habit.is_unasked
@@ -61,7 +65,7 @@ class LookupPolicy:
             self._told(folder, before, habit)
 
     def read(self, path: str, size: int) -> None:
-        """Note how large a file was."""
+        """Note the size of a file that a reader has read, in bytes."""
         for folder in _around(path):
             habit = self._of(folder)
             before = habit.is_unasked
@@ -82,6 +86,6 @@ class LookupPolicy:
 
 
 def _around(path: str) -> list[str]:
-    """Return the folder of a file, and the one around: data sets have a folder for each class."""
+    """Return the folder of a file and its parent: data sets often have a folder per class."""
     folder = path.rpartition("/")[0]
     return [each for each in (folder, folder.rpartition("/")[0]) if each]

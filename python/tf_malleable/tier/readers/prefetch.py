@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Copies files that a program is likely to open next, while nobody needs the source.
+"""Prefetching: copies of files that a program is likely to open next, while the source is idle.
 
-A block is read when no reader has read for a moment, so that whoever reads has all the bandwidth.
-If a block takes much longer than others did, the source is busy with other nodes, and is left
-alone for a while. Nothing goes from the store for a file that nobody has asked for.
+A block is read when no reader has read for a moment, so that readers have all the bandwidth.
+If a file takes much longer per byte than others did, the source is busy with other nodes, and
+prefetching pauses. No copy is evicted for a prefetched file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tf_malleable.tier.service import TierService
 STILL_SECONDS: Final = 0.005
 """If readers have read nothing for so long, the source is idle."""
 _LOOK_SECONDS: Final = 0.0025
-# A file that was begun is not held up for longer, block by block: its reader may be there by now.
+# Longest wait per block of a file that was begun: a reader may be waiting for it by now.
 _LONGEST_SECONDS: Final = 2.0
 _BUSY: Final = 2.0
 _LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -30,12 +30,12 @@ class Prefetcher:
     """Copies files that are likely to be opened next."""
 
     def __init__(self, service: TierService, copy: Callable[[str, Turn], Awaitable[int]]) -> None:
-        """Prepare.
+        """Create a prefetcher.
 
         Args:
-            service: Makes copies.
-            copy: Copies a file for which there is room, each block when its turn has come; returns
-                how many bytes.
+            service: Service of the tier.
+            copy: Function that copies a file for which there is room, each block at its turn, and
+                returns the number of bytes.
         """
         self._service, self._copy = service, copy
         self._orders = AccessOrder()
@@ -49,23 +49,23 @@ class Prefetcher:
         """Note that a program has opened a file.
 
         Args:
-            program: The program.
-            path: Of the file.
-            is_copy: It got a copy.
+            program: Program that opened the file.
+            path: Path of the file.
+            is_copy: Whether the program opened a complete copy.
         """
         self._opens += not is_copy
         coming = self._orders.opened(program, path, is_copy)
         if coming:
-            # The very next one is likely to be opened before it is there.
+            # The next file comes last: it is likely to be opened before its copy is ready.
             self._wanted = dict.fromkeys((*coming[1:], coming[0]))
             self._is_wanted.set()
 
     def ended(self, program: OpeningProgram) -> None:
-        """Note that a program opens nothing more."""
+        """Note that a program opens no more files."""
         self._orders.ended(program)
 
     async def run(self) -> None:
-        """Copy what is wanted, one file at a time, until cancelled."""
+        """Copy the wanted files, one at a time, until cancelled."""
         while True:
             await self._is_wanted.wait()
             while self._wanted:
@@ -79,7 +79,7 @@ class Prefetcher:
             self._is_wanted.clear()
 
     async def _turn(self, end: int) -> bool:
-        """Wait until readers read nothing."""
+        """Wait until no reader reads, but no longer than _LONGEST_SECONDS."""
         began = still = now = time.monotonic()
         before = self._activity()
         while now < min(began + _LONGEST_SECONDS, still + STILL_SECONDS):
@@ -91,7 +91,7 @@ class Prefetcher:
         return True
 
     def _activity(self) -> tuple[object, ...]:
-        """Return something that is another one if readers have read meanwhile."""
+        """Return a value that changes when readers read."""
         grown = [
             (key, copy.share_there())
             for key, copy in self._service.growing.items()
@@ -100,10 +100,15 @@ class Prefetcher:
         return self._opens, *grown
 
     def _pause(self, size: int, seconds: float) -> float:
-        """Return for how long the source is left alone after a file, in seconds."""
+        """Return the pause after a file, in seconds.
+
+        Args:
+            size: Size of the file in bytes; 0 if it was not copied.
+            seconds: Time that the copy took.
+        """
         if not size:
             return 0.0
         each = seconds / size
-        # What it can do may change: the best of long ago counts less and less.
+        # The speed of the source may change: an old best value counts less and less.
         self._best = min(each, self._best * 1.05)
         return min(seconds, _LONGEST_PAUSE_SECONDS) if each > _BUSY * self._best else 0.0

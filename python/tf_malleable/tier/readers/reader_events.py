@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""From what a reader says to a copy: who fills it, at what pace, and what if the reader stops.
+"""Reader events: turns messages of readers into copies, and decides who fills each copy.
 
-A reader fills its own user's copies. What everybody may read only the daemon copies, from the
-descriptor that the reader has passed and not faster than it reads: the bytes come from the kernel's
-cache, and no reader can put wrong ones where others find them.
+A reader fills the copies of its own user. A copy that every user may read is made by the daemon
+alone, from the descriptor that the reader has passed, and not faster than the reader reads: the
+bytes come from the page cache, and no reader can put wrong bytes where other users find them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import PUBLIC, area_of, private_area
 
 _LOOK_SECONDS: Final = 0.005
-# Of a file of which its reader has read less than this, no copy is made.
+# Share of a file that its reader must have read for the daemon to complete the copy.
 _WORTH: Final = 0.5
-# Small files that are published at a time.
+# Small files are published in batches: period, and most files per batch.
 _TOGETHER_SECONDS: Final = 0.02
 _MOST_TOGETHER: Final = 256
 _LEFT_SECONDS: Final = 10.0
@@ -43,14 +43,15 @@ _LEFT_SECONDS: Final = 10.0
 
 @dataclass
 class Opened:
-    """A file that a reader has begun to copy.
+    """A file whose copying a reader has begun.
 
     Attributes:
-        path: In the source.
-        growing: The copy; None while it is not decided, and if there is none.
-        pace: The reader's map, if the daemon makes the copy.
-        is_unseen: The reader reads it in a way that the map does not show.
-        is_closed: The reader does not read it any more.
+        path: Path of the file in the source.
+        growing: Partial copy; None while undecided, or if no copy is made.
+        pace: Block map of the reader, which sets the pace of the daemon; None if the reader
+            fills the copy.
+        is_unseen: Whether the reader reads the file in a way that the map does not show.
+        is_closed: Whether the reader no longer reads the file.
     """
 
     path: str
@@ -61,39 +62,39 @@ class Opened:
 
 
 class ReaderEvents:
-    """Does what follows from what readers say."""
+    """Handles the messages of readers about copies."""
 
     def __init__(self, service: TierService, shared: bool) -> None:
-        """Prepare.
+        """Create a handler.
 
         Args:
-            service: Makes copies.
-            shared: Readers are of several users.
+            service: Service of the tier.
+            shared: Whether several users read through the tier.
         """
         self._service, self._shared = service, shared
         self._whole: list[PartialCopy] = []
         self._is_publishing = False
 
     def admit(self, uid: int) -> None:
-        """Let a user's programs make copies.
+        """Allow the programs of a user to make copies.
 
         Raises:
-            OSError: The folders for that cannot be made.
+            OSError: The user's folders cannot be created.
         """
         self._service.store.admit(uid)
 
     def begin(self, path: str, uid: int, source: int, growth: int, part: int = -1) -> Opened:
-        """Begin a copy, with the descriptors that a reader has passed, which are closed with it.
+        """Begin a copy, with the descriptors that a reader has passed; it closes them at its end.
 
         Args:
-            path: In the source.
-            uid: The reader's.
-            source: The file in the source.
-            growth: The map.
-            part: What the reader fills; -1 if the daemon is to make the copy.
+            path: Path of the file in the source.
+            uid: User id of the reader.
+            source: Descriptor of the file in the source.
+            growth: Descriptor of the block map.
+            part: Descriptor of the part that the reader fills; -1 if the daemon makes the copy.
 
         Raises:
-            ProtocolError: These are not what they should be; the descriptors are the caller's.
+            ProtocolError: A descriptor is not of the right file; the caller keeps all of them.
         """
         head = BlockMap(growth)
         about = os.fstat(source)
@@ -130,7 +131,7 @@ class ReaderEvents:
             problem = await service.follow(fetch_of(growing), where)
             if not problem or growing.is_closed:
                 return
-            # It goes on as if nobody else had it.
+            # Go on as if no other node had a copy.
             service.claimed.add(growing.key)
         if growing.is_whole:
             await service.finish(growing)
@@ -140,7 +141,7 @@ class ReaderEvents:
     async def _by_daemon(
         self, opened: Opened, uid: int, source: int, identity: Identity, is_public: bool
     ) -> None:
-        """Copy a file by the daemon: what everybody may read, or one that is read unseen."""
+        """Copy a file in the daemon: one that every user may read, or one that is read unseen."""
         service = self._service
         try:
             area = private_area(uid)
@@ -150,7 +151,7 @@ class ReaderEvents:
             key = key_of(area, opened.path)
             if service.refusal(key, opened.path, SourceVersion.of_identity(identity)):
                 return
-            # Where its user could write, nobody trusts what is there.
+            # In a folder that the reader's user could write to, the contents are not trusted.
             is_hidden = is_public and area != PUBLIC
             growing = new_copy(
                 service.store, key, identity, source, f"daemon/{uid}" if is_hidden else ""
@@ -174,17 +175,19 @@ class ReaderEvents:
                 opened.pace = None
 
     def whole(self, path: str, uid: int, identity: Identity, source: int, part: int = -1) -> None:
-        """Copy a file that a reader has read whole, or reads in a way that cannot be seen.
+        """Copy a file that a reader has read completely, or reads in a way that is not visible.
 
         Args:
-            path: In the source.
-            uid: The reader's.
-            identity: Of the file when it was opened.
-            source: The file in the source.
-            part: All of it, as the reader has written it; -1 if the daemon is to read it.
+            path: Path of the file in the source.
+            uid: User id of the reader.
+            identity: Identity of the file when it was opened.
+            source: Descriptor of the file in the source.
+            part: Descriptor of the complete part that the reader has written; -1 if the daemon
+                reads the file.
 
         Raises:
-            ProtocolError: These are not what they should be; the descriptors are the caller's.
+            ProtocolError: The file has changed, or the part belongs to another user; the caller
+                keeps the descriptors.
         """
         about = os.fstat(source)
         if not identity.is_same(about):
@@ -202,14 +205,14 @@ class ReaderEvents:
             growing.end("it is not to be copied")
             return
         self._whole.append(growing)
-        # Others see that it comes.
+        # From now on, others see that the copy is coming.
         self._service.growing[key] = growing
         if not self._is_publishing:
             self._is_publishing = True
             self._service.in_background(self._publish())
 
     async def _publish(self) -> None:
-        """Publish small files, those of a moment together: threads cost more than they do."""
+        """Publish small files in batches: a thread switch costs more than publishing one."""
         try:
             while self._whole:
                 await asyncio.sleep(_TOGETHER_SECONDS)
@@ -222,27 +225,27 @@ class ReaderEvents:
             self._is_publishing = False
 
     def full(self, path: str, uid: int) -> None:
-        """Note that a reader says that all of a copy is there."""
+        """Note that a reader has reported a copy as complete."""
         growing = self._service.growing.get(key_of(private_area(uid), path))
         if growing is not None and growing.is_whole:
             self._service.in_background(self._finish(growing))
 
     def closed(self, opened: Opened) -> None:
-        """Note that a reader does not read a file any more."""
+        """Note that a reader no longer reads a file."""
         opened.is_closed = True
         growing = opened.growing
         if growing is not None and growing.key in self._service.claimed:
             self._go_on(opened, growing)
 
     def unseen(self, opened: Opened) -> None:
-        """Note that a reader goes on in a way that cannot be seen."""
+        """Note that a reader goes on reading in a way that the map does not show."""
         opened.is_unseen = True
         growing = opened.growing
         if growing is not None and growing.key in self._service.claimed:
             self._go_on(opened, growing)
 
     def changed(self, path: str, uid: int) -> None:
-        """Note that a reader has changed a file, or a folder with all in it."""
+        """Note that a reader has changed a file, or a folder with all files in it."""
         service = self._service
         mine = key_of(private_area(uid), path)
         kept = service.store.below(path)
@@ -257,26 +260,30 @@ class ReaderEvents:
                 service.give_up(growing, "the file was changed through the tier")
 
     def read(self, path: str, uid: int) -> None:
-        """Note that a complete copy was opened."""
+        """Note that a reader has opened a complete copy."""
         for area in (private_area(uid), PUBLIC):
             self._service.read(key_of(area, path))
 
     async def sweep(self) -> None:
-        """Publish what is full though nobody has said so, and remove what nobody has told of.
+        """Publish complete copies that no reader has reported, and remove unreported parts.
 
-        Each second, until cancelled.
+        This is done each second, until cancelled.
         """
         while True:
             await asyncio.sleep(1.0)
             known = {name for copy in self._service.growing.values() for name in copy.names}
             await self._service.in_thread(lambda known=known: _remove(self._service.store, known))  # type: ignore[misc]
             for growing in tuple(self._service.growing.values()):
-                # Small files, without a map, are published as they come.
+                # Small files, which have no map, are published when they arrive.
                 if growing.by_readers and growing.map is not None and growing.is_whole:
                     await self._finish(growing)
 
     def _go_on(self, opened: Opened, growing: PartialCopy) -> None:
-        """Have the daemon read what is missing of a copy that its reader does not fill, or not."""
+        """Complete a copy that its reader no longer fills, or abandon it.
+
+        The daemon reads the missing blocks if the reader goes on unseen, another node wants the
+        copy, or the reader has read enough of it.
+        """
         if not growing.by_readers or growing.is_closed:
             return
         if growing.is_whole:
@@ -294,7 +301,7 @@ class ReaderEvents:
 
 
 async def _turn(opened: Opened, growing: PartialCopy, end: int) -> bool:
-    """Wait until the reader has read a block; returns whether it is to be copied."""
+    """Wait until the reader has read the block that ends at `end`; return whether to copy it."""
     begin = (end - 1) // blocks.block_size(growing.size) * blocks.block_size(growing.size)
     while not opened.is_unseen:
         pace = opened.pace
@@ -310,7 +317,7 @@ async def _turn(opened: Opened, growing: PartialCopy, end: int) -> bool:
 
 
 def fetch_of(growing: PartialCopy) -> Fetch:
-    """Return what fetches a copy from other nodes that has begun to grow."""
+    """Return a fetch from other nodes into an existing partial copy."""
 
     async def make(identity: Identity) -> PartialCopy:
         return growing
@@ -319,7 +326,7 @@ def fetch_of(growing: PartialCopy) -> Fetch:
 
 
 def _remove(store: CopyStore, known: set[Path]) -> None:
-    """Remove the parts of readers that ended before they could tell of them."""
+    """Remove the parts of readers that ended before they reported them."""
     then = time.time() - _LEFT_SECONDS
     for folder in store.growing(PRIVATE).iterdir():
         for name in folder.iterdir():

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a reader hands over in memory: small files, of which the daemon makes copies.
+"""Reader queue: small files that a reader hands over in shared memory.
 
-The work is done by cc/tier/taking.h, without the interpreter's lock.
+cc/tier/taking.h makes the copies, without the GIL.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _RESULTS_BYTES: Final = 1 << 16
 
 
 class HandedFile(NamedTuple):
-    """What became of a small file that was handed over.
+    """Result for a small file that was handed over.
 
     Attributes:
-        error: As errno; 0 if there is a copy now.
-        path: Of the file in the source.
-        identity: Of the same, when it was opened.
+        error: Error as errno; 0 if the copy exists now.
+        path: Path of the file in the source.
+        identity: Identity of the file when it was opened.
     """
 
     error: int
@@ -40,17 +40,17 @@ class ReaderQueue:
     """The queue of one reader. One thread at a time takes from it."""
 
     def __init__(self, descriptor: int, store: Path, growing: Path, sources: Iterable[str]) -> None:
-        """Map it; the descriptor stays the caller's.
+        """Map a queue into memory.
 
         Args:
-            descriptor: Of the queue.
-            store: Where the reader's user has copies.
-            growing: Where they grow.
-            sources: The folders whose files are copied.
+            descriptor: Descriptor of the queue; the caller keeps and closes it.
+            store: Folder of the complete copies of the reader's user.
+            growing: Folder of the partial copies of the reader's user.
+            sources: Folders whose files are copied.
 
         Raises:
-            ProtocolError: It is no queue.
-            OSError: The library is not installed.
+            ProtocolError: The descriptor is not that of a queue.
+            OSError: The shim library is not installed.
         """
         self._library = _library()
         self._queue: int | None = self._library.tfm_tier_queue_open(descriptor)
@@ -62,10 +62,10 @@ class ReaderQueue:
         self._results = ctypes.create_string_buffer(_RESULTS_BYTES)
 
     def take(self) -> list[HandedFile]:
-        """Make copies of some of what has been handed over; empty if there is nothing. Blocks.
+        """Make copies of some of the files in the queue; empty if there are none. Blocks.
 
         Raises:
-            ProtocolError: The reader has written what is not allowed.
+            ProtocolError: The reader has written malformed data.
         """
         if self._queue is None:
             return []
@@ -78,13 +78,13 @@ class ReaderQueue:
         return _decoded(self._results.raw[:size])
 
     def rest(self) -> bool:
-        """Have the reader say when it hands over the next file; returns whether none is there."""
+        """Have the reader report its next file; return whether the queue is empty now."""
         return self._queue is None or bool(
             self._library.tfm_tier_queue_rest(self._queue, self._taken)
         )
 
     def close(self) -> None:
-        """Unmap it."""
+        """Unmap the queue."""
         if self._queue is not None:
             self._library.tfm_tier_queue_close(self._queue)
             self._queue = None
@@ -103,7 +103,7 @@ def _decoded(results: bytes) -> list[HandedFile]:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """Load the library, which is in front of nothing here: it was not preloaded."""
+    """Load the shim library; it is not preloaded here, so it intercepts no calls."""
     library = ctypes.CDLL(str(SHIM))
     pointer, number = ctypes.c_void_p, ctypes.c_int
     library.tfm_tier_queue_open.argtypes = [number]

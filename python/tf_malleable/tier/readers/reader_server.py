@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Hears what readers say: a socket for packets, without answers.
+"""Reader server: receives messages of readers on a SOCK_SEQPACKET socket, without answers.
 
-A reader is anybody's program. Whatever it sends, the daemon goes on, and at worst that user's own
-copies are not made.
+A reader is any program of any user. Whatever it sends, the daemon continues, and at worst that
+user's own copies are not made.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Connection:
-    """One reader's process.
+    """Connection to the process of one reader.
 
     Attributes:
-        socket: To it.
-        uid: Of its user.
-        counts: What it has said last that it has done.
-        opened: What it has begun to copy, by path.
-        program: The order in which it opens files.
-        queue: What it hands over; None until it says so.
+        socket: Connected socket.
+        uid: User id of the reader.
+        counts: Last reported counters of the reader.
+        opened: Files whose copying the reader has begun, by path.
+        program: State for learning the order in which the reader opens files.
+        queue: Queue of files that the reader hands over; None until it passes one.
     """
 
     socket: socket.socket
@@ -69,7 +69,7 @@ class _Connection:
 
 
 class ReaderServer:
-    """Hears what readers say."""
+    """Server for the messages of readers."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class ReaderServer:
         prefetching: Prefetcher | None = None,
         taking: Handoff | None = None,
     ) -> None:
-        """Prepare.
+        """Create a server.
 
         Args:
-            beginning: Does what follows from it.
-            asking: Answers those that ask.
-            counters: To which what they have done is added.
-            prefetching: Copies what they are likely to open next; None if nothing does.
-            taking: Takes over what they hand over; None if nothing does.
+            beginning: Handler of messages about copies.
+            asking: Lookup service.
+            counters: Counters to which those of the readers are added.
+            prefetching: Prefetcher; None for no prefetching.
+            taking: Handoff of small files; None for no handoff.
         """
         self._beginning, self._asking, self._counters = beginning, asking, counters
         self._prefetching, self._taking = prefetching, taking
@@ -95,10 +95,10 @@ class ReaderServer:
         self._path: Path | None = None
 
     def start(self, path: Path, mode: int) -> None:
-        """Listen at a path; whoever else did has ended.
+        """Listen at a path, replacing the socket of a daemon that has ended.
 
         Raises:
-            OSError: One cannot listen there.
+            OSError: Listening at the path failed.
         """
         with suppress(FileNotFoundError):
             path.unlink()
@@ -114,7 +114,7 @@ class ReaderServer:
         asyncio.get_running_loop().add_reader(listening.fileno(), self._accept)
 
     def stop(self) -> None:
-        """Hang up."""
+        """Stop listening, and close all connections."""
         loop = asyncio.get_running_loop()
         if self._listening is not None and self._path is not None:
             loop.remove_reader(self._listening.fileno())
@@ -238,7 +238,7 @@ class ReaderServer:
         os.close(descriptors[0])
 
     def _changed_later(self, path: str, uid: int) -> None:
-        """Drop what other programs had handed over of a file before it was changed."""
+        """Drop copies of a file that other programs had handed over before its change."""
         if self._taking is not None:
             self._taking.then(lambda: self._beginning.changed(path, uid))
 
@@ -272,7 +272,7 @@ class ReaderServer:
         if self._taking is None:
             prefetching.ended(connection.program)
         else:
-            # Not before it is known what it has opened last.
+            # Only when the last files that the program opened are known.
             self._taking.then(lambda: prefetching.ended(connection.program))
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The file by which readers know that the tier lives, and what they may do."""
+"""State file: tells readers that the tier is alive, and which operations they may use."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def state_path(socket: Path) -> Path:
-    """Return where the file is of the tier at a socket."""
+    """Return the path of the state file of the tier at a socket."""
     return socket.with_name(socket.name + ".state")
 
 
 class LifeSign:
-    """The file: made once, and never replaced, as readers have it mapped."""
+    """The state file. It is created once and never replaced, as readers have it mapped."""
 
     def __init__(self, path: Path, mode: int) -> None:
-        """Make it, or take the one that is there; it says that there is no tier yet.
+        """Create the file, or open the existing one; it says that there is no tier yet.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: The file cannot be created.
         """
         self._descriptor = os.open(
             path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -50,11 +50,11 @@ class LifeSign:
         os.pwrite(self._descriptor, bytes(8 * UNASKED), UNASKED_OFFSET)
 
     def publish(self, flags: StateFlag, largest: int) -> None:
-        """Say that the tier lives, for the next three seconds.
+        """Declare the tier alive for the next three seconds.
 
         Args:
-            flags: What readers may do.
-            largest: Bytes: of a larger file no copy is begun.
+            flags: Operations that readers may use.
+            largest: Size in bytes of the largest file of which a copy is begun.
         """
         data = STATE.pack(*self._head, 0, flags, max(0, largest))
         after = VALID_OFFSET + 8
@@ -64,7 +64,7 @@ class LifeSign:
         os.pwrite(self._descriptor, until.to_bytes(8, "little"), VALID_OFFSET)
 
     def set_unasked(self, folder: str, is_unasked: bool) -> None:
-        """Say whether readers ask of the files in a folder."""
+        """Declare whether readers skip the lookup of files in a folder."""
         code = folder_hash(folder)
         where, there = UNASKED_OFFSET + code % UNASKED * 8, code.to_bytes(8, "little")
         if is_unasked:
@@ -73,10 +73,10 @@ class LifeSign:
             os.pwrite(self._descriptor, bytes(8), where)
 
     def end(self) -> None:
-        """Say that there is no tier."""
+        """Declare that there is no tier."""
         os.pwrite(self._descriptor, bytes(8), VALID_OFFSET)
 
     def close(self) -> None:
-        """Say so, and close it."""
+        """Declare that there is no tier, and close the file."""
         self.end()
         os.close(self._descriptor)

@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The map of a growing copy: which parts of it are there.
+"""Block map: the byte ranges present in a partial copy.
 
-A reader made it, and may do with it what it wants. So it is read, not mapped into memory: reading
-what was cut off is an error, where touching mapped memory would end the daemon.
+A reader may have created the map, and can change it at any time. So the daemon reads the file
+instead of mapping it into memory: if the reader truncates it, a read fails, while an access to
+mapped memory would kill the daemon.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ _NUMBER = struct.Struct("<I")
 
 
 class BlockMap:
-    """A map, by a descriptor, which it owns.
+    """A block map, accessed by a descriptor that this object owns.
 
     Attributes:
-        head: What the header said at first.
+        head: Header of the map at the beginning.
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Use a map.
+        """Take over the descriptor of a map.
 
         Raises:
-            ProtocolError: It is none. The descriptor is the caller's still.
+            ProtocolError: The file is not a valid map. The caller keeps the descriptor.
         """
         try:
             self.head = MapHead.decode(os.pread(descriptor, MAP_BYTES, 0))
@@ -46,16 +47,16 @@ class BlockMap:
 
     @classmethod
     def create(cls, path: str, identity: Identity, owner: int | None, mode: int) -> BlockMap:
-        """Make the map of a copy that the daemon makes.
+        """Create the map of a copy that the daemon makes.
 
         Args:
-            path: Where.
-            identity: Of the file in the source.
-            owner: To whom it belongs; None for the daemon's user.
-            mode: Its permissions.
+            path: Path of the map.
+            identity: Identity of the file in the source.
+            owner: User id of the owner; None for the daemon's user.
+            mode: Permissions of the map.
 
         Raises:
-            OSError: The disk is full, or does not work, or there is a map.
+            OSError: The disk is full or faulty, or the map exists already.
         """
         unit = unit_of(identity.size)
         units = -(-identity.size // unit)
@@ -77,11 +78,11 @@ class BlockMap:
             raise
 
     def close(self) -> None:
-        """Close it."""
+        """Close the map."""
         os.close(self._descriptor)
 
     def state(self) -> int:
-        """Return the state that the header has now; dropped if it cannot be read."""
+        """Return the current state in the header; DROPPED if it cannot be read."""
         try:
             data = os.pread(self._descriptor, 4, STATE_OFFSET)
             return int(_NUMBER.unpack(data)[0])
@@ -89,47 +90,47 @@ class BlockMap:
             return MapState.DROPPED
 
     def set_state(self, state: MapState) -> None:
-        """Say what state it is in.
+        """Set the state of the copy.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The map cannot be written.
         """
         os.pwrite(self._descriptor, _NUMBER.pack(state), STATE_OFFSET)
 
     def set_fetching(self, is_fetching: bool) -> None:
-        """Say whether the bytes come from another node, so that readers wait for them.
+        """Set whether the bytes come from another node, so that readers wait for them.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The map cannot be written.
         """
         os.pwrite(self._descriptor, _NUMBER.pack(is_fetching), FETCHING_OFFSET)
 
     def mark(self, begin: int, end: int) -> None:
-        """Say that some bytes are there, from the beginning of a unit to that of another.
+        """Mark a byte range as present; it begins and ends at unit boundaries.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The map cannot be written.
         """
         first, last = begin // self.head.unit, -(-end // self.head.unit)
         os.pwrite(self._descriptor, _THERE * (last - first), MAP_BYTES + first)
 
     def units(self) -> bytes:
-        """Return all of it, as far as there is something.
+        """Return the bytes of all units, as far as the file contains them.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: The map cannot be read.
         """
         return os.pread(self._descriptor, self.head.units, MAP_BYTES)
 
     def is_there(self, units: bytes, begin: int, end: int) -> bool:
-        """Return whether some bytes are there, by what units() has returned."""
+        """Return whether a byte range is present, according to a result of units()."""
         first, last = begin // self.head.unit, -(-end // self.head.unit)
-        # The file may end before the last byte: what is not there is not marked.
+        # The file may end early: a missing unit counts as not marked.
         return units.count(_THERE, first, last) == last - first
 
     def share_there(self, units: bytes) -> float:
-        """Return how much is there, from 0 to 1, by what units() has returned.
+        """Return the share that is present, from 0 to 1, according to a result of units().
 
-        By units, not blocks: a file of HDF5 is read with small gaps all over.
+        The share counts units, not blocks: HDF5 files are read with small gaps all over.
         """
         return units.count(_THERE) / self.head.units

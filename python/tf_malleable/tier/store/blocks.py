@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A copy in blocks, each with a checksum, which tells rot on a disk and on the wire."""
+"""Blocks of a copy, each with a checksum that detects corruption on disk and in the network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PIECE: Final = 1 << 20
 
 
 def block_size(size: int) -> int:
-    """Return the bytes of a block in a file of this size: a power of 2, 1 MiB at least."""
+    """Return the block size in bytes for a file of this size: a power of 2, at least 1 MiB."""
     block = LEAST_BLOCK
     while size > block * _MOST_BLOCKS:
         block *= 2
@@ -24,36 +24,36 @@ def block_size(size: int) -> int:
 
 
 def block_count(size: int) -> int:
-    """Return how many blocks a file of this size has, the last one shorter."""
+    """Return the number of blocks of a file of this size; the last one may be shorter."""
     return -(-size // block_size(size))
 
 
 def span_of(block: int, size: int) -> tuple[int, int]:
-    """Return where a block of a file of this size begins and ends."""
+    """Return the first byte and the end of a block in a file of this size."""
     begin = block * block_size(size)
     return begin, min(begin + block_size(size), size)
 
 
 def checksum(data: bytes | bytearray | memoryview, before: int = 0) -> int:
-    """Return the checksum of bytes, after that of what comes before them."""
+    """Return the CRC-32 of bytes, continued from that of the bytes before them."""
     return zlib.crc32(data, before)
 
 
 def checksums_of(descriptor: int, size: int, first: int = 0) -> Iterator[int]:
-    """Yield the checksum of each block of an open file, from one on.
+    """Yield the checksum of each block of an open file, beginning with block `first`.
 
     Raises:
-        OSError: It cannot be read, or is shorter than this size.
+        OSError: The file cannot be read, or is shorter than this size.
     """
     for block in range(first, block_count(size)):
         yield block_checksum(descriptor, *span_of(block, size))
 
 
 def block_checksum(descriptor: int, begin: int, end: int) -> int:
-    """Return the checksum of a part of an open file.
+    """Return the checksum of a byte range of an open file.
 
     Raises:
-        OSError: It cannot be read, or is shorter.
+        OSError: The file cannot be read, or ends before the range does.
     """
     code = 0
     while begin < end:
@@ -71,10 +71,10 @@ def pack(codes: Sequence[int]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[int, ...]:
-    """Return what pack() has made.
+    """Decode the result of pack().
 
     Raises:
-        ValueError: It is no such value.
+        ValueError: The value is malformed.
     """
     if len(data) % 4:
         raise ValueError("checksums take 4 bytes each")

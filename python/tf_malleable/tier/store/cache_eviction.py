@@ -1,10 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which copies go when the store is full. Pure.
+"""Eviction: which copies are removed when the store is full. No I/O.
 
-A training reads all of its data set once an epoch. To evict one file of it for another one of
-it only churns: with any order of eviction each copy would go before it is read again. So a full
-store keeps what it has of the data set that is being read, and the rest of it is read from the
-source; only copies of other data sets go, those first whose data set was not read for longest.
+A training reads its whole data set once per epoch. Evicting one file of it for another one of
+it only churns: with any order of eviction, each copy would be removed before it is read again.
+So a full store keeps its copies of the data set that is being read, and the rest of it is read
+from the source. Only copies of other data sets are evicted, the least recently read data set
+first.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StoredCopy:
-    """What is decided about.
+    """A complete copy, with the properties that matter for eviction.
 
     Attributes:
-        path: Of the copy, below the store.
-        dataset: The data set it is of.
-        size: Bytes that it takes on the disk.
-        read_at: When it was read last.
-        is_open: Somebody has it open.
-        is_sole: No other node is known to have one.
+        path: Id of the copy; the store passes its key.
+        dataset: Data set of the copy.
+        size: Size on disk in bytes.
+        read_at: Time of the last read.
+        is_open: Whether a process has the copy open.
+        is_sole: Whether no other node is known to have a copy of the file.
     """
 
     path: str
@@ -35,12 +36,12 @@ class StoredCopy:
 
 
 def to_evict(copies: Iterable[StoredCopy], dataset: str, bytes_needed: int) -> tuple[str, ...]:
-    """Return the paths of the copies that make room; none if not enough of it can be made.
+    """Return the paths of the copies to evict; empty if they would not free enough bytes.
 
     Args:
-        copies: All that there are.
-        dataset: For which room is made. None of its own copies go.
-        bytes_needed: How much.
+        copies: All complete copies.
+        dataset: Data set for which room is needed; its own copies are not evicted.
+        bytes_needed: Number of bytes to free.
     """
     if bytes_needed <= 0:
         return ()

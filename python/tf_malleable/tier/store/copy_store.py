@@ -1,8 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The copies of a node, on its disk.
+"""Copy store: the complete copies on the disk of a node.
 
-What is in the folders is what there is: nothing else is written down, so nothing can disagree
-with it after a crash. Methods block on the disk; call them in a thread.
+The folders are the only index, so no other record can disagree with them after a crash.
+Methods block on disk I/O; call them in a thread.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Kept:
     """A complete copy.
 
     Attributes:
-        key: Of the file.
-        identity: Of the file in the source.
-        read_at: When it was read last, as far as is known: seconds since 1970.
+        key: Key of the file.
+        identity: Identity of the file in the source.
+        read_at: Time of the last known read, in seconds since 1970.
     """
 
     key: str
@@ -50,17 +50,17 @@ class Kept:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size of the copy in bytes."""
         return self.identity.size
 
     @property
     def version(self) -> SourceVersion:
-        """Of the source."""
+        """Version of the file in the source."""
         return SourceVersion.of_identity(self.identity)
 
 
 class CopyStore:
-    """The complete copies, and the room that there is. Thread-safe."""
+    """The complete copies of a node, and the accounting of their space. Thread-safe."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class CopyStore:
         capacity: int | None,
         boot_id: str | None = None,
     ) -> None:
-        """Prepare the folders, and look at what is there.
+        """Create the folders if need be, and load the index of the copies in them.
 
         Args:
-            folder: Of the store.
-            sources: The folders whose files are copied.
-            capacity: Bytes that copies may take; None for nine tenths of what is free.
-            boot_id: Of this start of the machine, in tests.
+            folder: Folder of the store.
+            sources: Folders whose files are copied.
+            capacity: Maximum size of all copies in bytes; None for nine tenths of the free space.
+            boot_id: Id of the current boot, for tests; None for the kernel's.
 
         Raises:
             OSError: The folder cannot be used.
@@ -96,13 +96,13 @@ class CopyStore:
 
     @property
     def used(self) -> int:
-        """Bytes that copies take, and those that grow will take."""
+        """Bytes of complete copies, and bytes reserved for partial ones."""
         with self._lock:
             return self._used + self._reserved
 
     @property
     def unverified(self) -> int:
-        """How many copies are from before the last start of the machine."""
+        """Number of copies from before the last boot that are not verified yet."""
         return len(self._unverified)
 
     def __len__(self) -> int:
@@ -110,11 +110,11 @@ class CopyStore:
 
     @property
     def free(self) -> int:
-        """Bytes for which nothing must go."""
+        """Bytes that are available without evictions."""
         return self.capacity - self.used
 
     def keys(self) -> dict[str, str]:
-        """Return the keys of all complete copies, with their versions."""
+        """Return the versions of all complete copies by key."""
         with self._lock:
             return {key: kept.version.encode() for key, kept in self._kept.items()}
 
@@ -124,19 +124,19 @@ class CopyStore:
             return list(self._kept.values())
 
     def get(self, key: str) -> Kept | None:
-        """Return the complete copy of a file, if there is one."""
+        """Return the complete copy of a file; None if there is none."""
         return self._kept.get(key)
 
     def path(self, key: str) -> Path:
-        """Return where the copy of a file is, or would be."""
+        """Return the path of the copy of a file, whether it exists or not."""
         return layout.path_of(self.folder, key)
 
     def below(self, path: str) -> list[Kept]:
-        """Return the copies of a file, or of all files in a folder, of whatever area."""
+        """Return the copies of a file, or of all files in a folder, in all areas."""
         return [each for each in self.kept() if is_at(area_and_path(each.key)[1], path)]
 
     def renumber(self, key: str, device: int) -> None:
-        """Write beside a copy that the source has another device number."""
+        """Store a new device number of the source in the attribute of a copy."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is None:
@@ -147,14 +147,19 @@ class CopyStore:
                 self._kept[key] = replace(kept, identity=identity)
 
     def read(self, key: str, now: float) -> None:
-        """Note that a copy is read."""
+        """Note that a copy is read.
+
+        Args:
+            key: Key of the file.
+            now: Current time in seconds since 1970.
+        """
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None:
                 self._kept[key] = replace(kept, read_at=now)
 
     def dataset_of(self, key: str) -> str:
-        """Return the data set that a file is of: its area, and the folder below the source."""
+        """Return the data set of a file: its area, and its top-level folder in the source."""
         area, path = area_and_path(key)
         for source in self._sources:
             if is_at(path, str(source)):
@@ -169,18 +174,19 @@ class CopyStore:
         sole: Callable[[Iterable[str]], frozenset[str]] = lambda keys: frozenset(),
         dropped: Callable[[str], None] = lambda key: None,
     ) -> bool:
-        """Make room for a copy and keep it; returns whether there is room.
+        """Reserve room for a copy, with evictions if need be; return whether there is room.
 
         Args:
-            key: Of the file.
-            size: Of its copy.
-            sole: Returns those copies that no other node has; asked only if some must go.
-            dropped: Is told the key of each copy that went.
+            key: Key of the file.
+            size: Size of the copy in bytes.
+            sole: Function that returns the keys of the copies that no other node has; called only
+                if evictions are necessary.
+            dropped: Callback that receives the key of each evicted copy.
         """
         if self.take_free(size):
             return True
-        # One at a time, or two would count on the room of the same copies; and kept at once, or
-        # somebody who comes meanwhile would take it.
+        # One eviction at a time: two would count on the room of the same copies. The room is
+        # reserved first: otherwise another caller could take it meanwhile.
         with self._evicting:
             with self._lock:
                 self._reserved += size
@@ -203,13 +209,13 @@ class CopyStore:
                     if self.drop(victim):
                         dropped(victim)
                 has_room = self.free >= 0
-            finally:  # Also if nobody could say which are the only ones.
+            finally:  # Also if sole() has failed.
                 if not has_room:
                     self.unreserve(size)
             return has_room
 
     def take_free(self, size: int) -> bool:
-        """Keep room for a copy if nothing must go for it; returns whether that was so."""
+        """Reserve room for a copy if that needs no eviction; return whether it was reserved."""
         with self._lock:
             if self._used + self._reserved + size > self.capacity:
                 return False
@@ -217,17 +223,17 @@ class CopyStore:
             return True
 
     def unreserve(self, size: int) -> None:
-        """Give back room that was kept."""
+        """Release reserved room."""
         with self._lock:
             self._reserved -= size
 
     def add(self, kept: Kept, reserved: int = 0) -> None:
-        """Note a copy that has been published.
+        """Add a copy that has been published.
 
         Args:
-            kept: The copy.
-            reserved: The room that was kept for it. Were it given back later, the copy would count
-                twice meanwhile, and another one be refused.
+            kept: Published copy.
+            reserved: Bytes reserved for the copy, which are released at the same time. A later
+                release would count the copy twice meanwhile, so that others would be refused.
         """
         with self._lock:
             self._reserved -= reserved
@@ -236,7 +242,7 @@ class CopyStore:
             self._kept[kept.key] = kept
 
     def drop(self, key: str) -> bool:
-        """Remove a copy; returns whether there was one."""
+        """Remove a copy; return whether there was one."""
         with self._lock:
             kept = self._kept.pop(key, None)
             if kept is not None:
@@ -249,13 +255,13 @@ class CopyStore:
         return kept is not None or unverified is not None
 
     def check(self, key: str) -> bool:
-        """Compare a copy with its checksums; returns whether they agree."""
+        """Return whether a copy matches its checksums."""
         return layout.is_good(self.path(key))
 
     def verify(self) -> Iterator[str]:
-        """Compare all copies from before the last start; yields the keys of the good ones.
+        """Verify all copies from before the last boot; yield the keys of the good ones.
 
-        Those are used again. The others are removed.
+        Good copies are used again. The others are removed.
         """
         for key, path in list(self._unverified.items()):
             with suppress(OSError):
@@ -271,10 +277,10 @@ class CopyStore:
         shutil.rmtree(self.folder / layout.UNVERIFIED, ignore_errors=True)
 
     def make_folders(self, key: str) -> None:
-        """Make the folders that the copy of a file lies in.
+        """Create the folders for the copy of a file.
 
         Raises:
-            OSError: They cannot be made.
+            OSError: The folders cannot be created.
         """
         area = area_and_path(key)[0]
         if area != PUBLIC:
@@ -282,15 +288,15 @@ class CopyStore:
         self.path(key).parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
 
     def admit(self, uid: int) -> None:
-        """Make the folders of one user's copies, or what is missing of them after a sudden end.
+        """Create the folders of one user's copies, also if a crash has left them incomplete.
 
         Raises:
-            OSError: They cannot be made.
+            OSError: The folders cannot be created.
         """
         private = self.folder / layout.PRIVATE / str(uid)
         growing = self.growing(f"{layout.PRIVATE}/{uid}")
         with suppress(FileNotFoundError):
-            # Its owner is the last step below.
+            # Setting the owner is the last step below, so a correct owner means complete folders.
             if growing.stat().st_uid == uid and private.is_dir():
                 return
         for folder in (private, growing):
@@ -300,11 +306,11 @@ class CopyStore:
             os.chown(growing, uid, -1)
 
     def growing(self, area: str) -> Path:
-        """Return the folder of the growing copies of an area."""
+        """Return the folder of the partial copies of an area."""
         return self.folder / layout.GROWING / area
 
     def _choose(self, copies: list[StoredCopy], dataset: str, missing: int) -> tuple[str, ...]:
-        """Return what is to go, none of it open."""
+        """Return the keys of the copies to evict, none of which is open."""
         while True:
             chosen = to_evict(copies, dataset, missing)
             used = {key for key in chosen if is_open(self.path(key))}
@@ -313,7 +319,7 @@ class CopyStore:
             copies = [replace(each, is_open=True) if each.path in used else each for each in copies]
 
     def _set_aside(self, boot_id: str) -> None:
-        """After a restart of the machine, move all copies to where no reader finds them."""
+        """Move all copies out of the readers' sight after a reboot, and note the boot id."""
         file = self.folder / _BOOT_FILE
         before = file.read_text() if file.exists() else ""
         aside = self.folder / layout.UNVERIFIED
@@ -323,7 +329,7 @@ class CopyStore:
                 if not (aside / name).exists():
                     os.rename(self.folder / name, aside / name)
                     (self.folder / name).mkdir(mode=_MODE)
-        # Parts of copies, of a daemon that was killed.
+        # Partial copies of a daemon that was killed.
         shutil.rmtree(self.folder / layout.GROWING, ignore_errors=True)
         for name in (PUBLIC, layout.PRIVATE):
             self.growing(name).mkdir(mode=_MODE, parents=True, exist_ok=True)
@@ -343,5 +349,5 @@ class CopyStore:
                 about, identity = os.lstat(path), layout.identity_of(path)
                 if identity is not None and about.st_size == identity.size:
                     self.add(Kept(key, identity, about.st_atime))
-                else:  # Somebody else's, or cut off.
+                else:  # The file is not a copy, or is truncated.
                     os.unlink(path)

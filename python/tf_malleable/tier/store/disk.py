@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What the disk says of copies: whether one is open, and which there are."""
+"""Disk queries: whether a copy is open, and which copies exist."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tf_malleable.tier.store.tenancy import PUBLIC
 
 
 def is_open(path: Path) -> bool:
-    """Return whether any process has a file open, or mapped."""
+    """Return whether any other process has a file open or mapped."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        # The kernel gives this lease only to whoever has it open alone.
+        # The kernel grants a write lease only if the file is open nowhere else.
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError:
@@ -30,7 +30,7 @@ def is_open(path: Path) -> bool:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Yield the paths of all that may be copies below the folder of a store."""
+    """Yield the paths of all files below the folder of a store that may be copies."""
     for name in (PUBLIC, layout.PRIVATE):
         for where, _, names in os.walk(folder / name):
             for each in names:
@@ -38,5 +38,5 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def is_at(path: str, where: str) -> bool:
-    """Return whether a path is that of a file or folder, or of something in it."""
+    """Return whether a path equals another one, or is below it."""
     return path == where or path.startswith(where.rstrip("/") + "/")

@@ -1,10 +1,10 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Where a copy is in the store, and what is written beside its bytes.
+"""Layout of the store: paths of the copies, and their extended attributes.
 
-The folder is the index: the copy of /data/x that everybody may read is at public/data/x, and that
-of user 1000 alone at private/1000/data/x. Parts that grow are in growing/. Extended attributes say
-which version of the source a copy is of, and have the checksum of each block. The shim knows all
-of this, too; see cc/tier/protocol.h.
+The folder tree is the index: the copy of /data/x that every user may read is public/data/x, and
+the copy of user 1000 alone is private/1000/data/x. Partial copies are in growing/. Extended
+attributes contain the version of the source that a copy is of, and the checksum of each block.
+The shim uses the same layout; see cc/tier/protocol.h.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ UNVERIFIED: Final = "unverified"
 
 
 def path_of(store: Path, key: str) -> Path:
-    """Return where the copy of a file is, given its key."""
+    """Return the path of the copy with this key."""
     area, path = area_and_path(key)
     return Path(f"{store}/{area}{path}")
 
 
 def key_at(store: Path, path: Path) -> str | None:
-    """Return the key of the copy at a path below the store; None if there can be none."""
+    """Return the key of the copy at a path below the store; None if no copy can be there."""
     parts = path.relative_to(store).parts
     folders = 1 if parts[0] == PUBLIC else 2
     if parts[0] not in (PUBLIC, PRIVATE) or len(parts) <= folders:
@@ -46,10 +46,10 @@ def key_at(store: Path, path: Path) -> str | None:
 
 
 def mark(descriptor: int, identity: Identity, codes: tuple[int, ...]) -> None:
-    """Write beside a copy what it is.
+    """Set the extended attributes of a copy: identity and checksums.
 
     Raises:
-        OSError: The file system keeps no such attributes, or is full.
+        OSError: The file system has no user attributes, or is full.
     """
     os.setxattr(descriptor, BLOCKS_ATTRIBUTE, blocks.pack(codes))
     own = identity._replace(copy_inode=os.fstat(descriptor).st_ino)
@@ -57,20 +57,20 @@ def mark(descriptor: int, identity: Identity, codes: tuple[int, ...]) -> None:
 
 
 def renumber(path: Path, identity: Identity) -> None:
-    """Write beside a copy what it is, anew.
+    """Replace the identity in the extended attribute of a copy.
 
     Raises:
-        OSError: It cannot be written, or is gone.
+        OSError: The copy is gone, or the attribute cannot be written.
     """
     own = identity._replace(copy_inode=os.lstat(path).st_ino)
     os.setxattr(path, SOURCE_ATTRIBUTE, own.encode())
 
 
 def identity_of(file: int | Path) -> Identity | None:
-    """Return what a copy is of; None if it is not marked.
+    """Return the identity of the source file of a copy; None if the attribute is missing or bad.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The attribute cannot be read.
     """
     said = _attribute(file, SOURCE_ATTRIBUTE)
     try:
@@ -80,10 +80,10 @@ def identity_of(file: int | Path) -> Identity | None:
 
 
 def codes_of(file: int | Path, size: int) -> tuple[int, ...] | None:
-    """Return the checksums that are written beside a copy of this size; None if there are none.
+    """Return the checksums of a copy of this size; None if the attribute is missing or bad.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The attribute cannot be read.
     """
     said = _attribute(file, BLOCKS_ATTRIBUTE)
     try:
@@ -94,7 +94,7 @@ def codes_of(file: int | Path, size: int) -> tuple[int, ...] | None:
 
 
 def is_good(copy: Path) -> bool:
-    """Compare a copy with what is written beside it; returns whether they agree."""
+    """Return whether the content of a copy matches the size and checksums in its attributes."""
     try:
         with open(copy, "rb", buffering=0) as file:
             identity = identity_of(file.fileno())

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A copy while it is made: which blocks of it are there, and who waits for more."""
+"""Partial copy: a copy in the making, its present blocks and the waiters for missing ones."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ _LOOK_SECONDS: Final = 0.005
 
 
 class PartialCopy:
-    """A copy that is being made, by readers or by the daemon.
+    """A copy that readers or the daemon are filling.
 
     Attributes:
-        key: Of the file.
-        identity: Of the file in the source.
-        version: Of the same.
-        size: Of the whole, in bytes.
-        part: Descriptor of what grows.
-        map: Says which parts are there; None if all of them are.
-        names: Of the part and its map.
-        codes: The checksum of each block of which it is known.
-        by_readers: Readers fill it; or only the daemon does.
+        key: Key of the file.
+        identity: Identity of the file in the source.
+        version: Version of the file in the source.
+        size: Size of the whole file in bytes.
+        part: Descriptor of the part: the file with the bytes of the copy.
+        map: Block map of the part; None if all bytes are present.
+        names: Paths of the part and its map.
+        codes: Checksum of each block; None for each one that is unknown.
+        by_readers: True if readers fill the part; False if only the daemon does.
         source: Descriptor of the file in the source; -1 for none.
-        problem: Why it does not grow any more; empty while it does.
-        is_passing: There is no room to keep it: it goes as soon as its reader has it open.
-        wanted: Another node waits, or has waited, for it.
+        problem: Reason why the copy was abandoned; empty otherwise.
+        is_closed: Whether the copy has been published or abandoned.
+        is_passing: Whether there is no room to keep the copy: it is dropped a moment after its
+            publication, in which its reader opens it.
+        wanted: Whether another node waits, or has waited, for the copy.
     """
 
     def __init__(
@@ -47,16 +49,16 @@ class PartialCopy:
         by_readers: bool,
         source: int = -1,
     ) -> None:
-        """Use a part and its map, which are closed with it.
+        """Take over the descriptors of a part, its map and its source, until end().
 
         Args:
-            key: Of the file.
-            identity: Of the file in the source.
-            part: Descriptor of what grows.
-            growth: The map; None if all of it is there.
-            names: Of both files, which are removed with it.
-            by_readers: Readers fill it.
-            source: Descriptor of the file in the source, which is closed with it, too.
+            key: Key of the file.
+            identity: Identity of the file in the source.
+            part: Descriptor of the part.
+            growth: Block map of the part; None if all bytes are present.
+            names: Paths of the part and its map, which end() removes.
+            by_readers: True if readers fill the part; False if only the daemon does.
+            source: Descriptor of the file in the source; -1 for none.
         """
         self.key, self.identity = key, identity
         self.version = SourceVersion.of_identity(identity)
@@ -73,7 +75,7 @@ class PartialCopy:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is there."""
+        """Whether all blocks are present."""
         return self.first_missing() == len(self.codes)
 
     def take(self, number: int, code: int) -> None:
@@ -88,7 +90,7 @@ class PartialCopy:
         self._wake()
 
     def first_missing(self) -> int:
-        """Return the number of the first block that is not there, or how many there are."""
+        """Return the number of the first missing block; the number of blocks if none is."""
         units = self._units()
         for number, code in enumerate(self.codes):
             if code is None and not self._is_there(units, number):
@@ -96,10 +98,14 @@ class PartialCopy:
         return len(self.codes)
 
     def there(self, first: int, most: int) -> tuple[int, ...]:
-        """Return the checksums of the blocks that are there, from one to the next gap.
+        """Return the checksums of consecutive present blocks.
+
+        Args:
+            first: Number of the first block.
+            most: Maximum number of blocks.
 
         Raises:
-            OSError: What is there cannot be read.
+            OSError: A present block cannot be read.
         """
         found: list[int] = []
         units = self._units()
@@ -114,19 +120,27 @@ class PartialCopy:
         return tuple(found)
 
     def all_codes(self) -> tuple[int, ...] | None:
-        """Return the checksums of all blocks; None if some are not there. Blocks on the disk.
+        """Return the checksums of all blocks; None if some are missing. Blocks on disk I/O.
 
         Raises:
-            OSError: What is there cannot be read.
+            OSError: A present block cannot be read.
         """
         found = self.there(0, len(self.codes))
         return found if len(found) == len(self.codes) else None
 
     async def wait_for_blocks(self, first: int, most: int, seconds: float) -> tuple[int, ...]:
-        """Return the checksums of the blocks from one on that are there; none in time: none.
+        """Wait for blocks, and return the checksums of those that are present.
+
+        Args:
+            first: Number of the first block.
+            most: Maximum number of blocks.
+            seconds: Time to wait for the first block.
+
+        Returns:
+            The checksums of consecutive blocks; empty if the first one is still missing.
 
         Raises:
-            OSError: It does not grow any more.
+            OSError: The copy no longer grows.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
@@ -137,30 +151,34 @@ class PartialCopy:
                 return found
             waiting: asyncio.Future[None] = loop.create_future()
             self._waiting.append(waiting)
-            # Readers tell the map, and nobody else.
+            # Poll as well: readers only mark their blocks in the map, and send no message.
             await asyncio.wait([waiting], timeout=min(left, _LOOK_SECONDS))
         if self.is_closed:
             raise OSError(self.problem or "the copy has another name now")
         return found
 
     def open(self) -> int:
-        """Return a new descriptor of what is there.
+        """Return a new descriptor of the part.
 
         Raises:
-            OSError: It is gone.
+            OSError: The copy is closed.
         """
         if self.is_closed:
             raise OSError("the copy does not grow any more")
         return os.open(f"/proc/self/fd/{self.part}", os.O_RDONLY | os.O_CLOEXEC)
 
     def set_fetching(self, is_fetching: bool) -> None:
-        """Tell its readers whether the bytes come from another node."""
+        """Tell the readers of the copy whether its bytes come from another node."""
         if self.map is not None:
             with suppress(OSError):
                 self.map.set_fetching(is_fetching)
 
     def end(self, problem: str = "") -> None:
-        """Close it, and remove its names: it is published, or given up for a reason."""
+        """Close the copy, and remove the part and its map.
+
+        Args:
+            problem: Reason why the copy is abandoned; empty if it has been published.
+        """
         if self.is_closed:
             return
         self.is_closed, self.problem = True, problem
@@ -177,7 +195,7 @@ class PartialCopy:
         self._wake()
 
     def share_there(self) -> float:
-        """Return how much of it is there, from 0 to 1."""
+        """Return the share of the copy that is present, from 0 to 1."""
         units = self._units()
         if units and self.map is not None:
             return self.map.share_there(units)

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Makes a part that is whole a copy that readers find."""
+"""Publication: turns a complete part into a copy that readers find; creation of new parts."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ _OF_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class NotPublishedError(Exception):
-    """A part does not become a copy; the message is one sentence."""
+    """A part cannot be published; the message is one sentence."""
 
 
 def publish(store: CopyStore, copy: PartialCopy, now: float) -> Kept:
-    """Give a part its name in the store, and the room that was kept for it. Blocks.
+    """Link a part into the store, and account for it with the room reserved for it. Blocks.
 
     Args:
-        store: Where.
-        copy: All of which is there.
-        now: Seconds since 1970.
+        store: Store of the complete copies.
+        copy: Copy with all blocks present.
+        now: Current time in seconds since 1970.
 
     Raises:
-        NotPublishedError: The file is another one by now, or the part is not what it should be.
-        OSError: The disk is full, or does not work.
+        NotPublishedError: The source file has changed, or the part is incomplete or has a wrong
+            size.
+        OSError: The disk is full or faulty.
     """
     path = area_and_path(copy.key)[1]
-    # What comes from another node, that node compares with the source, and soon this one, too.
+    # Without a source descriptor, the bytes come from another node, which compares its copies
+    # with the source. This node will soon do so, too.
     if copy.source >= 0 and not is_still(path, copy.identity, copy.source):
         raise NotPublishedError("the file was changed or replaced while it was copied")
     if os.fstat(copy.part).st_size != copy.size:
@@ -49,7 +51,7 @@ def publish(store: CopyStore, copy: PartialCopy, now: float) -> Kept:
     target = store.path(copy.key)
     try:
         _link(copy.part, target)
-    except FileExistsError:  # Of another version.
+    except FileExistsError:  # The copy of another version.
         os.unlink(target)
         _link(copy.part, target)
     kept = Kept(copy.key, copy.identity, now)
@@ -58,19 +60,20 @@ def publish(store: CopyStore, copy: PartialCopy, now: float) -> Kept:
 
 
 def is_still(path: str, identity: Identity, source: int) -> bool:
-    """Return whether a name in the source, and a descriptor of it, are still the same file.
+    """Return whether a path in the source and a descriptor still refer to the same version.
 
     Args:
-        path: The name.
-        identity: Of the file when it was opened.
-        source: The descriptor; -1 for none.
+        path: Path of the file in the source.
+        identity: Identity of the file when it was opened.
+        source: Descriptor of the file; -1 for none.
     """
     try:
         if source >= 0 and not identity.is_same(os.fstat(source)):
             return False
         return identity.is_same(os.stat(path, follow_symlinks=False))
     except PermissionError:
-        # The daemon may not look, but the reader could: the kernel knows the name that it opened.
+        # The daemon lacks the permission that the reader has. The kernel knows the path that the
+        # reader opened.
         return source >= 0 and os.readlink(f"/proc/self/fd/{source}") == path
     except OSError:
         return False
@@ -79,17 +82,18 @@ def is_still(path: str, identity: Identity, source: int) -> bool:
 def new_copy(
     store: CopyStore, key: str, identity: Identity, source: int = -1, place: str = ""
 ) -> PartialCopy:
-    """Return a copy for the daemon to fill, with its space reserved on the disk.
+    """Create a partial copy for the daemon to fill, with its space allocated on the disk.
 
     Args:
-        store: Where.
-        key: Of the file.
-        identity: Of the file in the source.
-        source: A descriptor of it, of which the copy gets one of its own; -1 for none.
-        place: Below the growing ones; by default where readers find it, too.
+        store: Store of the complete copies.
+        key: Key of the file.
+        identity: Identity of the file in the source.
+        source: Descriptor of the file, which the copy duplicates; -1 for none.
+        place: Folder below that of the partial copies; empty for the folder of the area, where
+            readers find the partial copy.
 
     Raises:
-        OSError: The disk is full, or does not work, or a reader has begun a copy already.
+        OSError: The disk is full or faulty, or a reader has already begun a copy.
     """
     area, path = area_and_path(key)
     folder = store.growing(place or area)
@@ -125,10 +129,11 @@ def new_copy(
 
 
 def is_of_disk(error: OSError) -> bool:
-    """Return whether an error says that the store takes no more."""
+    """Return whether an error means that the disk of the store is full or faulty."""
     return error.errno in _OF_DISK
 
 
 def _link(part: int, target: Path) -> None:
-    # Only with a folder's descriptor, which an absolute path ignores, does Python follow links.
+    # Python follows symbolic links only if a folder's descriptor is given; the absolute path
+    # makes the kernel ignore it.
     os.link(f"/proc/self/fd/{part}", target, src_dir_fd=part, follow_symlinks=True)

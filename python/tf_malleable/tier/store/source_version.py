@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which version of a file of the source it is, and whether it may be copied yet."""
+"""Source version: the version of a file in the source, and whether it may be copied yet."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SETTLED_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class SourceVersion:
-    """What tells one version of a file from another.
+    """The properties that distinguish one version of a file from another.
 
     Attributes:
-        size: In bytes.
-        mtime_ns: When it was modified, in nanoseconds since 1970.
-        inode: Its number.
+        size: Size in bytes.
+        mtime_ns: Modification time in nanoseconds since 1970.
+        inode: Inode number.
     """
 
     size: int
@@ -29,32 +29,32 @@ class SourceVersion:
 
     @classmethod
     def of(cls, about: os.stat_result) -> SourceVersion:
-        """Return the version that a file's status tells."""
+        """Return the version from a stat result."""
         return cls(about.st_size, about.st_mtime_ns, about.st_ino)
 
     @classmethod
     def of_identity(cls, identity: Identity) -> SourceVersion:
-        """Return the version that is written beside a copy."""
+        """Return the version from the identity of a file."""
         return cls(identity.size, identity.mtime_s * 10**9 + identity.mtime_ns, identity.inode)
 
     def is_settled(self, now: float) -> bool:
-        """Return whether it was modified long enough ago.
+        """Return whether the last modification was at least SETTLED_SECONDS ago.
 
         Args:
-            now: Seconds since 1970.
+            now: Current time in seconds since 1970.
         """
         return now - self.mtime_ns / 1e9 >= SETTLED_SECONDS
 
     def encode(self) -> str:
-        """Return it as text, which other nodes compare with what they see."""
+        """Return the version as text, which other nodes compare with theirs."""
         return f"{self.size}.{self.mtime_ns}.{self.inode}"
 
     @classmethod
     def decode(cls, text: str) -> SourceVersion:
-        """Return what encode() has made.
+        """Decode the result of encode().
 
         Raises:
-            ValueError: It is no such text.
+            ValueError: The text is malformed.
         """
         size, mtime_ns, inode = text.split(".")
         return cls(int(size), int(mtime_ns), int(inode))

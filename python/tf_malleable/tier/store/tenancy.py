@@ -1,11 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Whose a copy is: everybody's, or one user's.
+"""Tenancy: public copies for all users, and private copies for one user.
 
-A copy that everybody may read lies in the public area, but only if everybody may read the file
-itself: each folder on the way can be entered by all, the file can be read by all, and none of
-them has an access control list, whose mask makes the mode's bits mean something else. Of all
-others each user has a copy of one's own. Who may read a file was checked by the kernel, when
-the reader opened it; so this works where root may not read the source.
+A copy is in the public area only if every user may read the file itself: every user can enter
+each folder on the path and read the file, and none of them has an ACL, whose mask changes the
+meaning of the mode bits. Of any other file, each user has a private copy. The kernel checked the
+read permission when the reader opened the file, so this also works if root may not read the
+source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 PUBLIC: Final = "public"
 ACL_ATTRIBUTE: Final = "system.posix_acl_access"
 _ACLS: Final = frozenset({ACL_ATTRIBUTE, "system.nfs4_acl", "system.richacl"})
-# A file system without such attributes has no access control lists of this kind.
+# Errors of a file system without such attributes, which has no ACLs of this kind.
 _NONE: Final = (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -28,9 +28,9 @@ def area_of(path: Path, about: os.stat_result, uid: int) -> str:
     """Return the area of the copy of a file for one reader: public, or private/UID.
 
     Args:
-        path: Of the file in the source, absolute and without links.
-        about: Its status, from the reader's own descriptor.
-        uid: The reader's.
+        path: Absolute path of the file in the source, without symbolic links.
+        about: Status of the file, from the reader's own descriptor.
+        uid: User id of the reader.
     """
     return PUBLIC if is_everybodys(path, about) else private_area(uid)
 
@@ -41,7 +41,7 @@ def private_area(uid: int) -> str:
 
 
 def is_area(text: str) -> bool:
-    """Return whether this is the name of an area."""
+    """Return whether a text is the name of an area."""
     kind, slash, uid = text.partition("/")
     return text == PUBLIC or (
         kind == "private" and bool(slash) and uid.isascii() and uid.isdecimal() and len(uid) <= 10
@@ -49,11 +49,11 @@ def is_area(text: str) -> bool:
 
 
 def is_everybodys(path: Path, about: os.stat_result) -> bool:
-    """Return whether every user may read a file by its name.
+    """Return whether every user may read a file by its path.
 
     Args:
-        path: Of the file, absolute and without links.
-        about: What it is to be; another file of that name is not meant.
+        path: Absolute path of the file, without symbolic links.
+        about: Expected status; False is returned if the path leads to another file.
     """
     try:
         named = os.stat(path, follow_symlinks=False)
@@ -82,9 +82,9 @@ def _has_acl(path: Path) -> bool:
 
 
 def search_acl(uid: int) -> bytes:
-    """Return the list by which a folder of mode 0700 lets one more user enter it, no more.
+    """Return an ACL that lets one more user enter a folder of mode 0700, but not list it.
 
-    As in linux/posix_acl_xattr.h: owner, that user, group, mask, others.
+    The format is that of linux/posix_acl_xattr.h: owner, that user, group, mask, others.
     """
     nobody = 0xFFFFFFFF
     entries = ((1, 7, nobody), (2, 1, uid), (4, 0, nobody), (16, 1, nobody), (32, 0, nobody))

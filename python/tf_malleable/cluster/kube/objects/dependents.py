@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What a job has beside its pods: its token, a Service, a disruption budget. Pure."""
+"""A job's dependents beside its pods: token Secret, Service, disruption budget. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from tf_malleable.cluster.kube.objects.pod_template import Draft
 def token(key: bytes, job: JobSpec) -> str:
     """Return a job's token, as hexadecimal digits.
 
-    It follows from a key that only the operator has: so that it need not read Secrets, and
-    another operator after it, or a creation whose answer is lost, has the same one.
+    The token is derived from a key that only the operator has. The operator therefore need not
+    read Secrets, and the token stays the same for a later operator, or if the answer to a creation
+    is lost.
     """
     return hmac.new(key, job.uid.encode(), hashlib.sha256).hexdigest()
 
@@ -35,11 +36,11 @@ def secret(job: JobSpec, said: str) -> Draft:
 
 
 def service(job: JobSpec, address: str = "") -> Draft:
-    """Return the Service in front of a job's coordinator, whose address outlives its pods.
+    """Return the Service in front of a job's coordinator; its address outlives the pods.
 
     Args:
         job: The job.
-        address: Which it is to have; empty for any.
+        address: Cluster IP of the Service; empty for any.
     """
     port = {
         "name": "elastic",
@@ -63,7 +64,7 @@ def service(job: JobSpec, address: str = "") -> Draft:
 
 
 def budget(job: JobSpec) -> Draft:
-    """Return the disruption budget that keeps the last holder of the training's state."""
+    """Return the disruption budget that protects the last holder of the training's state."""
     labels = {resource_names.JOB: job.name, resource_names.HOLDER: "true"}
     return {
         "apiVersion": "policy/v1",

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What objects of a job have in common: their metadata, and the container that trains. Pure."""
+"""Common parts of a job's objects: metadata, environment variables and containers. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POD_UID: Final = "TF_MALLEABLE_POD_UID"
 
 
 def metadata(job: JobSpec, name: str, labels: Mapping[str, str] | None = None) -> Draft:
-    """Return the metadata of an object that goes with its job."""
+    """Return the metadata of an object that its job owns."""
     owner = {
         "apiVersion": resource_names.API_VERSION,
         "kind": resource_names.JOB_KIND,
@@ -43,10 +43,10 @@ def pod_metadata(
 
     Args:
         job: The job.
-        role: Of the pod.
-        member: Its number.
-        node: Which it is for.
-        base: With labels and annotations that it has, too.
+        role: Role of the pod.
+        member: Number of the member.
+        node: Name of the node that the pod is planned for; empty for none.
+        base: Metadata with additional labels and annotations; None for none.
     """
     given = base or {}
     labels = {
@@ -64,7 +64,7 @@ def pod_metadata(
 
 
 def secret_variables(job: JobSpec) -> list[Draft]:
-    """Return the variables of any process of a training: its secret, and where it is."""
+    """Return the variables that each process of a training needs: the secret and its pod's IP."""
     key = {"name": resource_names.secret_name(job.name, job.uid), "key": resource_names.TOKEN_KEY}
     return [
         {"name": SECRET, "valueFrom": {"secretKeyRef": key}},
@@ -73,7 +73,7 @@ def secret_variables(job: JobSpec) -> list[Draft]:
 
 
 def own_address() -> str:
-    """Return what a kubelet replaces by the address of the container's pod."""
+    """Return the placeholder that the kubelet replaces with the IP of the container's pod."""
     return f"$({variables.HOST})"
 
 
@@ -82,13 +82,13 @@ def worker_variables(job: JobSpec, coordinator: str) -> list[Draft]:
 
     Args:
         job: The job.
-        coordinator: Address of its Service.
+        coordinator: Address of the coordinator's Service.
     """
     made = [
         *secret_variables(job),
         _field(_POD_NAME, "metadata.name"),
         _field(_POD_UID, "metadata.uid"),
-        # Unlike a name, a uid is never that of a pod before.
+        # Unlike a name, a uid is never reused by a later pod.
         {"name": variables.PLACE, "value": f"$({_POD_NAME})/$({_POD_UID})"},
         {"name": variables.COORDINATOR, "value": f"{coordinator}:{resource_names.PORT}"},
     ]
@@ -104,14 +104,14 @@ def _field(name: str, path: str) -> Draft:
 
 
 def with_variables(container: Manifest, more: list[Draft]) -> Draft:
-    """Return a container with these variables, whatever it says of them."""
+    """Return a container with these variables, which replace its own of the same names."""
     own = {each["name"] for each in more}
     kept = [each for each in container.get("env") or () if each["name"] not in own]
     return {**container, "env": [*kept, *more]}
 
 
 def with_cpus(container: Manifest, cpus: float) -> Draft:
-    """Return a container that has so many CPUs, which can change while it runs."""
+    """Return a container with this number of CPUs, resizable in place."""
     resources = dict(container.get("resources") or {})
     for kind in ("requests", "limits"):
         resources[kind] = {**(resources.get(kind) or {}), "cpu": quantities.cores(cpus)}
@@ -121,9 +121,10 @@ def with_cpus(container: Manifest, cpus: float) -> Draft:
 
 
 def hardened(container: Manifest) -> Draft:
-    """Return a container that gains no rights and whose last words are kept, if it says nothing.
+    """Return a container with restricted privileges and a fallback termination message.
 
-    So the API tells why it has crashed, also once its log is gone with its pod.
+    Settings of the container itself take precedence. The termination message keeps the last lines
+    of the log, so that the API shows the cause of a crash even without the log.
     """
     context = {
         "allowPrivilegeEscalation": False,
@@ -135,12 +136,12 @@ def hardened(container: Manifest) -> Draft:
 
 
 def on_node(affinity: Manifest | None, hostname: str) -> Draft:
-    """Return an affinity that allows one node only, and what else it says."""
+    """Return an affinity restricted to one node, with its other terms kept."""
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [hostname]}
     found = copy.deepcopy(dict(affinity or {}))
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     node = found.setdefault("nodeAffinity", {})
-    # One of the terms must hold, so each of them gets it.
+    # The terms are alternatives, so each of them needs the expression.
     terms = (node.get(required) or {}).get("nodeSelectorTerms") or [{}]
     for term in terms:
         term["matchExpressions"] = [*(term.get("matchExpressions") or ()), here]

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The pods of a job: workers from its template, servers, and the coordinator. Pure."""
+"""Pods of a job: workers from its template, servers, and the coordinator. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COORDINATOR: Final = {
     "limits": {"cpu": "1", "memory": "256Mi"},
 }
 _SERVER_MEMORY: Final = {"requests": {"memory": "256Mi"}, "limits": {"memory": "4Gi"}}
-# Of a pod's spec, what lets it be where the workers may be.
+# Fields of the template's spec that let other pods run where the workers may.
 _SHARED: Final = (
     "hostAliases", "imagePullSecrets", "nodeSelector", "priorityClassName", "runtimeClassName",
     "schedulerName", "serviceAccountName", "tolerations",
@@ -30,11 +30,11 @@ _NOBODY: Final = 65532
 
 @dataclass(frozen=True)
 class NodePlace:
-    """A node that a pod is for.
+    """Node that a pod is planned for.
 
     Attributes:
-        node: Its name.
-        hostname: Its label kubernetes.io/hostname.
+        node: Name of the node.
+        hostname: Value of the node's label kubernetes.io/hostname.
     """
 
     node: str
@@ -47,12 +47,12 @@ def worker(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator
     Args:
         job: The job.
         member: Number of the worker.
-        place: Where it is to be.
-        cpus: With how many CPUs, those of its other containers among them.
-        coordinator: Address of the job's Service.
+        place: Node of the worker.
+        cpus: CPUs of the pod, including those of its other containers.
+        coordinator: Address of the coordinator's Service.
     """
     template = job.template
-    # What is not changed here is the template's own: there may be thousands of workers.
+    # Unchanged parts are shared with the template: there may be thousands of workers.
     spec = dict(template["spec"])
     first, *others = containers(template)
     own = max(_LEAST_CPUS, cpus - job.overhead_cpus)
@@ -74,7 +74,7 @@ def worker(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator
 
 
 def server(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator: str) -> Draft:
-    """Return a server's pod; arguments as those of worker()."""
+    """Return a server's pod; the arguments are those of worker()."""
     words = ["tfm", "elastic", "server", "--coordinator", f"{coordinator}:{resource_names.PORT}"]
     words += ["--host", pod_template.own_address(), "--patience", "600"]
     container = {"resources": copy.deepcopy(_SERVER_MEMORY)}
@@ -97,8 +97,8 @@ def coordinator(job: JobSpec, member: int, place: NodePlace, *, is_first: bool) 
     Args:
         job: The job.
         member: Number of the coordinator.
-        place: Where it is to be: what it takes there is not planned for others.
-        is_first: No worker has been started yet, so that there is nobody to wait for.
+        place: Node of the coordinator; the plan has set aside the coordinator's requests there.
+        is_first: True if no worker runs yet, so that there is none to wait for.
     """
     words = [
         "tfm",
@@ -121,7 +121,7 @@ def coordinator(job: JobSpec, member: int, place: NodePlace, *, is_first: bool) 
 def _own_pod(
     job: JobSpec, role: str, member: int, words: list[str], container: Draft, node: str
 ) -> Draft:
-    """Return a pod of ours, with the image of the workers: it has tfm."""
+    """Return a pod that runs tfm, from the image of the workers, which contains it."""
     first = containers(job.template)[0]
     base = job.template["spec"]
     more = {name: first[name] for name in ("imagePullPolicy",) if name in first}

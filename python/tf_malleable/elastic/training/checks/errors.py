@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What is said when a training cannot be elastic."""
+"""Error of a training that cannot be elastic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FRONT: Final = "tf_malleable: elastic training: "
 class RefusedError(SystemExit):
     """This training cannot be elastic, or cannot be kept exact.
 
-    If nobody handles it, Python prints the sentence and exits with 1, without a traceback.
+    If it is not handled, Python prints the sentence and exits with 1, without a traceback.
     """
 
     def __init__(self, why: str) -> None:

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""What in a traced train step cannot be kept exact."""
+"""Check of a traced train step for ops that cannot be kept exact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_malleable.elastic.training.checks.errors import RefusedError
 
 _ASSIGNING: Final = ("Assign", "ResourceScatter", "ResourceApply", "ResourceSparseApply")
 _PYTHON: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
-# Kernels with a generator of their own, which nobody can set.
+# Kernels with a generator of their own, whose state cannot be set.
 _RANDOM: Final = frozenset(
     {
         "Multinomial",
@@ -39,14 +39,14 @@ _RANDOM: Final = frozenset(
 
 
 def check(function: Any, model: str) -> None:
-    """Refuse or complain about what a shard's function does beside its results.
+    """Refuse side effects of a shard's function, and print complaints about other ops.
 
     Args:
-        function: It, traced.
-        model: Name of the model's class, for people.
+        function: Traced function of a shard.
+        model: Name of the model's class, for messages.
 
     Raises:
-        RefusedError: It changes variables on its own.
+        RefusedError: The function changes variables on its own.
     """
     said = set()
     for name, operation in _operations(function):

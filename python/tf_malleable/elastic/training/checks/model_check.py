@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Which models can be trained elastically."""
+"""Check whether a model can be trained elastically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def check(model: Any) -> None:
     """Refuse a model that cannot be cut into shards.
 
     Raises:
-        RefusedError: It cannot.
+        RefusedError: The model cannot be cut into shards.
     """
     if model.run_eagerly:
         raise RefusedError("compile(run_eagerly=True) cannot be traced; leave it out")
@@ -34,7 +34,7 @@ def check_built(model: Any) -> None:
     """Refuse weights whose gradients cannot travel as float32.
 
     Raises:
-        RefusedError: There is one.
+        RefusedError: There is such a weight.
     """
     for variable in model.trainable_variables:
         if variable.dtype not in ("float32", "float16", "bfloat16"):

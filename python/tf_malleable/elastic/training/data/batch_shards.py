@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""How a batch is cut into shards. Pure."""
+"""Division of a batch into shards. Pure."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Final
 # that no sum of scaled ones is subnormal, which some threads flush to zero and others do not.
 SCALE: Final = 2.0**24
 _GOLDEN: Final = 0x9E3779B1
-# Of the 63 bits that number what a seed generator draws: those for draws of one epoch, and
-# those for epochs of one fit().
+# Bits of the 63-bit number of a seed generator's draw: for the draw within an epoch, for the
+# epoch within a fit(), and for the call of fit().
 _DRAW_BITS: Final = 32
 _EPOCH_BITS: Final = 20
 _FIT_BITS: Final = 11
 
 
 def sizes(examples: int, shards: int) -> list[int]:
-    """Return how many examples each shard has; the first ones have one more than the last.
+    """Return the number of examples of each shard; the first ones may have one more than the last.
 
     Args:
-        examples: In the batch.
-        shards: At least 1.
+        examples: Number of examples in the batch.
+        shards: Number of shards; at least 1.
     """
     each, left = divmod(examples, shards)
     return [each + (number < left) for number in range(shards)]
 
 
 def salt(shard: int) -> int:
-    """Return what distinguishes the random numbers of a shard, below 2**31; 0 for shard 0.
+    """Return the salt of a shard's random numbers, below 2**31; 0 for shard 0.
 
     Fibonacci hashing (Knuth, TAOCP 3, 6.4), so that neighbours have little in common.
     """

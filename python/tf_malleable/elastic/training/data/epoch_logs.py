@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""An epoch's logs as float32 words, so that they travel as a step's sums do. Pure."""
+"""Logs of an epoch as float32 words, which travel like the sums of a step. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tf_malleable.elastic.training.position import Logs
 if TYPE_CHECKING:
     from tf_malleable.elastic.mesh import Vector
 
-# One byte a word.
+# Each word has one byte.
 _LENGTH: Final = 1 << 16
 
 
 def plain(logs: Logs) -> Logs:
-    """Return logs as numbers and lists of numbers, without what is neither."""
+    """Return logs as numbers and lists of numbers, without other values."""
     found: Logs = {}
     for name, value in logs.items():
         with suppress(ValueError, TypeError):
@@ -34,7 +34,7 @@ def as_words(logs: Logs | None) -> Vector:
     """Return logs as words; None as zeros.
 
     Raises:
-        RefusedError: They are longer than 65,536 bytes of JSON.
+        RefusedError: The logs are longer than 65,536 bytes of JSON.
     """
     words = np.zeros(_LENGTH, np.float32)
     if logs is not None:

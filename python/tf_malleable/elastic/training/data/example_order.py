@@ -1,9 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""The order in which fit() sees the examples of arrays: the same in each member.
+"""Order in which fit() sees the examples of arrays: the same in each member.
 
-Keras shuffles with generators that every process seeds for itself, and a newcomer could
-not tell how often they were asked. Here the order follows from a seed of the training and
-the number of the pass through the data.
+Keras shuffles with generators that every process seeds for itself, and a newcomer could not know
+how often they have drawn. Here the order follows from a seed of the training and the number of
+the pass through the data.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class ExampleOrder:
     """The order of examples in one fit()."""
 
     def __init__(self, seed: int) -> None:
-        """Make one.
+        """Create the order for one fit().
 
         Args:
-            seed: Of the training; below 2**31.
+            seed: Seed of the training; below 2**31.
         """
         self._seeds = tf.Variable([seed, 0], dtype=tf.int64, trainable=False)
 
@@ -33,13 +33,13 @@ class ExampleOrder:
 
     def shuffle(self, value: Any, **_: Any) -> Any:
         """Shuffle as tf.random.shuffle() does, inside a tf.data function."""
-        # Batches that are shuffled each in themselves differ by their first index.
+        # Batches that are each shuffled in themselves differ by their first index.
         salt = tf.stack([tf.cast(tf.reshape(value, [-1])[0], tf.int64), tf.constant(0, tf.int64)])
         return tf.random.experimental.stateless_shuffle(value, seed=self._seeds + salt)
 
     @contextmanager
     def instead_of_tensorflow(self) -> Iterator[None]:
-        """Have Keras's adapter for arrays use it while it builds its dataset."""
+        """Make Keras's adapter for arrays use this order while it builds its dataset."""
         original = tf.random.shuffle
         tf.random.shuffle = self.shuffle
         try:
@@ -49,7 +49,7 @@ class ExampleOrder:
 
 
 def new_seed() -> int:
-    """Return a seed that follows from Python's generator, without advancing it."""
+    """Return a seed derived from Python's generator, without advancing it."""
     copy = random.Random()
     copy.setstate(random.getstate())
     return copy.randrange(2**31)

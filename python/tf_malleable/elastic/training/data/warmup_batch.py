@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A batch of zeros, to warm up with: drawing a real one would change what comes next."""
+"""Warm-up batch of zeros: drawing a real one would change what comes next."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _EXAMPLES = 32
 
 
 def batch(spec: Any, examples: int | None) -> Any:
-    """Return a batch of zeros; None if its shape is not known.
+    """Return a batch of zeros; None if its shape is unknown.
 
     Args:
-        spec: Nested tf.TypeSpec.
-        examples: How many real batches have, if that is known.
+        spec: Nested tf.TypeSpec of the batch.
+        examples: Number of examples of real batches; None if unknown.
     """
     leaves = [leaf for leaf in tree.flatten(spec) if leaf is not None]
     if not all(isinstance(leaf, tf.TensorSpec) and leaf.dtype != tf.string for leaf in leaves):
