@@ -18,7 +18,8 @@ from tf_malleable.runtime.tensorflow_install import find_tensorflow
 
 cindex = pytest.importorskip("clang.cindex")
 
-OVERLAY = Path(__file__).parents[2] / "cc" / "overlay"
+ROOT = Path(__file__).parents[2]
+OVERLAY = ROOT / "cc" / "overlay"
 HEADERS = (
     "tensorflow/core/util/mkl_util.h",
     "xla/backends/cpu/runtime/ynnpack/ynn_fusion_thunk.h",
@@ -46,14 +47,20 @@ def folders(include: Path) -> Iterator[Path]:
     yield from (Path(line[1:]) for line in said.splitlines() if line.startswith(" /"))
 
 
-@pytest.fixture(scope="module")
-def members():
+def tensorflows() -> dict[str, Path]:
+    """Return the headers of the installed TensorFlow, and those that make_dist has fetched."""
+    fetched = (find_tensorflow([str(folder)]) for folder in ROOT.glob("build/tensorflow/*"))
+    return {
+        each.version: each.directory / "include" for each in (*fetched, find_tensorflow()) if each
+    }
+
+
+@pytest.fixture(scope="module", params=tensorflows().items(), ids=lambda param: param[0])
+def members(request):
     """Return the members of the classes, by class."""
-    tensorflow = find_tensorflow()
-    assert tensorflow is not None
-    include = tensorflow.directory / "include"
+    version, include = request.param
     if not (include / "external" / "slinky").is_dir():
-        pytest.skip(f"TensorFlow {tensorflow.version} lacks the headers that its own include")
+        pytest.skip(f"TensorFlow {version} lacks the headers that its own include")
     arguments = ["-std=c++17", "-nostdinc", "-DINTEL_MKL", "-DENABLE_ONEDNN_V3"]
     arguments += [part for folder in folders(include) for part in ("-isystem", str(folder))]
     unit = cindex.Index.create().parse(
