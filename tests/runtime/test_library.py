@@ -160,6 +160,13 @@ def test_a_library_that_calls_its_own_functions_directly_is_refused(tmp_path, op
     assert len(said.splitlines()) == 1
 
 
+def test_one_that_was_not_there_at_the_import_is_noticed_at_the_first_call(tmp_path):
+    """As in a folder that the program adds to its path later."""
+    folder = linked(tmp_path, "-Wl,-Bsymbolic-functions")
+    # Without a slot there is no pointer to look at, and so no need for an address.
+    assert library._calls_itself(0, folder / "tensorflow" / library.FRAMEWORK)
+
+
 def test_a_library_that_hides_its_functions_is_refused(tmp_path):
     said = imported(linked(tmp_path, "-fvisibility=hidden"))
     assert "is installed, but exports no function _ZN" in said

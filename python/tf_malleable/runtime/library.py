@@ -37,8 +37,8 @@ _TOO_LATE: Final = (
 
 _BYPASSED: Final = (
     "TensorFlow does not use tf_malleable's thread pools: it was loaded so that it calls its own"
-    " functions first (RTLD_DEEPBIND), or another library comes before tf_malleable's; load it"
-    " as Python does by default"
+    " functions first (RTLD_DEEPBIND) or linked so (-Bsymbolic-functions), or another library comes"
+    " before tf_malleable's; load TensorFlow's own wheel as Python does by default"
 )
 _OTHER_TENSORFLOW: Final = (
     "install TensorFlow's own wheel (pip install tensorflow-cpu), or build TensorFlow with the"
@@ -217,11 +217,11 @@ def _calls_itself(start: int, path: Path) -> bool:
         start: Load address of the framework library.
         path: Path of the framework library.
     """
-    for symbol in _CONSTRUCTORS:
-        found = elf.binding(path, symbol)
-        if found is None:
-            continue
-        pointers = (ctypes.c_uint64.from_address(start + slot).value for slot in found.slots)
-        if start + found.own in pointers:
-            return True
-    return False
+    bindings = [found for symbol in _CONSTRUCTORS if (found := elf.binding(path, symbol))]
+    if bindings and not any(found.slots for found in bindings):
+        return True
+    return any(
+        ctypes.c_uint64.from_address(start + slot).value == start + found.own
+        for found in bindings
+        for slot in found.slots
+    )
