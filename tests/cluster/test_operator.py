@@ -194,7 +194,8 @@ def test_a_server_that_is_lost_is_replaced(site):
     site.wait(lambda: site.status()["parameterServers"])
     (server,) = site.wait(lambda: site.pods(role=resource_names.SERVER))
     site.wait(lambda: site.status()["parameterServers"][0].get("actual") == 0.5)
-    # It takes part: else its end would be no loss.
+    # Its container runs before the training uses it, and until then its end is no loss.
+    site.wait(site.servers_in_training)
     site.kill(server)
     site.wait(lambda: [each["reason"] for each in site.status()["rescales"]][-2:] == LOST)
     site.finish()
