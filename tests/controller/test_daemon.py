@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -94,6 +95,23 @@ def test_a_signal_ends_it_cleanly_and_quietly(tmp_path, number):
         assert one.ask("GET", "/v1/nothing")[0] == 404
         assert one.stop(number) == (0, "")
         assert [path.name for path in one.socket.parent.iterdir()] == ["controller.sock.lock"]
+
+
+def test_a_host_without_a_container_engine_is_no_news(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
+    with controller(tmp_path, env=environment) as one:
+        # The second attempt to reach an engine is after half a second.
+        time.sleep(1.2)
+        assert one.stop() == (0, "")
+
+
+def test_an_engine_that_the_environment_names_must_answer(tmp_path):
+    host = f"unix://{tmp_path}/engine.sock"
+    with controller(tmp_path, env={**os.environ, "DOCKER_HOST": host}) as one:
+        time.sleep(1.2)
+        code, text = one.stop()
+    assert code == 0
+    assert text.startswith(f"tfm controller: no container engine answers at {host}: ")
 
 
 def test_the_clean_end_lets_everybody_go(tmp_path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -127,10 +128,12 @@ class EngineContainers:
     # The following methods run in threads: the event thread, or one for calls.
 
     def _follow_events(self, loop: asyncio.AbstractEventLoop) -> None:
-        warned = False
+        # On a host without an engine, its absence is no news; the loss of one that was there is.
+        is_expected, warned = "DOCKER_HOST" in os.environ, False
         while not self._over.is_set():
             try:
                 self._events = self._engine.events()
+                is_expected = True
                 # Read all containers only now: later changes are in the stream.
                 self._look(loop)
                 self._post(loop, self._has_looked.set)
@@ -142,7 +145,7 @@ class EngineContainers:
                     if event["Action"] in _WATCHED_EVENTS and labels.JOB in actor["Attributes"]:
                         self._tell(loop, actor["ID"])
             except (EngineGoneError, EngineRefusedError) as error:
-                if not warned and self._has_looked.is_set():
+                if is_expected and not warned and self._has_looked.is_set():
                     _log.warning("%s", error)
                     warned = True
             except Exception:
