@@ -9,8 +9,8 @@ from pathlib import Path
 
 from benchmarks.power.servers import SERVERS
 from tf_malleable.controller.jobs.instruments import Instruments
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.power_watch import PowerWatch
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.power.power_watch import PowerWatch
 from tf_malleable.model import Shape
 from tf_malleable.power.host_power import HostPower
 from tf_malleable.power.rapl import RaplMeter

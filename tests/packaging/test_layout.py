@@ -18,7 +18,6 @@ MOST_MODULES = 14
 CROWDED = {
     "tf_malleable/api": 23,
     "tf_malleable/cli": 32,
-    "tf_malleable/controller/jobs": 31,
     "tf_malleable/linux": 22,
     "tf_malleable/model": 16,
     "tf_malleable/policies": 21,

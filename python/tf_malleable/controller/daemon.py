@@ -26,10 +26,10 @@ from tf_malleable.controller.http.application import application, metrics_applic
 from tf_malleable.controller.http.server import REQUESTS, Server
 from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
 from tf_malleable.controller.jobs.gpus import parse_gpus
-from tf_malleable.controller.jobs.machine_watch import MachineWatch
 from tf_malleable.controller.jobs.provision import HostMemory, Provision
-from tf_malleable.controller.jobs.quota_file import default_quotas, read_quotas
 from tf_malleable.controller.ports import Containers, Power
+from tf_malleable.controller.processes.machine_watch import MachineWatch
+from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology

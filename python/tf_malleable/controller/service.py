@@ -30,22 +30,22 @@ from tf_malleable.api.requests import (
     Progress,
     Submission,
 )
-from tf_malleable.controller.jobs.admission import Admission
-from tf_malleable.controller.jobs.arrivals import Arrivals
-from tf_malleable.controller.jobs.callers import Callers, Sight
-from tf_malleable.controller.jobs.changing import changed, check_cores
-from tf_malleable.controller.jobs.container_jobs import ContainerJobs
-from tf_malleable.controller.jobs.feed import Feed
-from tf_malleable.controller.jobs.foresight import Foresight
-from tf_malleable.controller.jobs.histories import Histories
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.power_watch import PowerWatch
+from tf_malleable.controller.jobs.job_views import grant_line, job_status
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.jobs.provision import Provision
-from tf_malleable.controller.jobs.quota_check import QuotaCheck
-from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.jobs.reasons import Reasons
-from tf_malleable.controller.jobs.views import grant_line, job_status
 from tf_malleable.controller.ports import Containers, Power
+from tf_malleable.controller.power.power_watch import PowerWatch
+from tf_malleable.controller.quotas.quota_check import QuotaCheck
+from tf_malleable.controller.requests.arrivals import Arrivals
+from tf_malleable.controller.requests.callers import Callers, Sight
+from tf_malleable.controller.requests.container_jobs import ContainerJobs
+from tf_malleable.controller.requests.history_requests import Histories
+from tf_malleable.controller.requests.job_changes import changed, check_cores
+from tf_malleable.controller.requests.job_feed import Feed
+from tf_malleable.controller.requests.what_if import Foresight
+from tf_malleable.controller.scheduler.admission import Admission
+from tf_malleable.controller.scheduler.reactor import Reactor
+from tf_malleable.controller.scheduler.reasons import Reasons
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Budget, Machine

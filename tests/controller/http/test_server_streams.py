@@ -23,7 +23,7 @@ from tests.support.controllers import DEADLINE, Client, ask, raw, wait_for
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import ControllerInfo
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.controller.http import intake
+from tf_malleable.controller.http import request_reader
 from tf_malleable.controller.http.application import application
 from tf_malleable.controller.http.clients import BODIES_OF_AN_OWNER, IDLE_SECONDS, Clients
 from tf_malleable.controller.http.server import Server
@@ -227,7 +227,7 @@ def test_idle_connections_make_room(served):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(served, monkeypatch):
-    monkeypatch.setattr(intake, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(request_reader, "BODY_SECONDS", 0.2)
     begun = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
     assert raw(served.path, begun).startswith(b"HTTP/1.1 408 ")
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.power.servers import SERVERS
 from tests.support.policy_situations import carried_out
-from tf_malleable.controller.jobs.area_budgets import AreaBudgets
+from tf_malleable.controller.power.area_budgets import AreaBudgets
 from tf_malleable.model import Budget, Job, Machine, PowerLimit, Shape
 from tf_malleable.policies.registry import create
 

@@ -7,8 +7,8 @@ import pytest
 
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.controller.jobs.admission import Admission
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.state.store import Store
 from tf_malleable.model import NO_GRANT, Grant, Machine, ProcessId, Shape
 from tf_malleable.scheduling import accounting

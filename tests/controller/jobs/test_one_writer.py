@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from tf_malleable import controller
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
 
 FIELDS = {field.name for field in fields(LiveJob)}
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.service import ME, host
-from tf_malleable.controller.jobs.callers import Sight
+from tf_malleable.controller.requests.callers import Sight
 from tf_malleable.linux.users import user_name
 
 PATH = "/home/ada/secret.log"

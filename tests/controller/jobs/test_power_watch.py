@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.service import BUSY, ME, host, refused
 from tf_malleable.api.power import BudgetRequest
-from tf_malleable.controller.jobs import power_watch
 from tf_malleable.controller.ports import BudgetObserver
+from tf_malleable.controller.power import power_watch
 from tf_malleable.linux.peer import Peer
 from tf_malleable.model import Budget, PowerCurve
 from tf_malleable.scheduling.energy import Energy

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.service import ME, host, refused
 from tf_malleable.api.requests import Submission
-from tf_malleable.controller.jobs import quota_file
-from tf_malleable.controller.jobs.quota_file import default_quotas, read_quotas
+from tf_malleable.controller.quotas import quota_file
+from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
 from tf_malleable.linux.peer import Peer
 from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
 

@@ -10,9 +10,9 @@ from statistics import mean
 import pytest
 
 from tests.support.service import Host, host
-from tf_malleable.controller.jobs import watch
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.watch import Watch
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.processes import process_watch
+from tf_malleable.controller.processes.process_watch import Watch
 from tf_malleable.model import Grant, Shape
 from tf_malleable.scheduling.learning import Lessons
 from tf_malleable.scheduling.record import Record
@@ -88,7 +88,7 @@ ONE, LENT = Grant(frozenset({0})), Grant(lent=frozenset({0}))
     ],
 )
 def test_a_job_that_computes_with_all_it_has_is_looked_at_less_often(live, steady):
-    assert watch._is_steady(live) == steady
+    assert process_watch._is_steady(live) == steady
 
 
 def test_one_that_was_just_told_of_a_grant_is_looked_at_each_time():
@@ -96,10 +96,10 @@ def test_one_that_was_just_told_of_a_grant_is_looked_at_each_time():
     live.take(Grant(frozenset({1})), 2.0)
     live.note_usage(3.0, 0.0, 3.0)
     live.note_usage(4.0, 0.0, 4.0)
-    assert not watch._is_steady(live)
+    assert not process_watch._is_steady(live)
     live.note_enforced()
     live.settle(4.0)
-    assert watch._is_steady(live)
+    assert process_watch._is_steady(live)
 
 
 def test_new_grants_are_looked_after_without_delay(tmp_path, samples):

@@ -71,7 +71,7 @@ time.sleep(600)
 
 
 def test_a_child_that_a_waiting_job_forked_after_its_cancel_is_killed_too(state, monkeypatch):
-    monkeypatch.setattr("tf_malleable.controller.jobs.live._CANCEL_SECONDS", 0.5)
+    monkeypatch.setattr("tf_malleable.controller.jobs.live_job._CANCEL_SECONDS", 0.5)
 
     async def scenario():
         async with host(state, "fcfs-strict") as here:

@@ -153,7 +153,7 @@ def test_a_cancel_is_on_file_before_the_job_is_told(state, monkeypatch):
                 rows = here.service._store._file.rows("SELECT record FROM live")
                 on_file.extend('"cancelled":true' in row[0] for row in rows)
 
-            name = "tf_malleable.controller.jobs.enforcement.terminate"
+            name = "tf_malleable.controller.processes.enforcement.terminate"
             with monkeypatch.context() as patched:
                 patched.setattr(name, terminate)
                 here.service.cancel(ME, job)
@@ -170,7 +170,7 @@ def test_a_cancel_that_the_job_was_not_told_is_told_by_the_next_controller(state
             with monkeypatch.context() as patched:
                 # As if it were killed between the two.
                 patched.setattr(
-                    "tf_malleable.controller.jobs.enforcement.terminate", lambda live: None
+                    "tf_malleable.controller.processes.enforcement.terminate", lambda live: None
                 )
                 before.service.cancel(ME, job)
             before.service._reactor._watch.stop()

@@ -96,7 +96,7 @@ time.sleep(600)
 
 
 def test_a_cancelled_job_is_killed_by_the_next_controller(state, monkeypatch):
-    monkeypatch.setattr("tf_malleable.controller.jobs.live._CANCEL_SECONDS", 0.5)
+    monkeypatch.setattr("tf_malleable.controller.jobs.live_job._CANCEL_SECONDS", 0.5)
 
     async def scenario():
         async with host(state) as before:

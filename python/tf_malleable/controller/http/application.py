@@ -31,9 +31,9 @@ from tf_malleable.api.routes import (
 from tf_malleable.api.validation import cut
 from tf_malleable.controller.http.clients import caller_of
 from tf_malleable.controller.http.connection import ClientConnection
-from tf_malleable.controller.http.intake import Handler, body_of, query_of
 from tf_malleable.controller.http.problems import problem
-from tf_malleable.controller.http.streaming import events, grants, history
+from tf_malleable.controller.http.request_reader import Handler, body_of, query_of
+from tf_malleable.controller.http.response_streams import events, grants, history
 from tf_malleable.controller.service import Service
 from tf_malleable.linux.peer import Peer
 

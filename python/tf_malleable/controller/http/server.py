@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from tf_malleable.controller.clock import until_next
 from tf_malleable.controller.http.acceptor import Acceptor
 from tf_malleable.controller.http.clients import Clients, trusted_owners
 from tf_malleable.controller.http.connection import REQUESTS, ClientConnection
 from tf_malleable.controller.http.problems import unasked
-from tf_malleable.controller.jobs.clock import until_next
 
 __all__ = ["REQUESTS", "Server"]
 

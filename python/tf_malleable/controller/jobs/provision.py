@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.memory import Memory, read_memory
 from tf_malleable.model.need import Basis, Need, Supply
 from tf_malleable.model.sizes import size_text

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tf_malleable.api.history import JobRecord, Span
-from tf_malleable.controller.state import tidying
+from tf_malleable.controller.state import retention
 from tf_malleable.controller.state.history_file import (
     CPUS,
     ENDED_JOBS,
@@ -113,7 +113,7 @@ class Store:
             RecentlySet(speeds, _KEPT_NAMES), RecentlySet(times, _KEPT_COMMANDS)
         )
         self._settings = {row[0]: row[1] for row in rows("SELECT key, value FROM settings")}
-        self._reserved = tidying.next_number(self._file)
+        self._reserved = retention.next_number(self._file)
         self._ended_count = int(rows("SELECT count(*) FROM jobs")[0][0])
         self._queued_live: dict[str, Record | None] = {}
         self._queued_ended: dict[str, JobRecord] = {}
@@ -235,16 +235,16 @@ class Store:
             Whether there is more to delete.
         """
         try:
-            tidying.return_pages(self._file)
+            retention.return_pages(self._file)
             if self._keep_spans is None:
                 return False
-            after = tidying.forgotten_until(self.setting(tidying.FORGOTTEN))
-            until, statements = tidying.outlived(self._file, after, now - self._keep_spans)
+            after = retention.forgotten_until(self.setting(retention.FORGOTTEN))
+            until, statements = retention.outlived(self._file, after, now - self._keep_spans)
         except StoreError:
             return False  # The next write will report the problem.
         self._queued_statements += statements
         if statements:
-            self.set_setting(tidying.FORGOTTEN, repr(until))
+            self.set_setting(retention.FORGOTTEN, repr(until))
             self.flush()
         return bool(statements)
 

@@ -11,10 +11,10 @@ import logging
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 
-from tf_malleable.controller.jobs import processes
-from tf_malleable.controller.jobs.clock import Clock
+from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.processes import processes
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import affinity, signals
 from tf_malleable.model import Cpuset, Grant, format_cpuset

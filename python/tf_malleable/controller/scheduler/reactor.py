@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tf_malleable.controller.jobs import enforcement
-from tf_malleable.controller.jobs.clock import Clock
-from tf_malleable.controller.jobs.enforcement import Enforcer
+from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.jobs.provision import Needs, Provision
-from tf_malleable.controller.jobs.roster import Roster
-from tf_malleable.controller.jobs.watch import Watch
 from tf_malleable.controller.ports import Containers
+from tf_malleable.controller.processes import enforcement
+from tf_malleable.controller.processes.enforcement import Enforcer
+from tf_malleable.controller.processes.process_watch import Watch
+from tf_malleable.controller.scheduler.job_table import Roster
 from tf_malleable.controller.state.store import CPUS, Store
 from tf_malleable.model import Allocation, Machine, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS, Quotas

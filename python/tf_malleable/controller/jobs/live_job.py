@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tf_malleable.api.elastic import Elastic
-from tf_malleable.controller.jobs.streams import Streams
+from tf_malleable.controller.jobs.grant_streams import Streams
 from tf_malleable.controller.ports import Container
 from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.memory_cgroup import MemoryGroup

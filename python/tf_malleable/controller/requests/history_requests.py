@@ -10,9 +10,9 @@ import msgspec
 
 from tf_malleable.api.history import History
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.controller.jobs.callers import Sight
-from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.state.reading import encoded_history
+from tf_malleable.controller.requests.callers import Sight
+from tf_malleable.controller.scheduler.reactor import Reactor
+from tf_malleable.controller.state.history_reader import encoded_history
 from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.scheduling import accounting, metrics
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tf_malleable.controller.jobs.clock import until_next
+from tf_malleable.controller.clock import until_next
 from tf_malleable.linux import topology
 from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
 from tf_malleable.linux.priority import unpinned_cpus, unpinned_thread

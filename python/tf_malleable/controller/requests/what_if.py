@@ -12,9 +12,9 @@ from dataclasses import replace
 from tf_malleable.api.messages import CoreChange, Outlook, Preview
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import PreviewQuery
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.jobs.reasons import Reasons
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.scheduler.reactor import Reactor
+from tf_malleable.controller.scheduler.reasons import Reasons
 from tf_malleable.linux.users import user_name
 from tf_malleable.model import NO_GRANT, Allocation
 from tf_malleable.policies import registry

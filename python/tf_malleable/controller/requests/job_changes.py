@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import JobChange
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.quota_check import QuotaCheck
-from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.quotas.quota_check import QuotaCheck
+from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.model import Shape
 from tf_malleable.model.units import cores as cores_of
 from tf_malleable.scheduling.record import Record

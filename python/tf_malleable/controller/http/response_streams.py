@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tf_malleable.api.routes import JSON, JSON_LINES, ROUTES
 from tf_malleable.controller.http.connection import ClientConnection
-from tf_malleable.controller.http.intake import Handler, body_of, query_of
+from tf_malleable.controller.http.request_reader import Handler, body_of, query_of
 from tf_malleable.controller.service import Service
 from tf_malleable.linux.peer import Peer
 

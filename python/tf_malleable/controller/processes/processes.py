@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux import procfs, signals
 from tf_malleable.linux.job_cgroup import JobGroup
 from tf_malleable.linux.process_table import ProcessTable

@@ -8,12 +8,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tf_malleable.controller.jobs import enforcement, processes
-from tf_malleable.controller.jobs.clock import until_next
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.memory_meter import MemoryMeter
-from tf_malleable.controller.jobs.metering import Meter
+from tf_malleable.controller.clock import until_next
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Look
+from tf_malleable.controller.processes import enforcement, processes
+from tf_malleable.controller.processes.meters import CpuMeter, MemoryMeter
 from tf_malleable.linux import procfs
 from tf_malleable.linux.process_table import ProcessTable
 from tf_malleable.scheduling.usage import FULL, SAMPLE_SECONDS
@@ -70,7 +69,7 @@ class Watch:
         self._on_overdue = on_overdue
         self._looks = 0
         self._samples_since_memory = 0
-        self._meter = Meter()
+        self._meter = CpuMeter()
         self._memory = MemoryMeter()
         self._samples_since_survey = 0
         self._step = 1

@@ -14,12 +14,12 @@ import msgspec
 
 from tf_malleable.api.power import AreaPower, BudgetRequest, PowerStatus
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.controller.jobs.budgets import Budgets
-from tf_malleable.controller.jobs.callers import Caller
-from tf_malleable.controller.jobs.clock import until_next
+from tf_malleable.controller.clock import until_next
 from tf_malleable.controller.jobs.instruments import Instruments
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import BudgetObserver, Power
+from tf_malleable.controller.power.budgets import Budgets
+from tf_malleable.controller.requests.callers import Caller
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model import Budget, Machine
 from tf_malleable.model.power import EnergySource

@@ -19,11 +19,11 @@ import msgspec
 
 from tf_malleable.api.messages import ControllerInfo, JobStatus
 from tf_malleable.api.power import PowerStatus
-from tf_malleable.controller.jobs.callers import Sight
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.jobs.reasons import Reasons
-from tf_malleable.controller.jobs.views import job_status
+from tf_malleable.controller.jobs.job_views import job_status
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.requests.callers import Sight
+from tf_malleable.controller.scheduler.reactor import Reactor
+from tf_malleable.controller.scheduler.reasons import Reasons
 
 TICK_SECONDS: Final = 0.25
 """The shortest time between two lines."""

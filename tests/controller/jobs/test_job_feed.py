@@ -15,7 +15,7 @@ import pytest
 from tests.support.service import ME, host
 from tf_malleable.api.events import Events
 from tf_malleable.api.requests import JobChange
-from tf_malleable.controller.jobs.feed import SILENT_SECONDS, TICK_SECONDS
+from tf_malleable.controller.requests.job_feed import SILENT_SECONDS, TICK_SECONDS
 from tf_malleable.linux.peer import Peer
 
 pytestmark = pytest.mark.slow

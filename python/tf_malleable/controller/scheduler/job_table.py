@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tf_malleable.api.history import Outcome
-from tf_malleable.controller.jobs import enforcement, processes
-from tf_malleable.controller.jobs.clock import Clock
-from tf_malleable.controller.jobs.emptying import Emptying
+from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Containers
+from tf_malleable.controller.processes import enforcement, processes
+from tf_malleable.controller.processes.cgroup_removal import Emptying
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import cgroup, job_cgroup, memory_cgroup, pidfds, procfs
 from tf_malleable.linux.job_cgroup import JobGroup

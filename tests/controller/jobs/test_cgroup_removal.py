@@ -12,8 +12,8 @@ import pytest
 from tests.support.controllers import DEADLINE
 from tests.support.service import host
 from tf_malleable.api.requests import Submission
-from tf_malleable.controller.jobs import emptying
-from tf_malleable.controller.jobs.clock import until_next
+from tf_malleable.controller.clock import until_next
+from tf_malleable.controller.processes import cgroup_removal
 from tf_malleable.linux.job_cgroup import JobGroup
 
 
@@ -33,7 +33,7 @@ class Group(JobGroup):
 
 @pytest.fixture
 def soon(monkeypatch):
-    monkeypatch.setattr(emptying, "_KILLED_SECONDS", 0.01)
+    monkeypatch.setattr(cgroup_removal, "_KILLED_SECONDS", 0.01)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -46,7 +46,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 def test_one_that_is_empty_is_tried_once(soon):
     async def scenario():
-        groups = emptying.Emptying()
+        groups = cgroup_removal.Emptying()
         groups.add(first := Group("a"))
         await until(lambda: first.attempts == 1)
         groups.add(second := Group("b"))
@@ -58,7 +58,7 @@ def test_one_that_is_empty_is_tried_once(soon):
 
 def test_one_whose_processes_are_being_killed_is_tried_again_by_itself(soon):
     async def scenario():
-        groups = emptying.Emptying()
+        groups = cgroup_removal.Emptying()
         groups.add(group := Group("a", empty_at=2))
         await until(lambda: group.attempts == 2)
 
@@ -67,7 +67,7 @@ def test_one_whose_processes_are_being_killed_is_tried_again_by_itself(soon):
 
 def test_one_that_stays_crowded_is_tried_with_the_next(soon):
     async def scenario():
-        groups = emptying.Emptying()
+        groups = cgroup_removal.Emptying()
         groups.add(crowded := Group("a", empty_at=4))
         await until(lambda: crowded.attempts == 2)
         await asyncio.sleep(0.1)
@@ -82,7 +82,7 @@ def test_one_that_stays_crowded_is_tried_with_the_next(soon):
 
 def test_one_that_has_a_job_now_is_left_alone(soon):
     async def scenario():
-        groups = emptying.Emptying()
+        groups = cgroup_removal.Emptying()
         groups.add(kept := Group("a", empty_at=9))
         groups.keep(kept)
         # Also if it is kept during an attempt.

@@ -15,8 +15,8 @@ import msgspec
 from tf_malleable.api.history import JobRecord
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.roster import Roster
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.scheduler.job_table import Roster
 from tf_malleable.linux import procfs
 from tf_malleable.linux.confinement import confinement_of
 from tf_malleable.linux.peer import Peer

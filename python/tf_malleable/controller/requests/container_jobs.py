@@ -12,10 +12,10 @@ import os
 from collections.abc import Collection
 
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.controller.jobs.admission import Admission
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.reactor import Reactor
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import CANNOT_RUN, Containers, Found
+from tf_malleable.controller.scheduler.admission import Admission
+from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.linux import pidfds, procfs
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling import accounting

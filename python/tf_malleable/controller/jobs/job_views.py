@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import JobStatus, Speed
-from tf_malleable.controller.jobs.live import LiveJob
+from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.users import user_name
 from tf_malleable.model.sizes import size_text
 from tf_malleable.scheduling import accounting

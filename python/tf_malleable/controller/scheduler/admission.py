@@ -11,7 +11,7 @@ from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.jobs.provision import Provision
-from tf_malleable.controller.jobs.quota_check import QuotaCheck
+from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.linux.priority import unpinned_cpus
 from tf_malleable.model import Machine, ProcessId, Shape, format_cpuset

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 
 from tf_malleable.api.power import BudgetInForce, BudgetRequest
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.controller.jobs.area_budgets import AreaBudgets
 from tf_malleable.controller.ports import Power
+from tf_malleable.controller.power.area_budgets import AreaBudgets
 from tf_malleable.model import Budget, PowerLimit
 from tf_malleable.model.power import BudgetKind
 from tf_malleable.policies.budget import cap_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.jobs.views import why_not
+from tf_malleable.controller.jobs.job_views import why_not
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.model.units import cores as cores_of
 
 

@@ -10,11 +10,11 @@ from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import JobStatus
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.requests import Submission
-from tf_malleable.controller.jobs.admission import Admission
-from tf_malleable.controller.jobs.callers import Callers
-from tf_malleable.controller.jobs.live import LiveJob
-from tf_malleable.controller.jobs.reactor import Reactor
-from tf_malleable.controller.jobs.views import job_status, why_not
+from tf_malleable.controller.jobs.job_views import job_status, why_not
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.controller.requests.callers import Callers
+from tf_malleable.controller.scheduler.admission import Admission
+from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux import job_cgroup, pidfds, procfs
 from tf_malleable.linux.job_cgroup import JobGroup
