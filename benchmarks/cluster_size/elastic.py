@@ -13,7 +13,7 @@ from tf_malleable.cluster.planning.cluster_plan import JobPlan
 from tf_malleable.cluster.planning.node_capacity import NodeCapacity
 from tf_malleable.cluster.planning.planner import plan
 from tf_malleable.policies.policy import Policy
-from tf_malleable.simulate.clock import LAST, Timer, VirtualClock
+from tf_malleable.simulate.engine.clock import LAST, Timer, VirtualClock
 
 
 @dataclass

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tf_malleable.cluster.planning.cluster_job import WorkerBounds
-from tf_malleable.policies.speedup import Curve
+from tf_malleable.policies.queues.speedup import Curve
 
 # For how long a rescale stops a training: the longest pause of Keras trainings with 25 million
 # parameters, see docs/benchmarks.md.

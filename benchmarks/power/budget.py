@@ -21,7 +21,7 @@ from tf_malleable.api.power import PowerStatus
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model.power import lower_hull
 from tf_malleable.power.curve_file import write_curve
-from tf_malleable.scheduling.calibration import fit
+from tf_malleable.scheduling.energy.calibration import fit
 from tf_malleable.workload.private_controller import PrivateController, private_controller
 
 TFM = (sys.executable, "-m", "tf_malleable_cli")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from statistics import mean
 
 from benchmarks.power.servers import CALIBRATED, SERVERS, Server
-from tf_malleable.scheduling.calibration import fit
+from tf_malleable.scheduling.energy.calibration import fit
 
 
 def error(server: Server) -> float:

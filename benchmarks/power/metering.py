@@ -14,8 +14,8 @@ from tf_malleable.controller.power.power_watch import PowerWatch
 from tf_malleable.model import Shape
 from tf_malleable.power.host_power import HostPower
 from tf_malleable.power.rapl import RaplMeter
-from tf_malleable.scheduling.learning import Lessons
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.lessons import Lessons
 
 _ROUNDS = 500
 

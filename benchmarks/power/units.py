@@ -31,7 +31,7 @@ from tf_malleable.model import Budget, PowerCurve
 from tf_malleable.power.units.broker import Broker, client
 from tf_malleable.power.units.event import budget_of, event_of
 from tf_malleable.power.units.topics import UnitAck, UnitName, UnitState
-from tf_malleable.scheduling.water_filling import PowerHost, water_fill
+from tf_malleable.scheduling.energy.water_fill import PowerHost, water_fill
 
 AREA = "study"
 _PROCESSES = 2

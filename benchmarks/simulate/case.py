@@ -59,9 +59,9 @@ def _most_live(spans: list[tuple[float, float]]) -> int:
 def main() -> None:
     """Simulate what the command line says."""
     from tf_malleable.model import Machine
-    from tf_malleable.simulate.generate import generate
-    from tf_malleable.simulate.simulation import Scenario, simulate
-    from tf_malleable.simulate.workload import Assumed
+    from tf_malleable.simulate.engine.simulation import Scenario, simulate
+    from tf_malleable.simulate.engine.workload import Assumed
+    from tf_malleable.simulate.workloads.generate import generate
 
     workload = generate(sys.argv[1], CORES, SEED, Assumed(starting=5.0))
     scenario = Scenario((Machine.flat(CORES),), seed=SEED)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from tf_malleable.api.history import JobRecord
 from tf_malleable.model import Machine, Rate, Shape
-from tf_malleable.scheduling.learning import Knowledge, command_key, speed_key
-from tf_malleable.simulate.curves import amdahl
-from tf_malleable.simulate.simulation import Scenario, simulate
-from tf_malleable.simulate.task import Task
+from tf_malleable.scheduling.records.lessons import Knowledge, command_key, speed_key
+from tf_malleable.simulate.engine.curves import amdahl
+from tf_malleable.simulate.engine.simulation import Scenario, simulate
+from tf_malleable.simulate.engine.task import Task
 
 STEPS = 100.0
 ANY_SHAPE = Shape(1, 1, 64)

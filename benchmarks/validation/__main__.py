@@ -119,9 +119,9 @@ def compared(
         cores: Number of cores.
     """
     from tf_malleable.model import Machine
-    from tf_malleable.simulate.replay import replayed
-    from tf_malleable.simulate.simulation import Scenario, simulate
-    from tf_malleable.simulate.workload import Assumed
+    from tf_malleable.simulate.engine.simulation import Scenario, simulate
+    from tf_malleable.simulate.engine.workload import Assumed
+    from tf_malleable.simulate.workloads.history_replay import replayed
 
     found = []
     for policy, mine in live.items():

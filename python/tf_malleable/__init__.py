@@ -19,10 +19,10 @@ import importlib.util as _util
 import os as _os
 import sys as _sys
 
-from tf_malleable.agent import following as _following
-from tf_malleable.agent import joining as _joining
-from tf_malleable.agent.following import follow_cgroup
-from tf_malleable.agent.joining import join
+from tf_malleable.agent import cgroup_follower as _following
+from tf_malleable.agent import join as _joining
+from tf_malleable.agent.cgroup_follower import follow_cgroup
+from tf_malleable.agent.join import join
 from tf_malleable.agent.steps import progress
 from tf_malleable.api import join as _join
 from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads

@@ -9,8 +9,8 @@ from benchmarks.cluster_size import static
 from benchmarks.cluster_size.elastic import Simulation
 from benchmarks.cluster_size.works import PAUSE_SECONDS, START_SECONDS, Work, bound, works
 from tf_malleable.cluster.planning.cluster_job import WorkerBounds
+from tf_malleable.policies.queues.speedup import Curve
 from tf_malleable.policies.registry import create
-from tf_malleable.policies.speedup import Curve
 
 LINEAR = Curve(1.0, 0.0)
 

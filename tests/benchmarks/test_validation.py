@@ -10,9 +10,9 @@ import msgspec
 
 from benchmarks.validation.__main__ import CONTAINERS, POLICIES, TITLES, Compared, main, rows
 from tf_malleable.model import Machine, Shape
-from tf_malleable.simulate.simulation import Scenario, simulate
-from tf_malleable.simulate.task import Task
-from tf_malleable.simulate.workload import Assumed
+from tf_malleable.simulate.engine.simulation import Scenario, simulate
+from tf_malleable.simulate.engine.task import Task
+from tf_malleable.simulate.engine.workload import Assumed
 
 
 def found(*makespans: tuple[str, float, float]) -> dict[str, object]:

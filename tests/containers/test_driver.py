@@ -12,7 +12,7 @@ from tests.support.fake_engine import FakeEngine
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.containers.driver import Driver
 from tf_malleable.containers.engine import EngineRefusedError, NoSuchContainerError
-from tf_malleable.linux import cgroup_files
+from tf_malleable.linux.cgroups import cgroup_files
 
 
 async def at_once(function: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ import pytest
 from tests.support.controllers import DEADLINE, TFM, Client, ask, controller, job, raw, wait_for
 from tests.support.records import WAITING
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import procfs
+from tf_malleable.linux.processes import procfs
 from tf_malleable.policies import registry
 
 ROOT = Path(__file__).parents[2]

@@ -25,7 +25,7 @@ from tests.support.controllers import Controller, controller, wait_for
 from tests.support.users import User, said_as
 from tf_malleable.api.routes import ROUTES, Route
 from tf_malleable.cli import background
-from tf_malleable.linux import claims
+from tf_malleable.linux.processes import cpu_claims
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
 
@@ -177,7 +177,7 @@ def test_no_file_of_another_s_is_read_or_changed(directory, group):
     home.mkdir()
     os.chown(home, VICTIMS[0], group)
     claimed = directory / "claims"
-    env = {**os.environ, claims.VARIABLE: str(claimed)}
+    env = {**os.environ, cpu_claims.VARIABLE: str(claimed)}
     with shared(directory, group, "--quotas", str(quotas), env=env) as here:
         one = here.controller
         output = output_of(VICTIMS[0], group, home)

@@ -9,14 +9,14 @@ import subprocess
 import pytest
 
 from tests.support.controllers import DEADLINE, TFM, controller
-from tf_malleable.linux import claims
+from tf_malleable.linux.processes import cpu_claims
 
 CPUS = sorted(os.sched_getaffinity(0))
 
 
 @pytest.fixture
 def environment(tmp_path):
-    return {**os.environ, claims.VARIABLE: str(tmp_path / "claims")}
+    return {**os.environ, cpu_claims.VARIABLE: str(tmp_path / "claims")}
 
 
 def second(directory, environment, *options):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tf_malleable.linux.affinity import confine, narrow
+from tf_malleable.linux.processes.affinity import confine, narrow
 
 CPUS = sorted(os.sched_getaffinity(0))
 PROGRAM = "import threading; threading.Thread(target=input).start(); input()"

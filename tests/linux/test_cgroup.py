@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_malleable.linux import cgroup, effective_cpus
-from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
+from tf_malleable.linux.cgroups import cgroup, effective_cpus
+from tf_malleable.linux.cgroups.effective_cpus import EffectiveCpus, Warnings
 
 MOUNTS_V2 = "30 23 0:26 / {point} rw,nosuid - cgroup2 cgroup2 rw\n"
 MOUNTS_V1 = (

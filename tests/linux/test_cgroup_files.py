@@ -10,8 +10,8 @@ import os
 
 import pytest
 
-from tf_malleable.linux import cgroup_files
-from tf_malleable.linux.cgroup_files import CgroupFiles, paths
+from tf_malleable.linux.cgroups import cgroup_files
+from tf_malleable.linux.cgroups.cgroup_files import CgroupFiles, paths
 
 ID = "0123456789abcdef" * 4
 V2 = "30 23 0:26 / {root}/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.jobs import has_ended
-from tf_malleable.linux import job_cgroup, procfs, signals
-from tf_malleable.linux.process_table import ProcessTable
+from tf_malleable.linux.cgroups import job_cgroup
+from tf_malleable.linux.processes import procfs, signals
+from tf_malleable.linux.processes.process_table import ProcessTable
 from tf_malleable.model import ProcessId
 
 # A child that leaves the session and outlives its parent, whose pid it tells.

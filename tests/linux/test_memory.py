@@ -13,8 +13,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from tf_malleable.linux import job_cgroup, memory, memory_cgroup, procfs
+from tf_malleable.linux import memory
+from tf_malleable.linux.cgroups import job_cgroup, memory_cgroup
 from tf_malleable.linux.memory import process_memory, read_memory
+from tf_malleable.linux.processes import procfs
 
 MIB = 1 << 20
 # Takes as many MiB as each line says, and says when it has them.

@@ -15,7 +15,7 @@ IS_ROOT = os.geteuid() == 0
 
 PROGRAM = """
 import os, sys
-from tf_malleable.linux.priority import raise_priority
+from tf_malleable.linux.processes.priority import raise_priority
 if sys.argv[1] == "nobody":
     os.seteuid(65534)
 raise_priority()
@@ -74,7 +74,7 @@ def test_a_session_of_others_keeps_its_weight():
 
 
 CPUS_KEPT = """
-from tf_malleable.linux.priority import unpinned_cpus
+from tf_malleable.linux.processes.priority import unpinned_cpus
 print(len(unpinned_cpus()))
 """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable.linux import affinity, pidfds, procfs
+from tf_malleable.linux.processes import affinity, pidfds, procfs
 
 THREADS = """
 import threading, time
@@ -26,7 +26,7 @@ time.sleep(60)
 FAMILY = "sh -c 'sleep 60 & sleep 60 & echo ready; wait' & wait"
 EXIT_CODE_FOR_NOBODY = """
 import os, sys
-from tf_malleable.linux import pidfds, procfs
+from tf_malleable.linux.processes import pidfds, procfs
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 print(pidfds.exit_code(procfs.identify(int(sys.argv[1])), os.pidfd_open(int(sys.argv[1]))))
 """

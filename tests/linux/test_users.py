@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_malleable.linux.users import is_foreign
+from tf_malleable.linux.processes.users import is_foreign
 
 
 @pytest.mark.parametrize(

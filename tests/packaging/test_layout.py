@@ -18,11 +18,7 @@ MOST_MODULES = 14
 CROWDED = {
     "tf_malleable/api": 23,
     "tf_malleable/cli": 32,
-    "tf_malleable/linux": 22,
     "tf_malleable/model": 16,
-    "tf_malleable/policies": 21,
-    "tf_malleable/scheduling": 18,
-    "tf_malleable/simulate": 18,
 }
 
 

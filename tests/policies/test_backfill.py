@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.tournament.works import Work, run
 from tf_malleable.model import Grant, Job, Machine, Shape
-from tf_malleable.policies.backfill import Reservation, reserve
+from tf_malleable.policies.queues.backfill import Reservation, reserve
 from tf_malleable.policies.registry import create
 
 NOW = 1000.0

@@ -25,10 +25,10 @@ from tf_malleable.model import (
 )
 from tf_malleable.model.power import lower_hull
 from tf_malleable.model.quota import Quota, Quotas
-from tf_malleable.policies.budget import area_caps, cap_of
 from tf_malleable.policies.check import check
 from tf_malleable.policies.registry import create
-from tf_malleable.scheduling.decision import Candidate, decide
+from tf_malleable.policies.wrappers.budget import area_caps, cap_of
+from tf_malleable.scheduling.decision.decision import Candidate, decide
 
 CPUS = 8
 BENT = PowerCurve(((0.0, 50.0), (0.5, 60.0), (1.0, 200.0)))  # Half load is on the hull.

@@ -15,8 +15,8 @@ from benchmarks.tournament.static import alternatives, split
 from benchmarks.tournament.works import Work, makespan, mean_turnaround, run
 from tf_malleable.api.history import JobRecord
 from tf_malleable.model import Shape
-from tf_malleable.policies.lend import ASLEEP_DWELL_SECONDS
 from tf_malleable.policies.registry import DEFAULT
+from tf_malleable.policies.wrappers.lend import ASLEEP_DWELL_SECONDS
 
 # While the wide one starts, it lends what it was just given, and a job of one core waits.
 # Of speeds that are wrong by 10 %, and of which wide job is paused for whom, others can be luckier.

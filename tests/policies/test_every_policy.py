@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from tests.support.policy_situations import NOW, PLAIN, SPECS, Situation, carried_out, situations
 from tf_malleable.model import Job, Machine, Shape
 from tf_malleable.policies.check import check
+from tf_malleable.policies.queues.speedup import fit
 from tf_malleable.policies.registry import create
-from tf_malleable.policies.speedup import fit
 
 MANY = settings(
     max_examples=25,

@@ -15,8 +15,8 @@ from tests.support.policy_situations import NOW, SPECS, Situation, situations
 from tf_malleable.model import Allocation, Grant, Job, Machine, Shape
 from tf_malleable.model.quota import NO_QUOTAS, Quota, Quotas
 from tf_malleable.policies.check import check
-from tf_malleable.policies.fair_share import FairSharePolicy, Taken, shared_fairly
 from tf_malleable.policies.registry import create
+from tf_malleable.policies.wrappers.fair_share import FairSharePolicy, Taken, shared_fairly
 
 ADA, BOB, EVE = 1001, 1002, 1003
 ANY = Shape(1, 8, 8)

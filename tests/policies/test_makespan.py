@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from tf_malleable.policies.makespan import USUAL_WEIGHT, evened, makespan_weight
-from tf_malleable.policies.speedup import Curve
-from tf_malleable.policies.turnaround import least_turnaround
+from tf_malleable.policies.queues.makespan import USUAL_WEIGHT, evened, makespan_weight
+from tf_malleable.policies.queues.speedup import Curve
+from tf_malleable.policies.queues.turnaround import least_turnaround
 
 CORES = 256
 CURVE = Curve(1.0, 0.2 / CORES)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.policy_situations import Situation, situations
 from tf_malleable.model import Cpu, Grant, Job, Machine, Shape
-from tf_malleable.policies.placement import Layout, place
+from tf_malleable.policies.shares.placement import Layout, place
 
 
 def machine(cores: int, siblings: int = 1, nodes: int = 1) -> Machine:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tf_malleable.model import Rate
-from tf_malleable.policies.speedup import Curve, fit
+from tf_malleable.policies.queues.speedup import Curve, fit
 
 
 def rates(curve: Curve, *counts: int, noise: tuple[float, ...] = ()) -> tuple[Rate, ...]:

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from tf_malleable.policies.speedup import Curve
-from tf_malleable.policies.turnaround import least_turnaround
+from tf_malleable.policies.queues.speedup import Curve
+from tf_malleable.policies.queues.turnaround import least_turnaround
 
 Choose = Callable[[tuple[float, ...], Curve, int], Iterator[tuple[int, ...]]]
 

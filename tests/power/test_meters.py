@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.powercap import SPAN, Powercap, hwmon
-from tf_malleable.power.choosing import find_meters, host_power
 from tf_malleable.power.counter import EnergyCounter, WattsOverTime
 from tf_malleable.power.hwmon import HwmonMeter
 from tf_malleable.power.ipmi import IpmiMeter, watts_of
 from tf_malleable.power.meter import MeterError, reason_of
+from tf_malleable.power.meter_selection import find_meters, host_power
 from tf_malleable.power.nvml import NvmlMeter
 from tf_malleable.power.rapl import RaplMeter
 

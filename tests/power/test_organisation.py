@@ -17,7 +17,7 @@ from tests.support.powercap import Powercap
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model import PowerCurve
 from tf_malleable.power.curve_file import write_curve
-from tf_malleable.scheduling.water_filling import PowerHost, water_fill
+from tf_malleable.scheduling.energy.water_fill import PowerHost, water_fill
 
 pytestmark = [
     pytest.mark.slow,

@@ -23,7 +23,7 @@ from tf_malleable.power.units.event import EventError, budget_of, event_of
 from tf_malleable.power.units.organiser import KnownUnit, Organiser, shared_out
 from tf_malleable.power.units.topics import UnitAck, UnitName, UnitState, acl, named
 from tf_malleable.power.units.unit import AUTHOR, MqttUnit
-from tf_malleable.scheduling.budget_book import BudgetBook
+from tf_malleable.scheduling.energy.budget_book import BudgetBook
 
 CURVE = PowerCurve(((0.0, 50.0), (1.0, 150.0)))
 FIRST, SECOND = UnitName("faculty/lab", "a"), UnitName("faculty/office", "b")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tf_malleable.model.power import Budget, PowerCurve
-from tf_malleable.scheduling.budget_book import BudgetBook, BudgetRefusedError
+from tf_malleable.scheduling.energy.budget_book import BudgetBook, BudgetRefusedError
 
 CURVE = PowerCurve(((0.0, 50.0), (1.0, 200.0)))
 NOW = 1000.0

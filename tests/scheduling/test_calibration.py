@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks.power.calibration import error
 from benchmarks.power.servers import CALIBRATED, SERVERS
-from tf_malleable.scheduling.calibration import fit
+from tf_malleable.scheduling.energy.calibration import fit
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda server: server.name)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_malleable.model import NO_GRANT, Allocation, Grant
-from tf_malleable.scheduling.decision import Change, changes
+from tf_malleable.scheduling.decision.decision import Change, changes
 
 JOBS = ("a", "b", "c", "d")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tf_malleable.model import Job, Machine, Shape
 from tf_malleable.model.quota import NO_QUOTAS, Quota, Quotas
 from tf_malleable.policies import registry
-from tf_malleable.scheduling.decision import Candidate, decide
+from tf_malleable.scheduling.decision.decision import Candidate, decide
 
 
 def candidate(

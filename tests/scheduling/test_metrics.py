@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tests.support.records import MEASURED, WAITING, live
 from tf_malleable.api.history import JobRecord
 from tf_malleable.api.messages import Speed
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import NO_GRANT, Grant, Rate
-from tf_malleable.scheduling import accounting
-from tf_malleable.scheduling.learning import Learned, blend, command_key
-from tf_malleable.scheduling.metrics import Measurements, ended, summary
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records import time_accounts
+from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.lessons import Learned, blend, command_key
+from tf_malleable.scheduling.records.metrics import Measurements, ended, summary
 
 # Clocks tell microseconds at best.
 seconds = st.integers(0, 10**12).map(lambda count: count / 1e6)
@@ -38,7 +38,7 @@ def lived(arrival: float, stretches: list[tuple[float, int]], after: float) -> J
     for length, cores in stretches:
         now += length
         grant = Grant(frozenset(range(cores))) if cores else NO_GRANT
-        record = accounting.granted(record, grant, now)
+        record = time_accounts.granted(record, grant, now)
     return end(record, now + after)
 
 

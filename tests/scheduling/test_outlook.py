@@ -10,8 +10,8 @@ import pytest
 
 from tf_malleable.model import Allocation, Grant, Job, Machine, Rate, Shape
 from tf_malleable.policies import registry
-from tf_malleable.scheduling.decision import Candidate, decide
-from tf_malleable.scheduling.outlook import ExpectedStart, expected_start
+from tf_malleable.scheduling.decision.decision import Candidate, decide
+from tf_malleable.scheduling.decision.outlook import ExpectedStart, expected_start
 
 BOTH = Grant(frozenset({0, 1}))
 NOW = 1000.0

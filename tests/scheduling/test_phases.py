@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_malleable.scheduling.phases import NOT_FOLLOWED, Course, Phases
+from tf_malleable.scheduling.records.phases import NOT_FOLLOWED, Course, Phases
 
 
 def sampled(*stretches: tuple[float, float], phases: Phases | None = None) -> Phases:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from tf_malleable.model import Grant, Job, Rate, Shape
 from tf_malleable.policies import registry
-from tf_malleable.scheduling.learning import Lessons
-from tf_malleable.scheduling.seen import Known, rates_of
-from tf_malleable.scheduling.speeds import Speedometer
+from tf_malleable.scheduling.decision.policy_input import Known, rates_of
+from tf_malleable.scheduling.records.lessons import Lessons
+from tf_malleable.scheduling.records.speeds import Speedometer
 
 
 def reported(speed: Speedometer, rate: float, begin: int, end: int) -> Speedometer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_malleable.scheduling.usage import FULL, Usage
+from tf_malleable.scheduling.records.usage import FULL, Usage
 
 
 def sampled(*samples: tuple[float, int, float]) -> Usage:

@@ -11,10 +11,10 @@ import pytest
 
 from tf_malleable.model import Machine, Shape
 from tf_malleable.policies import registry
-from tf_malleable.simulate.curves import amdahl
-from tf_malleable.simulate.host import Delays
-from tf_malleable.simulate.simulation import Outcome, Scenario, simulate
-from tf_malleable.simulate.task import Task
+from tf_malleable.simulate.engine.curves import amdahl
+from tf_malleable.simulate.engine.host import Delays
+from tf_malleable.simulate.engine.simulation import Outcome, Scenario, simulate
+from tf_malleable.simulate.engine.task import Task
 
 AT_ONCE = Delays(0.0, 0.0, 0.0)
 # Of Student's distribution with 19 degrees of freedom: of 1000 right results, one is outside.

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.complaints import complaint
 from tf_malleable.model import Shape
-from tf_malleable.simulate.curves import LINEAR, amdahl, measured, usl
-from tf_malleable.simulate.generate import generate
-from tf_malleable.simulate.workload import Assumed
+from tf_malleable.simulate.engine.curves import LINEAR, amdahl, measured, usl
+from tf_malleable.simulate.engine.workload import Assumed
+from tf_malleable.simulate.workloads.generate import generate
 
 EVERYTHING = (
     "jobs=200,load=0.8,sizes=lognormal,mean=600,sigma=1.5,max-cores=16,"

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.complaints import complaint
 from tf_malleable.model import Shape
+from tf_malleable.simulate.engine.workload import Assumed
 from tf_malleable.simulate.traces import read_trace
-from tf_malleable.simulate.workload import Assumed
 
 HEADER = (
     "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"

@@ -12,9 +12,9 @@ from tf_malleable.api.history import Span
 from tf_malleable.figures import gantt
 from tf_malleable.model import Cpu, Machine, Shape
 from tf_malleable.policies import registry
-from tf_malleable.simulate.curves import amdahl
-from tf_malleable.simulate.simulation import Outcome, Scenario, simulate
-from tf_malleable.simulate.task import Task
+from tf_malleable.simulate.engine.curves import amdahl
+from tf_malleable.simulate.engine.simulation import Outcome, Scenario, simulate
+from tf_malleable.simulate.engine.task import Task
 
 # The last one's numbers have a gap, as where some CPUs are not for jobs.
 SPARSE = Machine(tuple(Cpu(number, number) for number in (1, 2, 6)))

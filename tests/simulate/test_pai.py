@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.complaints import complaint
 from tf_malleable.model import Shape
+from tf_malleable.simulate.engine.workload import Assumed
 from tf_malleable.simulate.traces import read_trace
-from tf_malleable.simulate.workload import Assumed
 
 HEADER = (
     "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type"

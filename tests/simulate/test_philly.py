@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.complaints import complaint
 from tf_malleable.model import Shape
-from tf_malleable.simulate.curves import amdahl
+from tf_malleable.simulate.engine.curves import amdahl
+from tf_malleable.simulate.engine.workload import Assumed
 from tf_malleable.simulate.traces import json_list, read_trace
-from tf_malleable.simulate.workload import Assumed
 
 DAY = "2017-10-07"
 

@@ -10,10 +10,10 @@ import pytest
 from tests.support.complaints import complaint
 from tf_malleable.api.job_request import MOST_CORES
 from tf_malleable.model import Shape
-from tf_malleable.simulate.curves import LINEAR, amdahl, measured, usl
-from tf_malleable.simulate.plan import read_plan
-from tf_malleable.simulate.task import Task
-from tf_malleable.simulate.workload import Assumed
+from tf_malleable.simulate.engine.curves import LINEAR, amdahl, measured, usl
+from tf_malleable.simulate.engine.task import Task
+from tf_malleable.simulate.engine.workload import Assumed
+from tf_malleable.simulate.workloads.plan import read_plan
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ import pytest
 from tests.support import ROOT
 from tf_malleable.model import Allocation, Grant, Machine, Shape
 from tf_malleable.policies import registry
-from tf_malleable.simulate.curves import amdahl
-from tf_malleable.simulate.host import SimulationError
-from tf_malleable.simulate.simulation import Outcome, Scenario, simulate
-from tf_malleable.simulate.task import Task
+from tf_malleable.simulate.engine.curves import amdahl
+from tf_malleable.simulate.engine.host import SimulationError
+from tf_malleable.simulate.engine.simulation import Outcome, Scenario, simulate
+from tf_malleable.simulate.engine.task import Task
 
 FOUR = Scenario((Machine.flat(4),))
 
@@ -142,7 +142,7 @@ PROGRAM = """
 import sys
 import msgspec
 from tests.simulate.test_simulation import FOUR, some
-from tf_malleable.simulate.simulation import simulate
+from tf_malleable.simulate.engine.simulation import simulate
 from dataclasses import replace
 outcome = simulate(some(), "lend+srpt", replace(FOUR, seed=5, noise=0.1), spans=True)
 sys.stdout.buffer.write(msgspec.json.encode(outcome))

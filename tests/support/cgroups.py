@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tf_malleable.linux.cgroup import Mount, folders, parse_memberships, parse_mounts
+from tf_malleable.linux.cgroups.cgroup import Mount, folders, parse_memberships, parse_mounts
 
 PERIOD = 100_000
 

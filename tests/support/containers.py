@@ -17,7 +17,7 @@ from make_test_image import make_test_image
 
 from tests.support import commands, controllers
 from tests.support.controllers import TFM, wait_for
-from tf_malleable.linux.cgroup_files import CgroupFiles, State
+from tf_malleable.linux.cgroups.cgroup_files import CgroupFiles, State
 
 SLEEP = "trap 'exit 0' TERM; sleep 600 & wait"
 BUSY = "trap 'exit 0' TERM; while :; do :; done"

@@ -23,7 +23,7 @@ from tf_malleable.controller.http.unix_socket import UnixListener
 from tf_malleable.controller.ports import Power
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model import Machine
 
 _Value = TypeVar("_Value")

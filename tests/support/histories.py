@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_malleable.api.history import History, JobRecord, Outcome, Span
-from tf_malleable.scheduling.metrics import summary
+from tf_malleable.scheduling.records.metrics import summary
 
 # Unix time of the first arrival.
 ZERO = 1_700_000_000.0

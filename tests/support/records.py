@@ -8,11 +8,11 @@ from dataclasses import replace
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import JobRecord, Span
 from tf_malleable.model import Grant, ProcessId, Shape
-from tf_malleable.scheduling import metrics
-from tf_malleable.scheduling.metrics import Measurements
-from tf_malleable.scheduling.phases import Course
-from tf_malleable.scheduling.record import Record
-from tf_malleable.scheduling.speeds import Speedometer
+from tf_malleable.scheduling.records import metrics
+from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.metrics import Measurements
+from tf_malleable.scheduling.records.phases import Course
+from tf_malleable.scheduling.records.speeds import Speedometer
 
 WAITING = Record(
     id="1",

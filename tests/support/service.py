@@ -23,8 +23,8 @@ from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import procfs
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes import procfs
+from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model import Budget, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 

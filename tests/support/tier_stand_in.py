@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tf_malleable.runtime
-from tf_malleable.linux.peer import peer_of
+from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.tier.readers.reader_queue import ReaderQueue
 
 SHIM = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_tier.so")

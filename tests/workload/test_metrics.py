@@ -9,7 +9,7 @@ import pytest
 
 from tf_malleable.api.history import History, JobRecord
 from tf_malleable.api.job_request import JobRequest
-from tf_malleable.scheduling import metrics
+from tf_malleable.scheduling.records import metrics
 from tf_malleable.workload.metrics import Finished, from_history, from_outside
 from tf_malleable.workload.plan import PlannedJob
 

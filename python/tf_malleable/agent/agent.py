@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from tf_malleable.agent import steps
-from tf_malleable.agent.guest import start_without_signals
 from tf_malleable.agent.session import Session, connection_to, report_at_exit
+from tf_malleable.agent.thread_start import start_without_signals
 from tf_malleable.api.connection import Connection
 from tf_malleable.api.join import Join
 

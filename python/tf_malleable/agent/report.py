@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tf_malleable.agent import reading, steps
+from tf_malleable.agent import steps, tier_stats
 from tf_malleable.runtime import library, limits
 
 
@@ -22,7 +22,7 @@ def progress() -> dict[str, Any]:
         "steps_done": done.done,
         "steps_total": done.total,
         "cpu_seconds": time.process_time(),
-        "reading": reading.reading(),
+        "reading": tier_stats.reading(),
     }
     if library.backend() is not None:
         pools = limits.pools()

@@ -19,8 +19,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Final
 
 from tf_malleable.api.lines import Lines
-from tf_malleable.linux.peer import peer_of
-from tf_malleable.linux.users import is_foreign, user_name
+from tf_malleable.linux.processes.peer_credentials import peer_of
+from tf_malleable.linux.processes.users import is_foreign, user_name
 from tf_malleable.model import ControllerError
 
 _TIMEOUT: Final = 10.0

@@ -161,7 +161,7 @@ def _power(
             raise ValueError("--budgets-from needs --area: budgets are for areas")
         return None
     from tf_malleable.cli.power.curve import default_curve
-    from tf_malleable.power.choosing import host_power
+    from tf_malleable.power.meter_selection import host_power
     from tf_malleable.power.remote import NO_REMOTE, Remote
 
     remote: Remote = NO_REMOTE

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import OperationError
 
 

@@ -20,7 +20,7 @@ from tf_malleable.api.naming import default_name, shortened_command
 from tf_malleable.cli.arrays import Array, ArrayType, continue_for_each
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.cli.program import become, is_program, preload
-from tf_malleable.linux.cgroup import in_container
+from tf_malleable.linux.cgroups.cgroup import in_container
 from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
 from tf_malleable.workload.options import Duration, gpus_option, job_options

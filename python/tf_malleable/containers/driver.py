@@ -25,8 +25,8 @@ from tf_malleable.containers.engine import (
     was_never_started,
 )
 from tf_malleable.controller.ports import Look
-from tf_malleable.linux import cgroup_files
-from tf_malleable.linux.cgroup_files import CgroupFiles, State
+from tf_malleable.linux.cgroups import cgroup_files
+from tf_malleable.linux.cgroups.cgroup_files import CgroupFiles, State
 from tf_malleable.model import Cpuset, format_cpuset
 
 _FIRST_PAUSE: Final = 0.1

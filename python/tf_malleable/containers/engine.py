@@ -29,7 +29,7 @@ from tf_malleable.api.naming import shortened_command
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.containers import labels
 from tf_malleable.controller.ports import ContainerState, Found
-from tf_malleable.linux.cgroup_files import PERIOD_US
+from tf_malleable.linux.cgroups.cgroup_files import PERIOD_US
 
 _TIMEOUT: Final = 10.0  # Seconds.
 

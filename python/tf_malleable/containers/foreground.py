@@ -19,7 +19,7 @@ from tf_malleable.api.admission import Notices, Submitted, admit
 from tf_malleable.api.client import Client
 from tf_malleable.api.connection import Connection
 from tf_malleable.api.messages import JobStatus
-from tf_malleable.containers.creating import Recipe, create, fetch
+from tf_malleable.containers.container_creation import Recipe, create, fetch
 from tf_malleable.containers.engine import (
     Engine,
     EngineGoneError,

@@ -33,9 +33,9 @@ from tf_malleable.controller.quotas.quota_file import default_quotas, read_quota
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology
-from tf_malleable.linux.claims import Claim, ClaimError
-from tf_malleable.linux.priority import raise_priority
-from tf_malleable.linux.systemd import notify, watchdog_seconds
+from tf_malleable.linux.processes.cpu_claims import Claim, ClaimError
+from tf_malleable.linux.processes.priority import raise_priority
+from tf_malleable.linux.service_notifications import notify, watchdog_seconds
 from tf_malleable.model import Budget, Machine, format_cpuset, parse_cpuset
 from tf_malleable.model.quota import Quotas
 from tf_malleable.model.version import __version__

@@ -15,7 +15,7 @@ from tf_malleable.api.job_request import JobRequest
 from tf_malleable.api.messages import ContainerInfo
 from tf_malleable.api.power import PowerStatus
 from tf_malleable.model import Budget, Cpuset, PowerCurve
-from tf_malleable.scheduling.energy import Energy
+from tf_malleable.scheduling.energy.energy_lines import Energy
 
 CANNOT_RUN: Final = 125
 """Exit code of a container that could not be run, as of docker run."""

@@ -47,11 +47,11 @@ from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.scheduler.reasons import Reasons
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model import Budget, Machine
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies import registry
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records.job_record import Record
 
 _PROTOCOL = 1
 

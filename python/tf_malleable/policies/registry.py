@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from tf_malleable.policies.budget import BudgetPolicy
-from tf_malleable.policies.classic import AlwaysAttendPolicy, MaxPropPolicy, StrictPolicy
-from tf_malleable.policies.efficient import EfficientPolicy
-from tf_malleable.policies.fair import EqualPolicy, WeightedPolicy
-from tf_malleable.policies.lend import LendPolicy
-from tf_malleable.policies.orders import Fcfs, Order, Priority, RoundRobin
 from tf_malleable.policies.policy import Policy
-from tf_malleable.policies.srpt import SrptPolicy
+from tf_malleable.policies.queues.classic import AlwaysAttendPolicy, MaxPropPolicy, StrictPolicy
+from tf_malleable.policies.queues.efficient import EfficientPolicy
+from tf_malleable.policies.queues.fair import EqualPolicy, WeightedPolicy
+from tf_malleable.policies.queues.orders import Fcfs, Order, Priority, RoundRobin
+from tf_malleable.policies.queues.srpt import SrptPolicy
+from tf_malleable.policies.wrappers.budget import BudgetPolicy
+from tf_malleable.policies.wrappers.lend import LendPolicy
 
 DEFAULT = "lend+srpt"
 GROUP = "tf_malleable.policies"

@@ -16,7 +16,7 @@ from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model.power import EnergySource, PowerCurve
 from tf_malleable.power.meter import Counted, EnergyMeter, MeterError
 from tf_malleable.power.remote import NO_REMOTE, Remote
-from tf_malleable.scheduling.energy import Energy
+from tf_malleable.scheduling.energy.energy_lines import Energy
 
 _RETRY_SECONDS = 30.0
 # If more than this passed on only one of the two clocks, the host was suspended.

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Iterable
 
-from tf_malleable.linux import affinity
+from tf_malleable.linux.processes import affinity
 from tf_malleable.runtime import _native, library, limits
 
 # Linux supports no more CPUs on x86-64, and ignores ids that no CPU has.

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from tf_malleable.simulate.host import SimulationError
-from tf_malleable.simulate.simulation import Outcome, Scenario, simulate
-from tf_malleable.simulate.workload import Workload
+from tf_malleable.simulate.engine.host import SimulationError
+from tf_malleable.simulate.engine.simulation import Outcome, Scenario, simulate
+from tf_malleable.simulate.engine.workload import Workload
 
 # Spawned rather than forked, as this program may have threads.
 _CONTEXT = multiprocessing.get_context("spawn")

@@ -14,7 +14,7 @@ from tf_malleable.api.address import NoAnswerError
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import MOST_HISTORY, History, JobRecord, Outcome, Span
 from tf_malleable.model import OperationError
-from tf_malleable.scheduling import metrics
+from tf_malleable.scheduling.records import metrics
 from tf_malleable.workload.plan import PlannedJob
 
 # Number of other jobs that may have ended in the meantime.

@@ -22,7 +22,7 @@ from typing import Final, Literal
 from tf_malleable.api.client import Client
 from tf_malleable.api.history import History
 from tf_malleable.api.messages import JobStatus
-from tf_malleable.linux import procfs, signals
+from tf_malleable.linux.processes import procfs, signals
 from tf_malleable.model import OperationError, ProcessId
 from tf_malleable.workload.interrupts import delay_signals
 from tf_malleable.workload.metrics import Finished, from_history, from_outside

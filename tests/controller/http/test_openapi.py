@@ -23,7 +23,7 @@ from tf_malleable.controller.http.application import application
 from tf_malleable.controller.http.server import Server
 from tf_malleable.controller.service import Service
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model import Machine
 
 DOCUMENT = document("1.2.3")

@@ -14,7 +14,7 @@ from tests.support.service import host
 from tf_malleable.api.requests import Submission
 from tf_malleable.controller.clock import until_next
 from tf_malleable.controller.processes import cgroup_removal
-from tf_malleable.linux.job_cgroup import JobGroup
+from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 
 
 class Group(JobGroup):

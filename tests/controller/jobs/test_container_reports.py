@@ -7,8 +7,8 @@ import asyncio
 
 from tests.support.fake_containers import FakeContainers, found
 from tests.support.service import ME, host, refused
-from tf_malleable.linux import pidfds
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes import pidfds
+from tf_malleable.linux.processes.peer_credentials import Peer
 
 
 def test_one_that_somebody_else_starts_has_waited_until_then(state):

@@ -16,7 +16,7 @@ from tests.support.service import ME, host
 from tf_malleable.api.events import Events
 from tf_malleable.api.requests import JobChange
 from tf_malleable.controller.requests.job_feed import SILENT_SECONDS, TICK_SECONDS
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.state.store import Store
 from tf_malleable.model import NO_GRANT, Grant, Machine, ProcessId, Shape
-from tf_malleable.scheduling import accounting
-from tf_malleable.scheduling.learning import Lessons
+from tf_malleable.scheduling.records import time_accounts
+from tf_malleable.scheduling.records.lessons import Lessons
 
 PROCESS = ProcessId(4711, 99, "boot")
 REQUEST = JobRequest("train.py", ("python", "train.py"), max=3)
@@ -36,28 +36,28 @@ def test_a_job_that_computes_already_is_stored_as_running(admission):
     record = admission.record(REQUEST, 1000, 5.0, PROCESS, running=True)
     assert (record.state, record.started, record.grant) == ("running", 5.0, NO_GRANT)
     # Of its seconds none is waiting or paused, whatever is decided and when.
-    later = accounting.up_to(record, 7.0)
+    later = time_accounts.up_to(record, 7.0)
     assert (later.waiting_seconds, later.paused_seconds, later.run_seconds) == (0.0, 0.0, 2.0)
 
 
 def test_a_job_that_somebody_else_starts_has_waited_until_then(admission):
     waiting = admission.record(REQUEST, 1000, 0.0, None, running=False)
-    joined = accounting.joined(waiting, 100.0)
+    joined = time_accounts.joined(waiting, 100.0)
     assert (joined.state, joined.started, joined.entered) == ("running", 100.0, 100.0)
-    later = accounting.up_to(joined, 110.0)
+    later = time_accounts.up_to(joined, 110.0)
     assert (later.waiting_seconds, later.run_seconds) == (100.0, 10.0)
 
 
 def test_its_first_grant_is_no_resize(admission):
     joined = admission.record(REQUEST, 1000, 5.0, PROCESS, running=True)
-    granted = accounting.granted(joined, Grant(frozenset({0, 1})), 5.0)
+    granted = time_accounts.granted(joined, Grant(frozenset({0, 1})), 5.0)
     assert (granted.state, granted.resizes) == ("running", 0)
-    assert accounting.granted(granted, Grant(frozenset({0})), 6.0).resizes == 1
+    assert time_accounts.granted(granted, Grant(frozenset({0})), 6.0).resizes == 1
 
 
 def test_without_a_grant_it_is_paused(admission):
     joined = admission.record(REQUEST, 1000, 5.0, PROCESS, running=True)
-    assert accounting.granted(joined, NO_GRANT, 5.0).state == "paused"
+    assert time_accounts.granted(joined, NO_GRANT, 5.0).state == "paused"
 
 
 def test_to_a_policy_it_has_had_cores_and_has_none(admission):

@@ -7,7 +7,7 @@ import asyncio
 
 from tests.support.service import ME, host
 from tf_malleable.controller.requests.callers import Sight
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.processes.users import user_name
 
 PATH = "/home/ada/secret.log"
 

@@ -16,9 +16,9 @@ from tests.support.service import BUSY, ME, host, refused
 from tf_malleable.api.power import BudgetRequest
 from tf_malleable.controller.ports import BudgetObserver
 from tf_malleable.controller.power import power_watch
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model import Budget, PowerCurve
-from tf_malleable.scheduling.energy import Energy
+from tf_malleable.scheduling.energy.energy_lines import Energy
 
 CURVE = PowerCurve(((0.0, 50.0), (1.0, 150.0)))
 CPUS = 4

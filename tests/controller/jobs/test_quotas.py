@@ -13,7 +13,7 @@ from tests.support.service import ME, host, refused
 from tf_malleable.api.requests import Submission
 from tf_malleable.controller.quotas import quota_file
 from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
 
 ADA, BOB = 60001, 60002  # No such users, so their names are their ids.

@@ -14,9 +14,9 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.processes import process_watch
 from tf_malleable.controller.processes.process_watch import Watch
 from tf_malleable.model import Grant, Shape
-from tf_malleable.scheduling.learning import Lessons
-from tf_malleable.scheduling.record import Record
-from tf_malleable.scheduling.usage import SAMPLE_SECONDS
+from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.lessons import Lessons
+from tf_malleable.scheduling.records.usage import SAMPLE_SECONDS
 
 
 @pytest.fixture

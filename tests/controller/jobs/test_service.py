@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.service import BUSY, ME, Host, host, refused
 from tf_malleable.api.requests import Acknowledgement, Progress
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.policies import registry
-from tf_malleable.scheduling.speeds import Speedometer
+from tf_malleable.scheduling.records.speeds import Speedometer
 
 
 def test_a_job_gets_all_and_shares_when_another_comes(state):

@@ -9,8 +9,8 @@ import signal
 
 from tests.support.service import BUSY, ME, Agent, host, refused
 from tf_malleable.api.requests import Acknowledgement, Progress, Submission
-from tf_malleable.linux.peer import Peer
-from tf_malleable.linux.procfs import read_stat, trees
+from tf_malleable.linux.processes.peer_credentials import Peer
+from tf_malleable.linux.processes.procfs import read_stat, trees
 
 
 def test_children_are_paused_too(state):

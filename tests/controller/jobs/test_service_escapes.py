@@ -15,9 +15,9 @@ import pytest
 from tests.support.jobs import has_ended
 from tests.support.service import ME, host, refused
 from tf_malleable.api.requests import Submission
-from tf_malleable.linux import job_cgroup
-from tf_malleable.linux.peer import Peer
-from tf_malleable.linux.procfs import read_stat
+from tf_malleable.linux.cgroups import job_cgroup
+from tf_malleable.linux.processes.peer_credentials import Peer
+from tf_malleable.linux.processes.procfs import read_stat
 
 # Tells in a file the pid of a child that has left the session, and whose parent has ended.
 ESCAPES = """

@@ -9,8 +9,8 @@ import time
 from tests.support.service import ME, host, refused
 from tf_malleable.api.messages import CoreChange
 from tf_malleable.api.requests import JobChange, PreviewQuery
-from tf_malleable.linux.peer import Peer
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.processes.peer_credentials import Peer
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import Allocation, Grant
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.support.records import ended, live
 from tf_malleable.controller.state.store import Store
-from tf_malleable.scheduling.learning import command_key
+from tf_malleable.scheduling.records.lessons import command_key
 
 
 @pytest.fixture

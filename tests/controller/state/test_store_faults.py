@@ -20,7 +20,7 @@ from tests.support.records import ended, live, span
 from tests.support.store_writer import TOGETHER
 from tests.support.users import said_as
 from tf_malleable.controller.state.store import Store, StoreError, read_history
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records.job_record import Record
 
 NOBODY = 65534
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.support.records import ended, live, span
 from tf_malleable.api.history import JobRecord, Span
 from tf_malleable.controller.state.store import Store, read_history
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records.job_record import Record
 
 KEEP = 4
 

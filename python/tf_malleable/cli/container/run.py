@@ -86,7 +86,7 @@ def run(
     input. Options from --volume to --init are as in docker run.
     """
     try:
-        from tf_malleable.containers.creating import Recipe, host_path
+        from tf_malleable.containers.container_creation import Recipe, host_path
         from tf_malleable.containers.foreground import Cancelled, ContainerJob
         from tf_malleable.containers.labels import Labels
     except ImportError as error:

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from tf_malleable.elastic.membership.cpu_split import split
-from tf_malleable.linux import affinity, procfs, topology
+from tf_malleable.linux import topology
+from tf_malleable.linux.processes import affinity, procfs
 from tf_malleable.model import Cpuset
 
 

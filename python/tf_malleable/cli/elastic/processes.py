@@ -18,7 +18,7 @@ from tf_malleable.api.join import JOIN
 from tf_malleable.cli.elastic.supervised import spared
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.settings import SECRET
-from tf_malleable.linux import procfs
+from tf_malleable.linux.processes import procfs
 from tf_malleable.model import OperationError
 from tf_malleable.runtime import environment
 

@@ -39,10 +39,10 @@ def calibrate(
     Loads all CPUs in steps, for a minute in all, so nothing else should run. Without a meter
     give --points.
     """
-    from tf_malleable.power.calibrating import loads, measure
-    from tf_malleable.power.choosing import find_meters
     from tf_malleable.power.curve_file import write_curve
-    from tf_malleable.scheduling.calibration import fit
+    from tf_malleable.power.meter_selection import find_meters
+    from tf_malleable.power.power_calibration import loads, measure
+    from tf_malleable.scheduling.energy.calibration import fit
 
     path = power_curve or default_curve()
     if points is not None:

@@ -20,14 +20,14 @@ from tf_malleable.controller.state.store import StoreError, default_state, read_
 from tf_malleable.figures.formats import MOST_PANELS
 from tf_malleable.model import Machine, OperationError
 from tf_malleable.policies import registry
-from tf_malleable.simulate.curves import parse_curve
-from tf_malleable.simulate.generate import generate
-from tf_malleable.simulate.plan import read_plan
-from tf_malleable.simulate.replay import replayed
-from tf_malleable.simulate.simulation import Outcome, Scenario
+from tf_malleable.simulate.engine.curves import parse_curve
+from tf_malleable.simulate.engine.simulation import Outcome, Scenario
+from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.sweep import Case, Result, sweep
 from tf_malleable.simulate.traces import FORMATS, is_trace, read_trace
-from tf_malleable.simulate.workload import Assumed, Workload
+from tf_malleable.simulate.workloads.generate import generate
+from tf_malleable.simulate.workloads.history_replay import replayed
+from tf_malleable.simulate.workloads.plan import read_plan
 from tf_malleable.workload.interrupts import end_on_signals
 
 # Beside the default, the policies that show differences best: equal shares, and one by one.

@@ -15,9 +15,9 @@ from tf_malleable.api.history import Summary
 from tf_malleable.cli.options import print_json
 from tf_malleable.cli.tables import console, table
 from tf_malleable.model.units import duration, number, percent
-from tf_malleable.simulate.host import Counts
+from tf_malleable.simulate.engine.host import Counts
+from tf_malleable.simulate.engine.workload import Workload
 from tf_malleable.simulate.sweep import Result
-from tf_malleable.simulate.workload import Workload
 
 _COLUMNS = (
     *("policy", ">ended", ">failed", ">refused", ">makespan", ">turnaround", ">waiting"),

@@ -19,7 +19,7 @@ from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapa
 from tf_malleable.model import NO_GRANT, Cpu, Grant, Job, Machine, Shape
 from tf_malleable.model.quota import Quota, Quotas
 from tf_malleable.policies.policy import Policy
-from tf_malleable.scheduling.decision import Candidate, decide
+from tf_malleable.scheduling.decision.decision import Candidate, decide
 
 
 @dataclass(frozen=True)

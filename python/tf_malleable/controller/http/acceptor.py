@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tf_malleable.controller.http.rates import Rates
-from tf_malleable.linux.confinement import confinement_of
-from tf_malleable.linux.peer import peer_of
+from tf_malleable.linux.cgroups.confinement import confinement_of
+from tf_malleable.linux.processes.peer_credentials import peer_of
 
 _log = logging.getLogger(__name__)
 

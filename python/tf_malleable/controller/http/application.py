@@ -35,7 +35,7 @@ from tf_malleable.controller.http.problems import problem
 from tf_malleable.controller.http.request_reader import Handler, body_of, query_of
 from tf_malleable.controller.http.response_streams import events, grants, history
 from tf_malleable.controller.service import Service
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 
 _log = logging.getLogger(__name__)
 

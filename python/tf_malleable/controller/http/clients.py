@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.http.rates import Rates
-from tf_malleable.linux.confinement import confinement_of
-from tf_malleable.linux.peer import Peer, peer_of, peer_runs
+from tf_malleable.linux.cgroups.confinement import confinement_of
+from tf_malleable.linux.processes.peer_credentials import Peer, peer_of, peer_runs
 
 IDLE_SECONDS: Final = 15.0
 """How long a connection may be open without a complete request."""

@@ -15,7 +15,7 @@ from tf_malleable.api.routes import JSON, JSON_LINES, ROUTES
 from tf_malleable.controller.http.connection import ClientConnection
 from tf_malleable.controller.http.request_reader import Handler, body_of, query_of
 from tf_malleable.controller.service import Service
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.processes.peer_credentials import Peer
 
 SLOW_SECONDS: Final = 2.0
 """How long a reader of changes may take for a line, once its socket is full."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from tf_malleable.api.grant_line import GrantLine
 from tf_malleable.api.messages import JobStatus, Speed
 from tf_malleable.controller.jobs.live_job import LiveJob
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model.sizes import size_text
-from tf_malleable.scheduling import accounting
-from tf_malleable.scheduling.metrics import rounded
+from tf_malleable.scheduling.records import time_accounts
+from tf_malleable.scheduling.records.metrics import rounded
 
 
 def grant_line(live: LiveJob) -> GrantLine:
@@ -39,7 +39,7 @@ def job_status(
             other requests.
         reason: Reason why the job has no cores; None if it has some or the reason is unknown.
     """
-    record = accounting.up_to(live.record, now)
+    record = time_accounts.up_to(live.record, now)
     pid = None if record.process is None else record.process.pid
     return JobStatus(
         id=record.id,

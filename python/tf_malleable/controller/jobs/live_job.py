@@ -10,17 +10,18 @@ from dataclasses import dataclass, field, replace
 from tf_malleable.api.elastic import Elastic
 from tf_malleable.controller.jobs.grant_streams import Streams
 from tf_malleable.controller.ports import Container
-from tf_malleable.linux.job_cgroup import JobGroup
-from tf_malleable.linux.memory_cgroup import MemoryGroup
+from tf_malleable.linux.cgroups.job_cgroup import JobGroup
+from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 from tf_malleable.model import Cpuset, Grant, Job, ProcessId, Rate
 from tf_malleable.model.need import Lack
-from tf_malleable.scheduling import accounting, seen
-from tf_malleable.scheduling.learning import Lessons
-from tf_malleable.scheduling.phases import Phases
-from tf_malleable.scheduling.record import Record
-from tf_malleable.scheduling.speeds import Speedometer
-from tf_malleable.scheduling.usage import FULL, Usage
-from tf_malleable.scheduling.waking import Queueing
+from tf_malleable.scheduling.decision import policy_input
+from tf_malleable.scheduling.decision.wake_demand import Queueing
+from tf_malleable.scheduling.records import time_accounts
+from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.lessons import Lessons
+from tf_malleable.scheduling.records.phases import Phases
+from tf_malleable.scheduling.records.speeds import Speedometer
+from tf_malleable.scheduling.records.usage import FULL, Usage
 
 # Time within which a submitted program must open its grant stream.
 _CONNECT_SECONDS = 5.0
@@ -88,7 +89,7 @@ class LiveJob:
     phases: Phases = field(default_factory=Phases)
     queueing: Queueing = field(default_factory=Queueing)
     last_level: int = FULL
-    known: seen.Known = field(default_factory=seen.Known)
+    known: policy_input.Known = field(default_factory=policy_input.Known)
     streams: Streams = field(default_factory=Streams)
     over: bool = False
     container: Container | None = None
@@ -162,7 +163,7 @@ class LiveJob:
     def take(self, grant: Grant, now: float) -> Record:
         """Accept a new grant, to be carried out; return the previous record."""
         before = self.record
-        self.record = accounting.granted(before, grant, now)
+        self.record = time_accounts.granted(before, grant, now)
         self.enforced = False
         if not grant.cpus <= before.grant.cpus:
             # The usage of the old CPUs says nothing about the new ones.
@@ -232,7 +233,7 @@ class LiveJob:
     def note_decision(self) -> None:
         """Record the knowledge that a decision is based on."""
         if self.speed is not self.known.speed:
-            self.known = seen.Known(self.speed, self.rates)
+            self.known = policy_input.Known(self.speed, self.rates)
         self.last_level = self.level
 
     def report(self, pid: int, steps_done: float, steps_total: float | None, now: float) -> None:
@@ -241,7 +242,7 @@ class LiveJob:
             self.reporter = pid
         if self.reporter == pid:
             self.speed = self.speed.report(steps_done, steps_total, now)
-            self.phases.report(steps_done, accounting.run_seconds(self.record, now))
+            self.phases.report(steps_done, time_accounts.run_seconds(self.record, now))
 
     def note_elastic(self, pid: int, elastic: Elastic) -> None:
         """Record the state of the elastic training, if `pid` is the process whose steps count."""
@@ -251,7 +252,7 @@ class LiveJob:
     def note_usage(self, cpu_seconds: float, runnable: float, now: float) -> None:
         """Record the CPU time so far, and the number of recently runnable threads."""
         self.usage.add(cpu_seconds, runnable, now)
-        self.phases.sample(cpu_seconds, accounting.run_seconds(self.record, now))
+        self.phases.sample(cpu_seconds, time_accounts.run_seconds(self.record, now))
 
     def cancel(self, now: float) -> None:
         """Record that the job was cancelled; schedule SIGKILL in 10 seconds."""
@@ -314,7 +315,7 @@ class LiveJob:
         limit = self.record.time_limit
         if limit is None or self.record.cancelled:
             return False
-        return accounting.run_seconds(self.record, now) >= limit
+        return time_accounts.run_seconds(self.record, now) >= limit
 
     @property
     def has_news(self) -> bool:
@@ -324,12 +325,12 @@ class LiveJob:
     @property
     def expected_seconds(self) -> float | None:
         """Expected run time in seconds, from the user or else earlier runs; None if unknown."""
-        return seen.expected_seconds(self.record, self.lessons)
+        return policy_input.expected_seconds(self.record, self.lessons)
 
     @property
     def rates(self) -> tuple[Rate, ...]:
         """Recently measured speeds, completed with those of earlier jobs."""
-        return seen.rates_of(self.speed, self.lessons)
+        return policy_input.rates_of(self.speed, self.lessons)
 
     def as_job(self, now: float) -> Job:
         """Return the job as a policy sees it."""
@@ -346,4 +347,4 @@ class LiveJob:
 
     def _as_job(self, now: float) -> Job:
         wanted = self.usage.wanted if self.record.state == "running" else None
-        return seen.job_of(self.record, self.speed, self.lessons, wanted, now)
+        return policy_input.job_of(self.record, self.speed, self.lessons, wanted, now)

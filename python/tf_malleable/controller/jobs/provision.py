@@ -13,7 +13,7 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.memory import Memory, read_memory
 from tf_malleable.model.need import Basis, Need, Supply
 from tf_malleable.model.sizes import size_text
-from tf_malleable.scheduling.decision import Change
+from tf_malleable.scheduling.decision.decision import Change
 
 # Memory that a job of which nothing is known is assumed to need. An assumption: importing a
 # framework takes about as much.

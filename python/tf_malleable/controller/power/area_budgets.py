@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from tf_malleable.api.power import BudgetInForce
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.model import AreaLimit, Budget, PowerLimit
-from tf_malleable.policies.budget import cap_of
+from tf_malleable.policies.wrappers.budget import cap_of
 
 # The only author of budgets for a part of a host.
 _HERE = "this host"

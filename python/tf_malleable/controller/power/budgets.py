@@ -15,9 +15,9 @@ from tf_malleable.controller.ports import Power
 from tf_malleable.controller.power.area_budgets import AreaBudgets
 from tf_malleable.model import Budget, PowerLimit
 from tf_malleable.model.power import BudgetKind
-from tf_malleable.policies.budget import cap_of
-from tf_malleable.scheduling.budget_book import BudgetBook
-from tf_malleable.scheduling.energy import Energy
+from tf_malleable.policies.wrappers.budget import cap_of
+from tf_malleable.scheduling.energy.budget_book import BudgetBook
+from tf_malleable.scheduling.energy.energy_lines import Energy
 
 # The author of budgets that a person gives on this host.
 _HERE = "this host"

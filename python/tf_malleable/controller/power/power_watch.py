@@ -23,7 +23,7 @@ from tf_malleable.controller.requests.callers import Caller
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model import Budget, Machine
 from tf_malleable.model.power import EnergySource
-from tf_malleable.scheduling.energy import Energy, EnergyLines, attribute, weaker
+from tf_malleable.scheduling.energy.energy_lines import Energy, EnergyLines, attribute, weaker
 
 # Averages over less than this are not published (CVE-2020-8694).
 _PUBLISH_SECONDS = 1.0

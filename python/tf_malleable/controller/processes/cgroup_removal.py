@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from tf_malleable.linux.job_cgroup import JobGroup
-from tf_malleable.linux.memory_cgroup import MemoryGroup
+from tf_malleable.linux.cgroups.job_cgroup import JobGroup
+from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 
 Group = JobGroup | MemoryGroup
 

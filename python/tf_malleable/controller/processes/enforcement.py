@@ -16,10 +16,10 @@ from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.processes import processes
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import affinity, signals
+from tf_malleable.linux.processes import affinity, signals
 from tf_malleable.model import Cpuset, Grant, format_cpuset
-from tf_malleable.scheduling import accounting
-from tf_malleable.scheduling.decision import Change
+from tf_malleable.scheduling.decision.decision import Change
+from tf_malleable.scheduling.records import time_accounts
 
 _UNCHANGED: Cpuset = frozenset()
 
@@ -51,7 +51,7 @@ class Enforcer:
             live = self._jobs[change.job]
             before = live.take(change.grant, now)
             if before.since < now:
-                self._store.add_span(accounting.span(before, now))
+                self._store.add_span(time_accounts.span(before, now))
             if _log.isEnabledFor(logging.INFO):
                 _log.info("%s: granted %s", live.record.title, _in_words(change.grant))
             if live.record.resizes > before.resizes:

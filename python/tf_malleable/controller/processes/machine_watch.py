@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from tf_malleable.controller.clock import until_next
 from tf_malleable.linux import topology
-from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
-from tf_malleable.linux.priority import unpinned_cpus, unpinned_thread
+from tf_malleable.linux.cgroups.effective_cpus import EffectiveCpus, Warnings
+from tf_malleable.linux.processes.priority import unpinned_cpus, unpinned_thread
 from tf_malleable.model import Cpuset, Machine
 
 _SECONDS = 0.5

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from tf_malleable.controller.jobs.live_job import LiveJob
-from tf_malleable.linux import procfs
 from tf_malleable.linux.memory import process_memory
+from tf_malleable.linux.processes import procfs
 
 _CPU_READS_PER_SAMPLE = 40
 _MEMORY_READS_PER_SAMPLE = 20

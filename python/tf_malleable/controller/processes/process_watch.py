@@ -13,9 +13,9 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Look
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.meters import CpuMeter, MemoryMeter
-from tf_malleable.linux import procfs
-from tf_malleable.linux.process_table import ProcessTable
-from tf_malleable.scheduling.usage import FULL, SAMPLE_SECONDS
+from tf_malleable.linux.processes import procfs
+from tf_malleable.linux.processes.process_table import ProcessTable
+from tf_malleable.scheduling.records.usage import FULL, SAMPLE_SECONDS
 
 _SAMPLES_PER_SURVEY = 10
 _SAMPLES_PER_MEMORY = 5

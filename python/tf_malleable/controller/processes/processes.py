@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterable, Sequence
 
 from tf_malleable.controller.jobs.live_job import LiveJob
-from tf_malleable.linux import procfs, signals
-from tf_malleable.linux.job_cgroup import JobGroup
-from tf_malleable.linux.process_table import ProcessTable
+from tf_malleable.linux.cgroups.job_cgroup import JobGroup
+from tf_malleable.linux.processes import procfs, signals
+from tf_malleable.linux.processes.process_table import ProcessTable
 from tf_malleable.model import ProcessId
 
 # A program that forks faster than its processes are read must not block the controller for

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tf_malleable.api.refusal import Refusal
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import Shape
 from tf_malleable.model.quota import Quotas
 from tf_malleable.model.units import cores as cores_of
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records.job_record import Record
 
 
 @dataclass(frozen=True)

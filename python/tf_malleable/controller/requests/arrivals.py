@@ -16,9 +16,10 @@ from tf_malleable.controller.requests.callers import Callers
 from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import job_cgroup, pidfds, procfs
-from tf_malleable.linux.job_cgroup import JobGroup
-from tf_malleable.linux.peer import Peer
+from tf_malleable.linux.cgroups import job_cgroup
+from tf_malleable.linux.cgroups.job_cgroup import JobGroup
+from tf_malleable.linux.processes import pidfds, procfs
+from tf_malleable.linux.processes.peer_credentials import Peer
 
 
 class Arrivals:

@@ -17,10 +17,10 @@ from tf_malleable.api.messages import JobStatus
 from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.job_table import Roster
-from tf_malleable.linux import procfs
-from tf_malleable.linux.confinement import confinement_of
-from tf_malleable.linux.peer import Peer
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.cgroups.confinement import confinement_of
+from tf_malleable.linux.processes import procfs
+from tf_malleable.linux.processes.peer_credentials import Peer
+from tf_malleable.linux.processes.users import user_name
 
 
 @dataclass(frozen=True)

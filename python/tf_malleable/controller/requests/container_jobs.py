@@ -16,9 +16,9 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import CANNOT_RUN, Containers, Found
 from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.scheduler.reactor import Reactor
-from tf_malleable.linux import pidfds, procfs
+from tf_malleable.linux.processes import pidfds, procfs
 from tf_malleable.model import ProcessId
-from tf_malleable.scheduling import accounting
+from tf_malleable.scheduling.records import time_accounts
 
 _log = logging.getLogger(__name__)
 
@@ -154,8 +154,8 @@ class ContainerJobs:
             if live.record.state == "waiting":
                 # It was started without the controller: it is running, so it does not queue.
                 now = self._reactor.now()
-                self._admission.store.add_span(accounting.span(live.record, now))
-                live.amend(accounting.joined(live.record, now))
+                self._admission.store.add_span(time_accounts.span(live.record, now))
+                live.amend(time_accounts.joined(live.record, now))
             self._roster.attach_process(live, process, pidfd)
             self._reactor.react_soon()
 

@@ -14,7 +14,7 @@ from tf_malleable.controller.requests.callers import Sight
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.state.history_reader import encoded_history
 from tf_malleable.controller.state.store import Store, StoreError
-from tf_malleable.scheduling import accounting, metrics
+from tf_malleable.scheduling.records import metrics, time_accounts
 
 # A thread that reads a history is always busy, so the loop waits for this long after nearly every
 # system call.
@@ -48,7 +48,9 @@ class Histories:
         records = [record for record in records if record.ended > since]
         stretches = [span for span in stretches if span.end > since]
         now = self._reactor.now()
-        current = [accounting.span(each.record, now) for each in self._reactor.roster.live.values()]
+        current = [
+            time_accounts.span(each.record, now) for each in self._reactor.roster.live.values()
+        ]
         return History(
             records,
             [*stretches, *current] if spans else [],
@@ -90,7 +92,7 @@ class Histories:
                 self._store.path,
                 limit,
                 [record.id for record in live],
-                [accounting.span(record, now) for record in live] if spans else None,
+                [time_accounts.span(record, now) for record in live] if spans else None,
                 len(self._reactor.machine.cpus),
                 sight.of_ended,
                 since,

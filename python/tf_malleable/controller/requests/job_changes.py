@@ -12,7 +12,7 @@ from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.model import Shape
 from tf_malleable.model.units import cores as cores_of
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records.job_record import Record
 
 
 def check_cores(reactor: Reactor, quotas: QuotaCheck, live: LiveJob, cores: int | None) -> None:

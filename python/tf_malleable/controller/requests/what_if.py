@@ -15,12 +15,12 @@ from tf_malleable.api.requests import PreviewQuery
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.scheduler.reasons import Reasons
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import NO_GRANT, Allocation
 from tf_malleable.policies import registry
 from tf_malleable.policies.policy import Policy
-from tf_malleable.scheduling.decision import Candidate
-from tf_malleable.scheduling.outlook import ExpectedStart, expected_start
+from tf_malleable.scheduling.decision.decision import Candidate
+from tf_malleable.scheduling.decision.outlook import ExpectedStart, expected_start
 
 # Grants must not wait for outlooks: they are computed one after the other, each takes little
 # longer than this, and the loop has the rest of the time.

@@ -13,11 +13,11 @@ from tf_malleable.api.refusal import Refusal
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.state.store import Store, StoreError
-from tf_malleable.linux.priority import unpinned_cpus
+from tf_malleable.linux.processes.priority import unpinned_cpus
 from tf_malleable.model import Machine, ProcessId, Shape, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS
-from tf_malleable.scheduling import accounting
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records import time_accounts
+from tf_malleable.scheduling.records.job_record import Record
 
 _NO_QUOTAS = QuotaCheck(NO_QUOTAS)
 
@@ -148,4 +148,4 @@ class Admission:
             output=request.output,
             area=request.area,
         )
-        return accounting.joined(record, now) if running else record
+        return time_accounts.joined(record, now) if running else record

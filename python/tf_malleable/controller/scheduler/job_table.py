@@ -17,16 +17,17 @@ from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.cgroup_removal import Emptying
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux import cgroup, job_cgroup, memory_cgroup, pidfds, procfs
-from tf_malleable.linux.job_cgroup import JobGroup
-from tf_malleable.linux.memory_cgroup import MemoryGroup
-from tf_malleable.linux.users import user_name
+from tf_malleable.linux.cgroups import cgroup, job_cgroup, memory_cgroup
+from tf_malleable.linux.cgroups.job_cgroup import JobGroup
+from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
+from tf_malleable.linux.processes import pidfds, procfs
+from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import ProcessId
-from tf_malleable.scheduling import accounting, arrays, metrics
-from tf_malleable.scheduling.learning import passed_on
-from tf_malleable.scheduling.metrics import NOT_MEASURED, Measurements
-from tf_malleable.scheduling.phases import Phases
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records import job_arrays, metrics, time_accounts
+from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.lessons import passed_on
+from tf_malleable.scheduling.records.metrics import NOT_MEASURED, Measurements
+from tf_malleable.scheduling.records.phases import Phases
 
 # Longest delay with which an engine reports the exit code of a container.
 _ENGINE_SECONDS = 0.5
@@ -211,7 +212,7 @@ class Roster:
 
     def held_back(self) -> frozenset[str]:
         """Return the ids of the waiting jobs whose arrays may not start them yet."""
-        return arrays.held_back(live.record for live in self.live.values())
+        return job_arrays.held_back(live.record for live in self.live.values())
 
     @property
     def missed(self) -> frozenset[str]:
@@ -227,7 +228,7 @@ class Roster:
 
     def _record_missed(self, record: Record, code: int | None) -> None:
         at = self._clock.now()
-        record = accounting.up_to(record, at)
+        record = time_accounts.up_to(record, at)
         outcome: Outcome = "cancelled" if record.cancelled else _outcome(code)
         self._record_end(record, at, outcome, code)
 
@@ -250,10 +251,10 @@ class Roster:
     def end(self, live: LiveJob, code: int | None) -> None:
         """Record that a job has ended, with its exit code as in a shell, None if unknown."""
         now = self._clock.now()
-        self._store.add_span(accounting.span(live.record, now))
+        self._store.add_span(time_accounts.span(live.record, now))
         was_cancelled = live.record.cancelled or live.record.started is None
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
-        record = accounting.up_to(live.record, now)
+        record = time_accounts.up_to(live.record, now)
         course = live.phases.course(record.run_seconds)
         kept = (course, live.elastic, live.usage.reading)
         measured = Measurements(live.usage.cpu_seconds, live.speed, live.peak_mem, *kept)
@@ -317,8 +318,8 @@ class Roster:
             if live.suspended:
                 enforcement.resume(live)
             now = self._clock.now()
-            self._store.add_span(accounting.span(live.record, now))
-            self._store.save(accounting.up_to(live.record, now))
+            self._store.add_span(time_accounts.span(live.record, now))
+            self._store.save(time_accounts.up_to(live.record, now))
             self._drop(live)
 
     @staticmethod

@@ -27,13 +27,13 @@ from tf_malleable.controller.state.store import CPUS, Store
 from tf_malleable.model import Allocation, Machine, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies import registry
-from tf_malleable.policies.budget import keeping
 from tf_malleable.policies.policy import Policy
-from tf_malleable.scheduling import starting
-from tf_malleable.scheduling.decision import Candidate, changes
-from tf_malleable.scheduling.record import Record
-from tf_malleable.scheduling.starting import Starts
-from tf_malleable.scheduling.usage import SAMPLE_SECONDS
+from tf_malleable.policies.wrappers.budget import keeping
+from tf_malleable.scheduling.decision import admission_order
+from tf_malleable.scheduling.decision.admission_order import Starts
+from tf_malleable.scheduling.decision.decision import Candidate, changes
+from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.usage import SAMPLE_SECONDS
 
 _POLICY = "policy"
 
@@ -351,4 +351,4 @@ class Reactor:
         machine = self.machine if self.limited is None else self.limited(self.machine)
         if machine.power is not None or machine.areas:
             policy = keeping(policy)
-        return starting.decide(policy, candidates, need, supply, machine, now, self._quotas)
+        return admission_order.decide(policy, candidates, need, supply, machine, now, self._quotas)

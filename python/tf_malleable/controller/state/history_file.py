@@ -13,7 +13,7 @@ from tf_malleable.api.history import History, JobRecord, Span
 from tf_malleable.controller.state.rows import ENDED, SPANS, Row, Table, decode, warn
 from tf_malleable.controller.state.state_file import Value, errors, open_to_read
 from tf_malleable.model import parse_cpuset
-from tf_malleable.scheduling.metrics import summary
+from tf_malleable.scheduling.records.metrics import summary
 
 CPUS = "cpus"
 """Setting with the CPUs shared out, such as 0-3, for those who read the file later."""

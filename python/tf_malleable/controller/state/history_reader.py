@@ -21,7 +21,7 @@ from tf_malleable.api.history import JobRecord, Span
 from tf_malleable.controller.state.history_file import SPANS_OF
 from tf_malleable.controller.state.rows import ENDED, SPANS, Table, decode, warn
 from tf_malleable.controller.state.state_file import Value, errors, open_to_read
-from tf_malleable.scheduling.metrics import Totals
+from tf_malleable.scheduling.records.metrics import Totals
 
 # In order of arrival, as Store.history() returns them; SQLite sorts without blocking Python.
 _NEWEST_JOBS = """

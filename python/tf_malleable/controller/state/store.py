@@ -41,9 +41,9 @@ from tf_malleable.controller.state.rows import (
     warn,
 )
 from tf_malleable.controller.state.state_file import StateFile, Statement, StoreError, Value
-from tf_malleable.scheduling.learning import Knowledge, Learned, RunTime
-from tf_malleable.scheduling.recently_set import RecentlySet
-from tf_malleable.scheduling.record import Record
+from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.lessons import Knowledge, Learned, RunTime
+from tf_malleable.scheduling.records.recently_set import RecentlySet
 
 __all__ = ["CPUS", "Store", "StoreError", "default_state", "read_history"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 
-from tf_malleable.linux.effective_cpus import EffectiveCpus, Warnings
+from tf_malleable.linux.cgroups.effective_cpus import EffectiveCpus, Warnings
 
 # A CPU quota can be as small as a thousandth.
 _LEAST = 0.001

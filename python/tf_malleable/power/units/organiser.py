@@ -16,7 +16,7 @@ from tf_malleable.model import Budget, PowerCurve
 from tf_malleable.power.units.broker import Broker, client
 from tf_malleable.power.units.event import event_of
 from tf_malleable.power.units.topics import ROOT, UnitAck, UnitName, UnitState, named
-from tf_malleable.scheduling.water_filling import PowerHost, water_fill
+from tf_malleable.scheduling.energy.water_fill import PowerHost, water_fill
 
 # Units that come and go within this time lead to one new share-out.
 _SETTLE_SECONDS = 0.5

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.traces.fields import count, number, read_table, time
-from tf_malleable.simulate.traces.gathering import UNKNOWN_USER, Gathering
-from tf_malleable.simulate.workload import Assumed, Workload
+from tf_malleable.simulate.traces.trace_jobs import UNKNOWN_USER, Gathering
 
 COLUMNS: Final = (
     *("job_id", "user", "gpu_num", "cpu_num", "node_num", "state"),

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.traces.fields import time
-from tf_malleable.simulate.traces.gathering import UNKNOWN_USER, Gathering
 from tf_malleable.simulate.traces.json_list import each_element
-from tf_malleable.simulate.workload import Assumed, Workload
+from tf_malleable.simulate.traces.trace_jobs import UNKNOWN_USER, Gathering
 
 _STATUSES: Final = ("Pass", "Killed", "Failed")
 # Representations of an unknown time in the log.

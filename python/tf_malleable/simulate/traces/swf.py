@@ -12,9 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.simulate.engine.workload import Assumed, Workload
 from tf_malleable.simulate.traces.fields import number
-from tf_malleable.simulate.traces.gathering import UNKNOWN_USER, Gathering
-from tf_malleable.simulate.workload import Assumed, Workload
+from tf_malleable.simulate.traces.trace_jobs import UNKNOWN_USER, Gathering
 from tf_malleable.workload.lines import each_line
 
 FIELDS: Final = 18

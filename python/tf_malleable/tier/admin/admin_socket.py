@@ -29,7 +29,7 @@ from tf_malleable.api.tier import (
     TierStatus,
     Why,
 )
-from tf_malleable.linux.peer import peer_of
+from tf_malleable.linux.processes.peer_credentials import peer_of
 
 _JSON = "application/json"
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

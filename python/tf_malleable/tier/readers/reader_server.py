@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.linux.peer import peer_of
+from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.protocol import (
     LARGEST_MESSAGE,

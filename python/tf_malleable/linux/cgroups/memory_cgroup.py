@@ -1,0 +1,133 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Memory accounting and memory limit of one job, with cgroups.
+
+With v2, the job's own cgroup is used if the memory controller is enabled for the children of
+its parent. With v1, memory has a separate hierarchy, in which a cgroup is created.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from tf_malleable.linux import files
+from tf_malleable.linux.cgroups import cgroup
+from tf_malleable.linux.cgroups.job_cgroup import JobGroup
+from tf_malleable.model import ProcessId
+
+
+class MemoryGroup:
+    """The cgroup that accounts for the memory of a job.
+
+    Attributes:
+        folder: Folder of the cgroup.
+    """
+
+    def __init__(self, folder: Path, *, unified: bool) -> None:
+        self.folder = folder
+        self._unified = unified
+
+    def limit(self, size: int) -> bool:
+        """Limit the memory of the job to `size` bytes; return whether the kernel accepts it.
+
+        If the job needs more and no page cache can be reclaimed, the kernel kills one process,
+        or all with v2. The job does not swap instead, which would slow down the whole host.
+        """
+        if self._unified:
+            limited = self._write("memory.max", size)
+            self._write("memory.swap.max", 0)
+            self._write("memory.oom.group", 1)
+        else:
+            limited = self._write("memory.limit_in_bytes", size)
+            self._write("memory.memsw.limit_in_bytes", size)
+        return limited
+
+    def lift(self) -> bool:
+        """Remove the limit; return whether the kernel accepts it."""
+        if self._unified:
+            self._write("memory.swap.max", "max")
+            return self._write("memory.max", "max")
+        # In this order: the limit with swap must never be lower than the limit without.
+        self._write("memory.memsw.limit_in_bytes", -1)
+        return self._write("memory.limit_in_bytes", -1)
+
+    def used(self) -> int | None:
+        """Return the bytes used, without page cache; None if unknown."""
+        names = ("anon", "shmem") if self._unified else ("total_rss", "total_shmem")
+        values = {}
+        try:
+            for line in files.read_text(f"{self.folder}/memory.stat").splitlines():
+                name, value = line.split()
+                if name in names:
+                    values[name] = int(value)
+        except (OSError, ValueError):
+            return None
+        # Old kernels do not count shared memory separately.
+        return sum(values.values()) if names[0] in values else None
+
+    def remove(self) -> bool:
+        """Remove the cgroup of v1, which is separate from the job's; return False on failure."""
+        return self._unified or JobGroup(self.folder, unified=False).remove()
+
+    def _write(self, name: str, value: int | str) -> bool:
+        try:
+            # Unlike write_text(), this does not create a file.
+            descriptor = os.open(self.folder / name, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            os.write(descriptor, str(value).encode())
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+
+def make(process: ProcessId, group: JobGroup) -> MemoryGroup | None:
+    """Return the cgroup that can limit the memory of a job; create it if need be.
+
+    Args:
+        process: Main process of the job.
+        group: Cgroup of the job, with all its processes.
+
+    Returns:
+        The cgroup; None if memory cannot be limited: the controller is not enabled or not
+        mounted, or for lack of permission.
+    """
+    if (group.folder / "memory.max").exists():
+        return MemoryGroup(group.folder, unified=True)
+    home = _home(process.pid)
+    if home is None:
+        return None
+    if home.name == group.folder.name:
+        return MemoryGroup(home, unified=False)
+    own = JobGroup(home / group.folder.name, unified=False)
+    try:
+        own.folder.mkdir(exist_ok=True)
+        own.add(process.pid)
+    except OSError:
+        own.remove()
+        return None
+    for pid in group.pids():
+        with suppress(OSError):  # The process has ended since.
+            own.add(pid)
+    return MemoryGroup(own.folder, unified=False)
+
+
+def _home(pid: int) -> Path | None:
+    """Return the folder of a process's cgroup in the memory hierarchy of v1; None if not found."""
+    try:
+        mounts = cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text(errors="replace"))
+        text = Path(f"/proc/{pid}/cgroup").read_text(errors="replace")
+        path = cgroup.parse_memberships(text).get("memory")
+    except (OSError, ValueError):
+        return None
+    for mount in mounts:
+        if path is not None and "memory" in mount.controllers:
+            folder = cgroup.folders(mount, path)[0]
+            # The cgroup itself must be visible, not just one of its parents.
+            if folder.name == Path(path).name or path == mount.root:
+                return folder
+    return None
