@@ -16,8 +16,8 @@ from container_image import Image, container_image
 from container_picture import Cores, Sample, Scene, Track
 from demo import BIN, DemoError
 
-from tf_malleable.api.client import Client
-from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.transport.client import Client
 from tf_malleable.containers.engine import Engine, EngineGoneError, EngineRefusedError
 from tf_malleable.model import format_cpuset
 

@@ -18,8 +18,8 @@ import msgspec
 import speed
 from command_line import Parser
 
-from tf_malleable.api.client import Client
-from tf_malleable.api.history import History, Summary
+from tf_malleable.api.schema.history import History, Summary
+from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.workload.progress import WorkloadProgress
 from tf_malleable.figures import gantt, style

@@ -20,7 +20,7 @@ from typing import Any
 from command_line import Parser
 from matplotlib.figure import Figure
 
-from tf_malleable.cli.elastic import whereabouts
+from tf_malleable.cli.elastic import training_registry
 from tf_malleable.figures import style
 from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError
@@ -121,14 +121,14 @@ def train(name: str, workers: str, log: Path, *, disturb: bool) -> Seen:
 
 
 def _step(name: str, seen: Seen, now: float, *, disturb: bool) -> None:
-    found = whereabouts.read(name)
-    status = whereabouts.ask(found, {"kind": "status"})
+    found = training_registry.read(name)
+    status = training_registry.ask(found, {"kind": "status"})
     pids = seen.look(now, status)
     share = status["step"] / (EPOCHS * STEPS)
     if not disturb:
         return
     if share >= GROWS_AFTER and status["wanted"]["workers"] == 1:
-        whereabouts.ask(found, {"kind": "set", "workers": 3, "servers": None})
+        training_registry.ask(found, {"kind": "set", "workers": 3, "servers": None})
         print(f"{now:5.1f} s: two more workers are started")
     if len(pids) == 3 and seen.together is None:
         seen.together = now

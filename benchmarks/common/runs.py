@@ -16,7 +16,7 @@ from benchmarks.common.command_line import Say
 from benchmarks.common.configurations import Command, Configuration, Slot, command, environment
 from benchmarks.common.rows import aligned
 from benchmarks.common.trainings import Training
-from tf_malleable.api.client import Client
+from tf_malleable.api.transport.client import Client
 from tf_malleable.workload.metrics import Finished
 from tf_malleable.workload.plan import PlannedJob
 from tf_malleable.workload.runner import Start, run_jobs

@@ -52,7 +52,7 @@ class Training:
     def planned(self) -> PlannedJob:
         """It as a job of a workload."""
         # Here, so that a list of workloads can be printed without waiting for this.
-        from tf_malleable.api.job_request import JobRequest
+        from tf_malleable.api.schema.job_request import JobRequest
         from tf_malleable.workload.plan import PlannedJob
 
         return PlannedJob(self.arrival, JobRequest(self.name, self.command))

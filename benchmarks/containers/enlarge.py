@@ -17,7 +17,7 @@ from benchmarks.common.estimates import estimate
 from benchmarks.common.rows import Row, Target
 from benchmarks.common.worker.client import Process, Worker
 from benchmarks.containers.place import Place
-from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.schema.messages import JobStatus
 
 NAME: Final = "enlarge"
 _STEPS: Final = 400

@@ -16,7 +16,7 @@ from benchmarks.common.estimates import estimate, once, percentile_99
 from benchmarks.common.rows import Row, Target
 from benchmarks.common.worker.client import Process, Worker
 from benchmarks.containers.place import Place
-from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.workload.private_controller import PrivateController
 
 NAME: Final = "resize"

@@ -18,7 +18,7 @@ from typing import Any, Final
 import tf_malleable
 from benchmarks.common.children import REPOSITORY, clean_environment
 from benchmarks.common.command_line import BenchmarkError
-from tf_malleable.cli.elastic.whereabouts import Whereabouts, ask
+from tf_malleable.cli.elastic.training_registry import Whereabouts, ask
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.settings import SECRET
 from tf_malleable.model import OperationError

@@ -33,7 +33,7 @@ from benchmarks.common.controller import Histogram, controller, histogram
 from benchmarks.common.estimates import once
 from benchmarks.common.rows import Row, Target
 from benchmarks.common.trainings import Training
-from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.policies import registry
 from tf_malleable.workload.private_controller import PrivateController
 

@@ -15,7 +15,7 @@ from benchmarks.common.rows import Row, Target
 from benchmarks.common.runs import Outcome, run_trainings
 from benchmarks.common.trainings import Training
 from benchmarks.many import decisions
-from tf_malleable.api.history import History
+from tf_malleable.api.schema.history import History
 from tf_malleable.policies import registry
 
 NAME: Final = "load"

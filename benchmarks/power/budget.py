@@ -17,7 +17,7 @@ import psutil
 
 from benchmarks.power.auditor import Auditor, windows
 from benchmarks.power.servers import CALIBRATED, Server
-from tf_malleable.api.power import PowerStatus
+from tf_malleable.api.schema.power import PowerStatus
 from tf_malleable.linux.host_cpu import HostCpu
 from tf_malleable.model.power import lower_hull
 from tf_malleable.power.curve_file import write_curve

@@ -26,7 +26,7 @@ import psutil
 
 from benchmarks.common.command_line import BenchmarkError
 from benchmarks.power.servers import SERVERS
-from tf_malleable.api.power import PowerStatus
+from tf_malleable.api.schema.power import PowerStatus
 from tf_malleable.model import Budget, PowerCurve
 from tf_malleable.power.units.broker import Broker, client
 from tf_malleable.power.units.event import budget_of, event_of

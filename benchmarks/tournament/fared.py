@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from typing import Final
 
 from benchmarks.tournament.works import Work, makespan, mean_turnaround
-from tf_malleable.api.history import JobRecord
+from tf_malleable.api.schema.history import JobRecord
 
 # No worse than the best static alternative, in makespan and in mean turnaround.
 TOLERANCES: Final = (1.02, 1.05)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks.tournament.works import Work, makespan, mean_turnaround, run
-from tf_malleable.api.history import JobRecord
+from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.model import Shape
 
 _IN_ORDER: Final = "fcfs-strict"

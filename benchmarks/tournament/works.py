@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tf_malleable.api.history import JobRecord
+from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.model import Machine, Rate, Shape
 from tf_malleable.scheduling.records.lessons import Knowledge, command_key, speed_key
 from tf_malleable.simulate.engine.curves import amdahl

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from benchmarks.common.pace import Pace
     from benchmarks.common.rows import Row
     from benchmarks.common.trainings import Training
-    from tf_malleable.api.history import History, JobRecord
+    from tf_malleable.api.schema.history import History, JobRecord
 
 # Runs trainings in a configuration, with a state file.
 Start = Callable[[Sequence["Training"], "Configuration", Path], object]
@@ -207,7 +207,7 @@ def run(names: Sequence[str], rounds: int, out: Path) -> None:
     from benchmarks.common import pace
     from benchmarks.common.configurations import controlled
     from benchmarks.common.results import Results
-    from tf_malleable.api.history import MOST_HISTORY
+    from tf_malleable.api.schema.history import MOST_HISTORY
     from tf_malleable.controller.state.store import read_history
 
     say, results = sayer(), Results("validation", out, rounds=rounds, policies=POLICIES)
@@ -259,7 +259,7 @@ def simulated(names: Sequence[str], recorded: Sequence[Path], out: Path) -> None
     import msgspec
 
     from benchmarks.common.results import Results
-    from tf_malleable.api.history import History, JobRecord
+    from tf_malleable.api.schema.history import History, JobRecord
 
     curves: list[JobRecord] = []
     machines: set[int] = set()
@@ -301,7 +301,7 @@ def _measured(speed: Pace, number: int) -> Sequence[JobRecord]:
     from benchmarks.common.configurations import controlled
     from benchmarks.common.controller import controller
     from benchmarks.common.runs import run_trainings
-    from tf_malleable.api.history import MOST_HISTORY
+    from tf_malleable.api.schema.history import MOST_HISTORY
     from tf_malleable.controller.state.store import read_history
 
     programs = {each.name: each for _, made in WORKLOADS.items() for each in made.trainings}

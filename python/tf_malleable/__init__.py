@@ -24,7 +24,7 @@ from tf_malleable.agent import join as _joining
 from tf_malleable.agent.cgroup_follower import follow_cgroup
 from tf_malleable.agent.join import join
 from tf_malleable.agent.steps import progress
-from tf_malleable.api import join as _join
+from tf_malleable.api.schema import join as _join
 from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
 from tf_malleable.model.version import __version__ as __version__
 from tf_malleable.runtime import environment as _environment

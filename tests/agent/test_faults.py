@@ -19,8 +19,8 @@ from tests.support.controllers import wait_for
 from tests.support.jobs import ALL, DEADLINE, FIRST, LAST, Job
 from tf_malleable.agent.agent import Agent
 from tf_malleable.agent.session import connection_to
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.join import Join
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.join import Join
 
 # Says how far it has counted.
 COUNTING = """

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.jobs import ALL, FIRST, LAST, Job
-from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.schema.grant_line import GrantLine
 
 # Three threads of its own; answers with TensorFlow's limits.
 PROGRAM = """

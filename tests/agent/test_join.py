@@ -11,7 +11,7 @@ import pytest
 
 import tf_malleable as tfm
 from tests.support.jobs import ALL, FIRST, LAST, Job
-from tf_malleable.api.naming import default_name
+from tf_malleable.api.schema.job_names import default_name
 
 JOINING = """
 import os, sys

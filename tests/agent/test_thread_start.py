@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.jobs import ALL, FIRST, LAST, PRELOAD, Job
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.join import JOIN, Join
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.join import JOIN, Join
 
 WAITING = "import sys, tf_malleable\nprint('ready', flush=True)\nsys.stdin.readline()\n"
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.api import address
-from tf_malleable.api.address import (
+from tf_malleable.api.schema.job_names import printable_name, shortened_command
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.join import JOIN, Join, join_asked_for
+from tf_malleable.api.transport import address
+from tf_malleable.api.transport.address import (
     SOCKET,
     NoAnswerError,
     default_listening_socket,
     default_socket,
 )
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.join import JOIN, Join, join_asked_for
-from tf_malleable.api.naming import printable_name, shortened_command
 
 CORES = st.none() | st.integers(4, 65536)
 

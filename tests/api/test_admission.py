@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tf_malleable.api import admission
-from tf_malleable.api.admission import Admitted, Notices, Submitted, admit, submit
-from tf_malleable.api.grant_line import GrantLine
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.schema.grant_line import GrantLine
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.transport import admission
+from tf_malleable.api.transport.admission import Admitted, Notices, Submitted, admit, submit
 from tf_malleable.model import ControllerError
 
 WAITING = {"serial": 0, "state": "waiting", "cpus": [], "lent": []}

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.support.jobs import Job
-from tf_malleable.api.connection import Connection, connect
+from tf_malleable.api.transport.connection import Connection, connect
 from tf_malleable.model import ControllerError
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -308,7 +308,7 @@ def test_another_thread_can_call_a_waiting_one_off(fake, kind):
 def test_no_sigpipe_for_a_program_that_would_die_of_it(fake):
     program = (
         "import signal, sys\n"
-        "from tf_malleable.api.connection import Connection\n"
+        "from tf_malleable.api.transport.connection import Connection\n"
         "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
         "c = Connection(sys.argv[1])\n"
         "for line in sys.stdin:\n"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import (
+from tf_malleable.api.routes import ROUTES, HistoryQuery
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.requests import (
     Acknowledgement,
     ByHand,
     PolicyChange,
@@ -19,7 +20,6 @@ from tf_malleable.api.requests import (
     Request,
     Submission,
 )
-from tf_malleable.api.routes import ROUTES, HistoryQuery
 from tf_malleable.api.validation import decode_body, decode_query
 
 BODIES = [route.body for route in ROUTES if route.body is not None]

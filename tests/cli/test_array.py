@@ -8,8 +8,8 @@ import pytest
 from tests.support import controllers
 from tests.support.commands import tfm
 from tests.support.controllers import wait_for
-from tf_malleable.api.job_request import MOST_INDICES
-from tf_malleable.cli.arrays import Array
+from tf_malleable.api.schema.job_request import MOST_INDICES
+from tf_malleable.cli.launch.arrays import Array
 
 
 @pytest.fixture(autouse=True)

@@ -18,10 +18,10 @@ from tests.support import controllers
 from tests.support.commands import CPU, answer, listening, started, tfm
 from tests.support.controllers import TFM, wait_for
 from tests.support.histories import ZERO, shared
-from tf_malleable.api.address import SOCKET, standard_socket
-from tf_malleable.api.elastic import Elastic
-from tf_malleable.api.messages import Speed
-from tf_malleable.api.tier_reading import TierReading
+from tf_malleable.api.schema.elastic import Elastic
+from tf_malleable.api.schema.messages import Speed
+from tf_malleable.api.schema.tier_reads import TierReading
+from tf_malleable.api.transport.address import SOCKET, standard_socket
 from tf_malleable.controller.state.store import CPUS, Store
 
 COLUMNS = "id name user outcome arrived waiting service paused total cores·s resizes steps"

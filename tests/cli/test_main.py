@@ -69,7 +69,7 @@ def test_it_runs_as_a_program_of_its_python(tmp_path):
 
 def test_ctrl_c_ends_without_a_traceback():
     program = (
-        "import sys, tf_malleable.cli.jobs as jobs, tf_malleable.cli.main as main\n"
+        "import sys, tf_malleable.cli.jobs.job_list as jobs, tf_malleable.cli.main as main\n"
         "def interrupt(*_): raise KeyboardInterrupt\n"
         "jobs.Client.jobs = interrupt\n"
         "sys.argv[1:] = ['jobs']\n"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.commands import answer, listening, started, tfm
 from tests.support.controllers import TFM
-from tf_malleable.api import requirement
+from tf_malleable.api.schema import requirement
 
 LIMITS = """
 import sys

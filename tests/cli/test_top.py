@@ -23,10 +23,10 @@ from rich.console import Console
 from tests.support import controllers
 from tests.support.commands import CPU, running, started, tfm
 from tests.support.controllers import TFM
-from tf_malleable.api.elastic import Elastic
-from tf_malleable.api.messages import ControllerInfo, CpuInfo, JobStatus
-from tf_malleable.api.tier_reading import TierReading
-from tf_malleable.cli.top_view import Scene, picture
+from tf_malleable.api.schema.elastic import Elastic
+from tf_malleable.api.schema.messages import ControllerInfo, CpuInfo, JobStatus
+from tf_malleable.api.schema.tier_reads import TierReading
+from tf_malleable.cli.jobs.top_view import Scene, picture
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 

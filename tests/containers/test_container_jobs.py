@@ -226,8 +226,8 @@ def test_list_and_jobs_show_them(containers):
 def test_what_is_inside_may_speak_of_its_own_job_only(containers):
     code = """
 import sys
-from tf_malleable.api.address import default_socket
-from tf_malleable.api.connection import Connection
+from tf_malleable.api.transport.address import default_socket
+from tf_malleable.api.transport.connection import Connection
 from tf_malleable.model import ControllerError
 connection = Connection(default_socket())
 for method, path, body in (

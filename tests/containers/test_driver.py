@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 
 from tests.support.fake_engine import FakeEngine
-from tf_malleable.api.messages import ContainerInfo
+from tf_malleable.api.schema.messages import ContainerInfo
 from tf_malleable.containers.driver import Driver
 from tf_malleable.containers.engine import EngineRefusedError, NoSuchContainerError
 from tf_malleable.linux.cgroups import cgroup_files

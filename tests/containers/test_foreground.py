@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.containers.container_creation import Recipe
 from tf_malleable.containers.foreground import ContainerJob
 from tf_malleable.containers.labels import Labels

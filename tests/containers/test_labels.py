@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tests.support.fake_engine import FakeEngine
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.containers.engine import found
 
 

@@ -25,7 +25,7 @@ from tests.support import floods
 from tests.support.controllers import Controller, controller, wait_for
 from tests.support.records import ended, span
 from tests.support.users import User
-from tf_malleable.api.connection import Connection
+from tf_malleable.api.transport.connection import Connection
 from tf_malleable.controller.state.store import Store
 
 pytestmark = [

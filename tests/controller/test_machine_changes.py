@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.controllers import controller, job, wait_for
 from tests.support.service import ME, host, refused
-from tf_malleable.api.requests import Submission
+from tf_malleable.api.schema.requests import Submission
 from tf_malleable.linux import topology
 from tf_malleable.model import Machine
 

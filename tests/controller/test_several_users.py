@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.support.controllers import DEADLINE, TFM, controller, job, wait_for
-from tf_malleable.api.connection import Connection
+from tf_malleable.api.transport.connection import Connection
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")

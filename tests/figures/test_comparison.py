@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.support.histories import ZERO, history, job, shared
-from tf_malleable.api.history import History, Span
+from tf_malleable.api.schema.history import History, Span
 from tf_malleable.figures import comparison, style
 
 ALONE = [(0, 4, "running", [0])]

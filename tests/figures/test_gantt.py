@@ -14,7 +14,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 
 from tests.support.histories import ZERO, history, job, shared
-from tf_malleable.api.history import History
+from tf_malleable.api.schema.history import History
 from tf_malleable.figures import gantt, style
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.histories import history, job, shared
-from tf_malleable.api.history import History
+from tf_malleable.api.schema.history import History
 from tf_malleable.figures import series
 from tf_malleable.figures.timeline import rows
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.histories import ZERO, history, job, shared
-from tf_malleable.api.history import History, Span
+from tf_malleable.api.schema.history import History, Span
 from tf_malleable.figures.timeline import Band, Row, Stretch, bands, load, rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_malleable.model.durations import parse_duration
+from tf_malleable.model.units import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tf_malleable.model.sizes import SIZE_PATTERN, parse_size, size_text
+from tf_malleable.model.units import SIZE_PATTERN, parse_size, size_text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.schema.grant_line import GrantLine
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()

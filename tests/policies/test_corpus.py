@@ -13,7 +13,7 @@ from benchmarks.tournament.fared import TOLERANCES
 from benchmarks.tournament.fared import fared as compared
 from benchmarks.tournament.static import alternatives, split
 from benchmarks.tournament.works import Work, makespan, mean_turnaround, run
-from tf_malleable.api.history import JobRecord
+from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.model import Shape
 from tf_malleable.policies.registry import DEFAULT
 from tf_malleable.policies.wrappers.lend import ASLEEP_DWELL_SECONDS

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.support.brokers import MOSQUITTO, Mosquitto
-from tf_malleable.api.power import PowerStatus
+from tf_malleable.api.schema.power import PowerStatus
 from tf_malleable.model import Budget, PowerCurve
 from tf_malleable.power.units.broker import Broker, client, read_broker
 from tf_malleable.power.units.event import EventError, budget_of, event_of

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.records import MEASURED, WAITING, live
-from tf_malleable.api.history import JobRecord
-from tf_malleable.api.messages import Speed
+from tf_malleable.api.schema.history import JobRecord
+from tf_malleable.api.schema.messages import Speed
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import NO_GRANT, Grant, Rate
 from tf_malleable.scheduling.records import time_accounts

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace as changed
 
 from tests.support.histories import ZERO, history, job
-from tf_malleable.api.history import History, JobRecord
-from tf_malleable.api.messages import Speed
+from tf_malleable.api.schema.history import History, JobRecord
+from tf_malleable.api.schema.messages import Speed
 from tf_malleable.model import Machine, Shape
 from tf_malleable.simulate.engine import curves
 from tf_malleable.simulate.engine.simulation import Scenario, simulate

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tf_malleable.api.history import Span
+from tf_malleable.api.schema.history import Span
 from tf_malleable.figures import gantt
 from tf_malleable.model import Cpu, Machine, Shape
 from tf_malleable.policies import registry

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from tests.support.complaints import complaint
-from tf_malleable.api.job_request import MOST_CORES
+from tf_malleable.api.schema.job_request import MOST_CORES
 from tf_malleable.model import Shape
 from tf_malleable.simulate.engine.curves import LINEAR, amdahl, measured, usl
 from tf_malleable.simulate.engine.task import Task

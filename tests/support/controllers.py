@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tf_malleable.api.connection import connect
+from tf_malleable.api.transport.connection import connect
 
 TFM = str(Path(sys.executable).parent / "tfm")
 DEADLINE = 30.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.service import Agent
-from tf_malleable.api.requests import Progress, Submission
+from tf_malleable.api.schema.requests import Progress, Submission
 from tf_malleable.controller.http.application import application
 from tf_malleable.controller.http.server import Server
 from tf_malleable.controller.http.unix_socket import UnixListener

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.support import ROOT, zygote
-from tf_malleable.cli.elastic.whereabouts import Whereabouts, ask
+from tf_malleable.cli.elastic.training_registry import Whereabouts, ask
 from tf_malleable.elastic.generation import Address
 from tf_malleable.model import OperationError
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.support import ROOT, zygote
 from tests.support.elastic_training import STEPS, undisturbed
-from tf_malleable.cli.elastic.whereabouts import Whereabouts, ask
+from tf_malleable.cli.elastic.training_registry import Whereabouts, ask
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.settings import SECRET
 from tf_malleable.elastic.variables import PLACE

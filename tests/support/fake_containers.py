@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.messages import ContainerInfo
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.messages import ContainerInfo
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.ports import ContainerObserver, Found, Look
 from tf_malleable.model import Cpuset
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 from tests.support.controllers import DEADLINE, Client, ask
 from tests.support.users import become, command
-from tf_malleable.api.history import MOST_HISTORY
+from tf_malleable.api.schema.history import MOST_HISTORY
 
 _HEAD = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\n"
 _PADDING = b"".join(b"X-%d: %s\r\n" % (number, b"x" * 4000) for number in range(4))

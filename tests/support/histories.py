@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_malleable.api.history import History, JobRecord, Outcome, Span
+from tf_malleable.api.schema.history import History, JobRecord, Outcome, Span
 from tf_malleable.scheduling.records.metrics import summary
 
 # Unix time of the first arrival.

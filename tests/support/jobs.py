@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import tf_malleable
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.join import JOIN, Join
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.join import JOIN, Join
 from tf_malleable.linux.processes.procfs import read_stat
 
 PRELOAD = Path(tf_malleable.__file__).parent / "preload"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tf_malleable.api.elastic import Elastic
-from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.api.schema.elastic import Elastic
+from tf_malleable.api.schema.history import JobRecord, Span
 from tf_malleable.model import Grant, ProcessId, Shape
 from tf_malleable.scheduling.records import metrics
 from tf_malleable.scheduling.records.job_record import Record

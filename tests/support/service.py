@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from tf_malleable.api.grant_line import GrantLine
-from tf_malleable.api.messages import JobStatus
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import Acknowledgement, Submission
+from tf_malleable.api.schema.grant_line import GrantLine
+from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.requests import Acknowledgement, Submission
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.service import Service

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.support.commands import tfm
 from tests.support.controllers import ask, start_tfm, wait_for
-from tf_malleable.api.tier import STATUS
+from tf_malleable.api.schema.tier import STATUS
 
 SECRET = "a secret of the nodes in a test"
 

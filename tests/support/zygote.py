@@ -52,14 +52,14 @@ _MODULES = {
         "tf_malleable_cli",
         "tf_malleable.cli.main",
         "tf_malleable.cli.container.run",
-        "tf_malleable.cli.controller",
-        "tf_malleable.cli.history",
-        "tf_malleable.cli.jobs",
-        "tf_malleable.cli.run",
-        "tf_malleable.cli.show",
-        "tf_malleable.cli.submit",
+        "tf_malleable.cli.services.controller",
+        "tf_malleable.cli.jobs.history",
+        "tf_malleable.cli.jobs.job_list",
+        "tf_malleable.cli.launch.run",
+        "tf_malleable.cli.jobs.show",
+        "tf_malleable.cli.launch.submit",
         "tf_malleable.cli.tier.group",
-        "tf_malleable.cli.top",
+        "tf_malleable.cli.jobs.top",
         "tf_malleable.containers.engine_containers",
         "tf_malleable.controller.daemon",
         "tf_malleable.tier.daemon",
@@ -308,8 +308,8 @@ def _run(words: Sequence[str], address: str) -> None:
     program, *arguments = words[1:] if is_module else words
     sys.argv = [program, *arguments]
     if program == _CLI:
-        from tf_malleable.cli import run
         from tf_malleable.cli.elastic import group, processes
+        from tf_malleable.cli.launch import run
 
         vars(group)["become"] = vars(run)["become"] = _become
         if "--supervised" in arguments:  # Forked from here, it is no child of its supervisor.

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support.controllers import TFM, Controller
-from tf_malleable.api.connection import Connection
+from tf_malleable.api.transport.connection import Connection
 
 PATIENCE = 120.0
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.controllers import wait_for
 from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tiers import TierNode, make_source, one_node
-from tf_malleable.api.tier_address import SHIM
+from tf_malleable.api.transport.tier_address import SHIM
 from tf_malleable.tier.store import tenancy
 
 pytestmark = [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.controllers import wait_for
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.linux.processes import procfs
 from tf_malleable.workload.plan import PlannedJob
 from tf_malleable.workload.runner import Event, Start, run_jobs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable.api.history import History, JobRecord
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.schema.history import History, JobRecord
+from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.scheduling.records import metrics
 from tf_malleable.workload.metrics import Finished, from_history, from_outside
 from tf_malleable.workload.plan import PlannedJob

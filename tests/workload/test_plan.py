@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Which jobs a file plans, and when they arrive."""
 
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.workload.plan import PlannedJob, read_workload
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.workload.plan import PlannedJob
 from tf_malleable.workload.runner import run_workload
 

@@ -20,8 +20,8 @@ from typing import Final
 from tf_malleable.agent import steps
 from tf_malleable.agent.session import Session, connection_to, report_at_exit
 from tf_malleable.agent.thread_start import start_without_signals
-from tf_malleable.api.connection import Connection
-from tf_malleable.api.join import Join
+from tf_malleable.api.schema.join import Join
+from tf_malleable.api.transport.connection import Connection
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0

@@ -27,7 +27,7 @@ from contextlib import suppress
 from typing import Final
 
 from tf_malleable.agent.thread_start import start_without_signals
-from tf_malleable.api.naming import readable
+from tf_malleable.api.schema.job_names import readable
 from tf_malleable.linux.cgroups.effective_cpus import EffectiveCpus, Warnings
 from tf_malleable.linux.inotify import Writes
 from tf_malleable.runtime import library, limits

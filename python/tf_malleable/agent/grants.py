@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.runtime import cpuset, library, limits
 
 

@@ -12,15 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tf_malleable.api.address import NoAnswerError, default_socket
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.join import Join
-from tf_malleable.api.naming import printable_name, shortened_command
+from tf_malleable.api.schema.job_names import printable_name, shortened_command
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.join import Join
+from tf_malleable.api.transport.address import NoAnswerError, default_socket
 from tf_malleable.model import ControllerError
 
 if TYPE_CHECKING:
     from tf_malleable.agent.session import Session
-    from tf_malleable.api.connection import Connection
+    from tf_malleable.api.transport.connection import Connection
 
 
 def start_agent(asked_for: Join) -> None:
@@ -95,7 +95,7 @@ def join(
 def _admitted(wanted: Join, queue: bool) -> tuple[Connection, Session]:
     """Submit this process, wait for its first grant, and return the session."""
     from tf_malleable.agent.session import Session, connection_to
-    from tf_malleable.api.admission import admit, submit
+    from tf_malleable.api.transport.admission import admit, submit
 
     try:
         admitted = admit(

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from tf_malleable.api.messages import Problem
 from tf_malleable.api.routes import JSON, REFUSALS, ROUTES, Route
+from tf_malleable.api.schema.messages import Problem
 
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)$", re.MULTILINE)
 

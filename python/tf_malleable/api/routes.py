@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from tf_malleable.api import events, history, messages, power, requests
-from tf_malleable.api.grant_line import GrantLine
+from tf_malleable.api.schema import events, history, messages, power, requests
+from tf_malleable.api.schema.grant_line import GrantLine
 
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"

@@ -14,8 +14,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import inspect
 
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.model.sizes import SIZE_PATTERN
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.model.units import SIZE_PATTERN
 
 _Message = TypeVar("_Message", bound=msgspec.Struct)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from tf_malleable.api.address import default_socket
+from tf_malleable.api.transport.address import default_socket
 from tf_malleable.cli.options import json_option, print_json
 from tf_malleable.cli.remote import remote_host
 from tf_malleable.cli.settings import Settings

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tf_malleable.api.address import default_socket
+from tf_malleable.api.transport.address import default_socket
 
 if TYPE_CHECKING:
-    from tf_malleable.api.client import Client
+    from tf_malleable.api.transport.client import Client
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -61,13 +61,13 @@ def _path(context: click.Context, parameter: click.Parameter, value: Path | None
 
 
 def _local_client(context: click.Context, parameter: click.Parameter, value: Path | None) -> Client:
-    from tf_malleable.api.client import Client
+    from tf_malleable.api.transport.client import Client
 
     return Client(_path(context, parameter, value))
 
 
 def _client(context: click.Context, parameter: click.Parameter, value: Path | None) -> Client:
-    from tf_malleable.api.client import Client
+    from tf_malleable.api.transport.client import Client
 
     if value is None and os.environ.get("TF_MALLEABLE_HOST"):
         from tf_malleable.cli.remote import remote_client

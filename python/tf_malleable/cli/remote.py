@@ -14,8 +14,8 @@ from contextlib import nullcontext
 from typing import Final
 from urllib.parse import urlsplit
 
-from tf_malleable.api.client import Client
-from tf_malleable.api.connection import Connection
+from tf_malleable.api.transport.client import Client
+from tf_malleable.api.transport.connection import Connection
 
 HOST: Final = "TF_MALLEABLE_HOST"
 # The user may have to type a password.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import docker
 
-from tf_malleable.api.address import SOCKET
+from tf_malleable.api.transport.address import SOCKET
 from tf_malleable.containers.engine import Engine, EngineRefusedError, NoSuchContainerError
 from tf_malleable.containers.labels import Labels
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from tf_malleable.api.messages import ContainerInfo
+from tf_malleable.api.schema.messages import ContainerInfo
 from tf_malleable.containers.engine import (
     Engine,
     EngineGoneError,

@@ -24,9 +24,9 @@ from docker.errors import (
 )
 from requests.exceptions import RequestException
 
-from tf_malleable.api.messages import ContainerInfo
-from tf_malleable.api.naming import shortened_command
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.job_names import shortened_command
+from tf_malleable.api.schema.messages import ContainerInfo
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.containers import labels
 from tf_malleable.controller.ports import ContainerState, Found
 from tf_malleable.linux.cgroups.cgroup_files import PERIOD_US

@@ -19,8 +19,8 @@ from functools import partial
 from typing import Final, TypeVar
 from weakref import WeakSet
 
-from tf_malleable.api.messages import ContainerInfo
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.messages import ContainerInfo
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.containers import engine, labels
 from tf_malleable.containers.driver import Driver
 from tf_malleable.containers.engine import (

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tf_malleable.api import requirement
-from tf_malleable.api.address import NoAnswerError
-from tf_malleable.api.admission import Notices, Submitted, admit
-from tf_malleable.api.client import Client
-from tf_malleable.api.connection import Connection
-from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.schema import requirement
+from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.transport.address import NoAnswerError
+from tf_malleable.api.transport.admission import Notices, Submitted, admit
+from tf_malleable.api.transport.client import Client
+from tf_malleable.api.transport.connection import Connection
 from tf_malleable.containers.container_creation import Recipe, create, fetch
 from tf_malleable.containers.engine import (
     Engine,

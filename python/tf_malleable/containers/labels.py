@@ -16,11 +16,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from tf_malleable.api.address import ROOT_SOCKET
-from tf_malleable.api.job_request import ASKED, JobRequest
-from tf_malleable.api.naming import printable_name
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import Asked
+from tf_malleable.api.schema.job_names import printable_name
+from tf_malleable.api.schema.job_request import ASKED, JobRequest
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.requests import Asked
+from tf_malleable.api.transport.address import ROOT_SOCKET
 from tf_malleable.api.validation import decode_body
 
 PREFIX: Final = "tf_malleable."

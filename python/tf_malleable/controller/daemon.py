@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tf_malleable.api.address import default_listening_socket
+from tf_malleable.api.transport.address import default_listening_socket
 from tf_malleable.controller.http.application import application, metrics_application
 from tf_malleable.controller.http.server import REQUESTS, Server
 from tf_malleable.controller.http.unix_socket import ListenError, UnixListener

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.messages import ContainerInfo
-from tf_malleable.api.power import PowerStatus
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.messages import ContainerInfo
+from tf_malleable.api.schema.power import PowerStatus
 from tf_malleable.model import Budget, Cpuset, PowerCurve
 from tf_malleable.scheduling.energy.energy_lines import Energy
 

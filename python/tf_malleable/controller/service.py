@@ -11,8 +11,8 @@ import os
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from tf_malleable.api.grant_line import GrantLine
-from tf_malleable.api.messages import (
+from tf_malleable.api.schema.grant_line import GrantLine
+from tf_malleable.api.schema.messages import (
     ControllerInfo,
     CpuInfo,
     JobStatus,
@@ -21,9 +21,9 @@ from tf_malleable.api.messages import (
     PolicyInfo,
     Preview,
 )
-from tf_malleable.api.power import BudgetRequest, PowerStatus
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import (
+from tf_malleable.api.schema.power import BudgetRequest, PowerStatus
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.requests import (
     Acknowledgement,
     JobChange,
     PreviewQuery,

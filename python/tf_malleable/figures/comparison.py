@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from tf_malleable.api.history import History
+from tf_malleable.api.schema.history import History
 from tf_malleable.figures import series, style, time_axis
 from tf_malleable.figures.timeline import rows
 

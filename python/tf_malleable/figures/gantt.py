@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from tf_malleable.api.history import History, Outcome, Summary
+from tf_malleable.api.schema.history import History, Outcome, Summary
 from tf_malleable.figures import style, time_axis
 from tf_malleable.figures.formats import MOST_PANELS
 from tf_malleable.figures.timeline import Row, bands, load, rows

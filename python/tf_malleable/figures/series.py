@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import count, pairwise, takewhile
 from typing import Final
 
-from tf_malleable.api.history import History
+from tf_malleable.api.schema.history import History
 from tf_malleable.figures.timeline import Row, load
 
 # Maximum number of points of a curve; a panel has too few pixels to show more.

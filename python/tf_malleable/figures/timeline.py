@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tf_malleable.api.history import History, JobRecord, Outcome, Span
+from tf_malleable.api.schema.history import History, JobRecord, Outcome, Span
 from tf_malleable.model import JobState
 
 # Stretches with a smaller gap are considered adjacent.

@@ -1,7 +1,24 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Formatting of quantities and names for people."""
+"""Quantities as text: durations, sizes, shares and energy, parsed and formatted.
+
+Units of bytes are powers of 1024, as in Docker and Slurm.
+"""
 
 from __future__ import annotations
+
+import re
+from typing import Final
+
+SIZE_PATTERN: Final = "^[0-9]{1,15}[KMGTkmgt]$"
+"""What a size with a unit looks like, as a regular expression."""
+
+_UNIT_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE: Final = re.compile(r"([0-9]{1,16})([KMGTkmgt]?)")
+_BYTE_UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
+
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LONGEST_SECONDS: Final = 36500 * _UNIT_SECONDS["d"]
+_DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])")
 
 
 def printable(text: str) -> str:
@@ -49,3 +66,42 @@ def energy(joules: float | None) -> str:
     if joules < 999.5:
         return f"{joules:.3g} J"
     return f"{joules / 1000:.1f} kJ" if joules < 3.6e6 else f"{joules / 3.6e6:.2f} kWh"
+
+
+def parse_duration(text: str) -> float:
+    """Return a duration in seconds.
+
+    Raises:
+        ValueError: The text is not a positive number with a unit, or the duration is longer
+            than a hundred years.
+    """
+    found = _DURATION.fullmatch(text)
+    seconds = int(found[1]) * _UNIT_SECONDS[found[2]] if found else 0
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise ValueError(f"must be a duration such as 12h or 90d, not {text!r}")
+    return float(seconds)
+
+
+def parse_size(text: str) -> int:
+    """Return a size in bytes; a number without a unit is in bytes.
+
+    Raises:
+        ValueError: The text is not a size.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"a size must be a number with K, M, G or T, such as 4G, not {text!r}")
+    return int(found[1]) * _UNIT_BYTES[found[2].lower()]
+
+
+def size_text(size: float | None) -> str:
+    """Return a number of bytes as text: 512 B, 1.5 GiB; a dash for None."""
+    if size is None:
+        return "-"
+    if size < 1024:
+        return f"{size:.0f} B"
+    for unit in _BYTE_UNITS:
+        size /= 1024
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+    return f"{size:.1f} {_BYTE_UNITS[-1]}"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.api.naming import LONGEST_AREA, is_area
+from tf_malleable.api.schema.job_names import LONGEST_AREA, is_area
 from tf_malleable.model.power import EnergySource
 from tf_malleable.power.curve_file import read_curve
 from tf_malleable.power.host_power import HostPower

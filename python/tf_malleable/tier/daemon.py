@@ -18,7 +18,7 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from tf_malleable.api.tier_address import control_socket, counts_folder, reader_file
+from tf_malleable.api.transport.tier_address import control_socket, counts_folder, reader_file
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
 from tf_malleable.tier.admin.admin_socket import AdminSocket
 from tf_malleable.tier.metrics import Counters, TierCollector, registry_of

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from tf_malleable.api.address import NoAnswerError
-from tf_malleable.api.client import Client
-from tf_malleable.api.history import MOST_HISTORY, History, JobRecord, Outcome, Span
+from tf_malleable.api.schema.history import MOST_HISTORY, History, JobRecord, Outcome, Span
+from tf_malleable.api.transport.address import NoAnswerError
+from tf_malleable.api.transport.client import Client
 from tf_malleable.model import OperationError
 from tf_malleable.scheduling.records import metrics
 from tf_malleable.workload.plan import PlannedJob

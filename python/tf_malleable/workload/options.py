@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tf_malleable.api.job_request import ASKED
-from tf_malleable.model.durations import parse_duration
-from tf_malleable.model.sizes import parse_size
+from tf_malleable.api.schema.job_request import ASKED
+from tf_malleable.model.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     _Bytes = click.ParamType[int]

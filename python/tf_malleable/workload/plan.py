@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_malleable.api.job_request import ASKED, JobRequest
-from tf_malleable.api.naming import default_name
+from tf_malleable.api.schema.job_names import default_name
+from tf_malleable.api.schema.job_request import ASKED, JobRequest
 from tf_malleable.workload.lines import line_command, parsed, read_jobs
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.api.client import Client
+from tf_malleable.api.transport.client import Client
 from tf_malleable.model import OperationError
 from tf_malleable.workload.runner import TFM
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from tf_malleable.api.client import Client
-from tf_malleable.api.history import History
-from tf_malleable.api.messages import JobStatus
+from tf_malleable.api.schema.history import History
+from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.transport.client import Client
 from tf_malleable.linux.processes import procfs, signals
 from tf_malleable.model import OperationError, ProcessId
 from tf_malleable.workload.interrupts import delay_signals

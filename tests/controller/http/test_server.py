@@ -14,9 +14,9 @@ import pytest
 
 import tf_malleable
 from tests.support.controllers import DEADLINE, Client, controller, job, raw, wait_for
-from tf_malleable.api import messages
-from tf_malleable.api.grant_line import GrantLine
-from tf_malleable.api.history import History
+from tf_malleable.api.schema import messages
+from tf_malleable.api.schema.grant_line import GrantLine
+from tf_malleable.api.schema.history import History
 
 
 @pytest.fixture(scope="module")

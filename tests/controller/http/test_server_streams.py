@@ -20,9 +20,9 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from tests.support.controllers import DEADLINE, Client, ask, raw, wait_for
-from tf_malleable.api.grant_line import GrantLine
-from tf_malleable.api.messages import ControllerInfo
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.grant_line import GrantLine
+from tf_malleable.api.schema.messages import ControllerInfo
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.http import request_reader
 from tf_malleable.controller.http.application import application
 from tf_malleable.controller.http.clients import BODIES_OF_AN_OWNER, IDLE_SECONDS, Clients

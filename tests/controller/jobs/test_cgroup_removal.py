@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.controllers import DEADLINE
 from tests.support.service import host
-from tf_malleable.api.requests import Submission
+from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.clock import until_next
 from tf_malleable.controller.processes import cgroup_removal
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup

@@ -9,8 +9,8 @@ import signal
 import pytest
 
 from tests.support.service import BUSY, Host, host
-from tf_malleable.api.history import JobRecord
-from tf_malleable.api.requests import Progress
+from tf_malleable.api.schema.history import JobRecord
+from tf_malleable.api.schema.requests import Progress
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from tests.support.service import ME, host
-from tf_malleable.api.events import Events
-from tf_malleable.api.requests import JobChange
+from tf_malleable.api.schema.events import Events
+from tf_malleable.api.schema.requests import JobChange
 from tf_malleable.controller.requests.job_feed import SILENT_SECONDS, TICK_SECONDS
 from tf_malleable.linux.processes.peer_credentials import Peer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.state.store import Store

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.service import BUSY, ME, host, refused
-from tf_malleable.api.power import BudgetRequest
+from tf_malleable.api.schema.power import BudgetRequest
 from tf_malleable.controller.ports import BudgetObserver
 from tf_malleable.controller.power import power_watch
 from tf_malleable.linux.processes.peer_credentials import Peer

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from tests.support.service import ME, host, refused
-from tf_malleable.api.requests import Submission
+from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.quotas import quota_file
 from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
 from tf_malleable.linux.processes.peer_credentials import Peer

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests.support.service import BUSY, ME, Host, host, refused
-from tf_malleable.api.requests import Acknowledgement, Progress
+from tf_malleable.api.schema.requests import Acknowledgement, Progress
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.policies import registry
 from tf_malleable.scheduling.records.speeds import Speedometer

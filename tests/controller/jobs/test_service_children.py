@@ -8,7 +8,7 @@ import os
 import signal
 
 from tests.support.service import BUSY, ME, Agent, host, refused
-from tf_malleable.api.requests import Acknowledgement, Progress, Submission
+from tf_malleable.api.schema.requests import Acknowledgement, Progress, Submission
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.linux.processes.procfs import read_stat, trees
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.jobs import has_ended
 from tests.support.service import ME, host, refused
-from tf_malleable.api.requests import Submission
+from tf_malleable.api.schema.requests import Submission
 from tf_malleable.linux.cgroups import job_cgroup
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.linux.processes.procfs import read_stat

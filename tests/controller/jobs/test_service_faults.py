@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.service import ME, Agent, host
-from tf_malleable.api.requests import Submission
+from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.state.store import Store
 from tf_malleable.model import Allocation, Grant
 from tf_malleable.policies import registry

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from tests.support.service import ME, host
-from tf_malleable.api.elastic import Elastic
-from tf_malleable.api.requests import Acknowledgement, Progress
+from tf_malleable.api.schema.elastic import Elastic
+from tf_malleable.api.schema.requests import Acknowledgement, Progress
 
 FORKS = """
 import subprocess, sys, time

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests.support.service import ME, host
-from tf_malleable.api.job_request import JobRequest
+from tf_malleable.api.schema.job_request import JobRequest
 
 
 def test_a_job_is_ended_at_its_time_limit(state):

@@ -7,8 +7,8 @@ import asyncio
 import time
 
 from tests.support.service import ME, host, refused
-from tf_malleable.api.messages import CoreChange
-from tf_malleable.api.requests import JobChange, PreviewQuery
+from tf_malleable.api.schema.messages import CoreChange
+from tf_malleable.api.schema.requests import JobChange, PreviewQuery
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import Allocation, Grant

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.support.records import ended
-from tf_malleable.api.history import History, JobRecord, Span
+from tf_malleable.api.schema.history import History, JobRecord, Span
 from tf_malleable.controller.state.history_reader import encoded_history
 from tf_malleable.controller.state.store import Store, read_history
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.support.records import ended, live, span
-from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.api.schema.history import JobRecord, Span
 from tf_malleable.controller.state.store import Store, read_history
 from tf_malleable.scheduling.records.job_record import Record
 

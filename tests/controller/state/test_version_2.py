@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from tests.support.records import ended, live
-from tf_malleable.api.history import History, JobRecord, Span
+from tf_malleable.api.schema.history import History, JobRecord, Span
 from tf_malleable.controller.state.history_reader import encoded_history
 from tf_malleable.controller.state.schema import APPLICATION, VERSION
 from tf_malleable.controller.state.store import Store, read_history

@@ -15,7 +15,7 @@ from tests.support.controllers import controller, job
 from tests.support.crowd import Crowd
 from tests.web.browser.conftest import opened
 from tests.web.conftest import served
-from tf_malleable.api.requests import JobChange
+from tf_malleable.api.schema.requests import JobChange
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from tests.support.crowd import Crowd
 from tests.support.service import ME
 from tests.web.browser.conftest import opened
 from tests.web.conftest import served
-from tf_malleable.api.power import BudgetRequest
+from tf_malleable.api.schema.power import BudgetRequest
 from tf_malleable.model import PowerCurve
 from tf_malleable.power.host_power import HostPower
 

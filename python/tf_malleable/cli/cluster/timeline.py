@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from tf_malleable.api.history import Outcome
+from tf_malleable.api.schema.history import Outcome
 from tf_malleable.cli.cluster.job_view import JobView, seconds
 from tf_malleable.cluster import quantities
 from tf_malleable.figures.timeline import Row, Stretch

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import click
 
-from tf_malleable.api.client import Client
-from tf_malleable.api.messages import Jobs, JobStatus
-from tf_malleable.cli import control
+from tf_malleable.api.schema.messages import Jobs, JobStatus
+from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.container.run import run
+from tf_malleable.cli.jobs import control
+from tf_malleable.cli.jobs.job_texts import desired, granted, state
 from tf_malleable.cli.options import json_option, print_json, socket_option
-from tf_malleable.cli.words import desired, granted, state
 from tf_malleable.model.units import duration, number
 
 _COLUMNS = (

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 import click
 
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.naming import default_name, printable_name
+from tf_malleable.api.schema.job_names import default_name, printable_name
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.cli.launch.queue import QueueNotices, say
 from tf_malleable.cli.options import socket_path_option
-from tf_malleable.cli.queue import QueueNotices, say
 from tf_malleable.workload.options import job_options
 
 

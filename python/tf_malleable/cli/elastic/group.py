@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from tf_malleable.cli.elastic import cutting, keeping, supervised, whereabouts
-from tf_malleable.cli.elastic.coordinate import coordinator, patience_option, server
+from tf_malleable.cli.elastic import shard_options, supervised, training_registry
+from tf_malleable.cli.elastic.coordinator import coordinator, patience_option, server
 from tf_malleable.cli.elastic.local import local
+from tf_malleable.cli.launch import checkpoint_options
+from tf_malleable.cli.launch.program import become, preload
 from tf_malleable.cli.options import json_option, print_json
-from tf_malleable.cli.program import become, preload
 from tf_malleable.elastic.settings import (
     CHECKPOINT_SECONDS,
     LEFT,
@@ -56,8 +57,8 @@ elastic.add_command(server)
 @click.option("--cpus", type=float, help="With how many CPUs it computes.  [default: all it has]")
 @patience_option
 @click.option("--shards", type=int, default=4, help="Without a coordinator: pieces of each batch.")
-@cutting.options
-@keeping.options
+@shard_options.options
+@checkpoint_options.options
 @supervised.option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -82,9 +83,9 @@ def run(
     TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets the worker hand over and
     go. Without a coordinator it trains alone, with the same result.
     """
-    cutting.check_shards(shards)
-    cutting.check(seed, shard_threads)
-    keeping.check(checkpoint, checkpoint_every)
+    shard_options.check_shards(shards)
+    shard_options.check(seed, shard_threads)
+    checkpoint_options.check(checkpoint, checkpoint_every)
     if checkpoint is not None and where is None:
         raise ValueError("--checkpoint is for a training with a coordinator: give --coordinator")
     if not 0 <= port < 65536:
@@ -109,7 +110,7 @@ def run(
     )
     if supervisor is not None:
         supervised.begin(supervisor)
-    os.environ[SETTINGS] = keeping.with_checkpoint(settings).encode()
+    os.environ[SETTINGS] = checkpoint_options.with_checkpoint(settings).encode()
     preload()
     become(command)
 
@@ -132,7 +133,7 @@ def set_numbers(workers: str | None, servers: int | None, name: str | None) -> N
         if not workers.isascii() or not workers.isdigit():
             raise ValueError(f"WORKERS must be a number or auto, not {workers!r}")
         message["workers"] = int(workers)
-    problem = whereabouts.ask(whereabouts.read(name), message).get("problem")
+    problem = training_registry.ask(training_registry.read(name), message).get("problem")
     if problem:
         raise OperationError(str(problem))
 
@@ -149,12 +150,12 @@ def show_status(name: str | None, where: str | None, as_json: bool) -> None:
     With --coordinator, TF_MALLEABLE_ELASTIC_SECRET has the training's secret.
     """
     if where is None:
-        whom = whereabouts.read(name)
+        whom = training_registry.read(name)
     elif name is not None:
         raise ValueError("--name is for a training of this host: give it or --coordinator")
     else:
-        whom = whereabouts.Whereabouts(address(where), secret())
-    found = whereabouts.ask(whom, {"kind": "status"})
+        whom = training_registry.Whereabouts(address(where), secret())
+    found = training_registry.ask(whom, {"kind": "status"})
     del found["kind"]
     if as_json:
         print_json(found)

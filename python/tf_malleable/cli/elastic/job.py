@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from tf_malleable.api.admission import Submitted, submit
-from tf_malleable.api.connection import Connection
-from tf_malleable.api.grant_line import GrantLine
-from tf_malleable.api.join import Join
-from tf_malleable.api.lines import Lines
+from tf_malleable.api.schema.grant_line import GrantLine
+from tf_malleable.api.schema.join import Join
+from tf_malleable.api.transport.admission import Submitted, submit
+from tf_malleable.api.transport.connection import Connection
+from tf_malleable.api.transport.json_lines import Lines
 from tf_malleable.model import ControllerError
 
 _REPORT_SECONDS: Final = 1.0

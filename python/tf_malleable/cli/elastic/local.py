@@ -11,13 +11,14 @@ from pathlib import Path
 
 import click
 
-from tf_malleable.api import requirement
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.join import JOIN, Join, join_asked_for
-from tf_malleable.api.naming import default_name, shortened_command
-from tf_malleable.cli.elastic import cutting, keeping, whereabouts
+from tf_malleable.api.schema import requirement
+from tf_malleable.api.schema.job_names import default_name, shortened_command
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.join import JOIN, Join, join_asked_for
+from tf_malleable.cli.elastic import shard_options, training_registry
+from tf_malleable.cli.launch import checkpoint_options
+from tf_malleable.cli.launch.run import ask_controller
 from tf_malleable.cli.options import socket_path_option
-from tf_malleable.cli.run import ask_controller
 from tf_malleable.elastic.membership.worker_count import Bounds
 from tf_malleable.runtime import environment
 
@@ -66,8 +67,8 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
 )
 @click.option("--no-controller", is_flag=True, help="Be no job of the controller, if there is one.")
 @socket_path_option
-@cutting.options
-@keeping.options
+@shard_options.options
+@checkpoint_options.options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def local(
@@ -101,9 +102,9 @@ def local(
     least, most = _range("--workers", workers, 1)
     few_servers, most_servers = _range("--servers", servers, 0)
     pieces = max(_FEWEST_SHARDS, most) if shards is None else shards
-    cutting.check_shards(pieces)
-    cutting.check(seed, shard_threads)
-    keeping.check(checkpoint, checkpoint_every)
+    shard_options.check_shards(pieces)
+    shard_options.check(seed, shard_threads)
+    checkpoint_options.check(checkpoint, checkpoint_every)
     if most > pieces:
         raise ValueError(
             f"--workers must be at most the number of shards, {pieces}, not {most}: one more has"
@@ -113,7 +114,7 @@ def local(
     if threads is not None and not 1 <= threads <= highest:
         raise ValueError(f"--threads must be an integer from 1 to {highest}, not {threads}")
     called = f"local-{os.getpid()}" if name is None else name
-    whereabouts.check_name(called)
+    training_registry.check_name(called)
     each = 1 if shard_threads is None else shard_threads
     bounds = Bounds(least, most, pieces, threads or highest, each)
     join = None if no_controller else join_asked_for()
@@ -123,13 +124,13 @@ def local(
     elif _is_to_ask(no_controller, threads, socket):
         join = Join(os.path.abspath(socket), _request(name or default_name(command)))
         cpus = ask_controller(join, required=requirement.is_controller_required())
-    from tf_malleable.cli.elastic.dialogue import Numbers
+    from tf_malleable.cli.elastic.grant_split import GrantSharing
     from tf_malleable.cli.elastic.processes import Script
-    from tf_malleable.cli.elastic.sharing import GrantSharing
     from tf_malleable.cli.elastic.supervisor import Supervisor
+    from tf_malleable.cli.elastic.supervisor_messages import Numbers
 
-    options = cutting.as_options(seed, shard_threads)
-    options += keeping.as_options(checkpoint, checkpoint_every)
+    options = shard_options.as_options(seed, shard_threads)
+    options += checkpoint_options.as_options(checkpoint, checkpoint_every)
     numbers = Numbers(least, least, most, few_servers, most_servers)
     sharing = None
     if join is None or not cpus:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from tf_malleable.api.join import JOIN
+from tf_malleable.api.schema.join import JOIN
 from tf_malleable.cli.elastic.supervised import spared
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.settings import SECRET

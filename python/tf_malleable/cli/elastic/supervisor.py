@@ -10,10 +10,10 @@ from typing import Final
 
 import click
 
-from tf_malleable.cli.elastic import whereabouts
-from tf_malleable.cli.elastic.dialogue import Dialogue, Numbers
+from tf_malleable.cli.elastic import training_registry
+from tf_malleable.cli.elastic.grant_split import GrantSharing
 from tf_malleable.cli.elastic.processes import Child, Processes, Script, started_by
-from tf_malleable.cli.elastic.sharing import GrantSharing
+from tf_malleable.cli.elastic.supervisor_messages import Dialogue, Numbers
 from tf_malleable.elastic.links.errors import COME_AGAIN
 from tf_malleable.elastic.settings import LEFT
 from tf_malleable.model import OperationError
@@ -172,9 +172,9 @@ class Supervisor:
 
     def _has_begun(self) -> bool:
         """Return whether there has been a generation; True if unknown."""
-        found = whereabouts.Whereabouts(self._processes.address, self._processes.secret)
+        found = training_registry.Whereabouts(self._processes.address, self._processes.secret)
         with suppress(OperationError):
-            return bool(whereabouts.ask(found, {"kind": "status"})["generation"])
+            return bool(training_registry.ask(found, {"kind": "status"})["generation"])
         return True
 
     # Arrivals.

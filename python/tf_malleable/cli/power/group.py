@@ -8,14 +8,14 @@ import time
 
 import click
 
-from tf_malleable.api.client import Client
-from tf_malleable.api.messages import JobStatus
-from tf_malleable.api.power import BudgetInForce, PowerStatus
+from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.schema.power import BudgetInForce, PowerStatus
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.jobs.job_texts import per_step
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.power.calibrate import calibrate
 from tf_malleable.cli.power.organise import acl, organise
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import per_step
 from tf_malleable.model import OperationError
 from tf_malleable.model.power import MOST_WATTS
 from tf_malleable.model.units import duration, energy, number

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tf_malleable.api.naming import is_area
+from tf_malleable.api.schema.job_names import is_area
 from tf_malleable.model import Budget, OperationError
 from tf_malleable.workload.options import Duration
 

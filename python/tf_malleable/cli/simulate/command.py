@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from tf_malleable.api.history import MOST_HISTORY, History
+from tf_malleable.api.schema.history import MOST_HISTORY, History
 from tf_malleable.cli.options import json_option
 from tf_malleable.cli.pictures import gantt_option, picture, require_matplotlib, write
 from tf_malleable.cli.simulate.progress import SimulationProgress

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import click
 import msgspec
 
-from tf_malleable.api.history import Summary
+from tf_malleable.api.schema.history import Summary
 from tf_malleable.cli.options import print_json
 from tf_malleable.cli.tables import console, table
 from tf_malleable.model.units import duration, number, percent

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import click
 
-from tf_malleable.api import tier as api
+from tf_malleable.api.schema import tier as api
 from tf_malleable.cli.options import json_option, print_json
-from tf_malleable.cli.tier.asking import absolute, ask, tier_socket_option
+from tf_malleable.cli.tier.admin_client import absolute, ask, tier_socket_option
 from tf_malleable.cli.tier.serve import serve
 from tf_malleable.model import OperationError
-from tf_malleable.model.sizes import size_text
-from tf_malleable.model.units import duration, printable
+from tf_malleable.model.units import duration, printable, size_text
 
 _BEAT_SECONDS = 0.5
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tf_malleable.api.tier_address import own_tier_socket
+from tf_malleable.api.transport.tier_address import own_tier_socket
 from tf_malleable.workload.options import Size
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from tf_malleable.api.client import Client
-from tf_malleable.api.history import History
+from tf_malleable.api.schema.history import History
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.jobs.job_texts import summed_up
 from tf_malleable.cli.options import json_option, local_socket_option, print_json
 from tf_malleable.cli.tables import console, table
-from tf_malleable.cli.words import summed_up
 from tf_malleable.cli.workload.progress import WorkloadProgress
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration

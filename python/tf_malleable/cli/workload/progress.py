@@ -9,8 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from tf_malleable.api.client import Client
-from tf_malleable.cli.top_view import Scene, picture
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.jobs.top_view import Scene, picture
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import printable
 from tf_malleable.workload.plan import PlannedJob

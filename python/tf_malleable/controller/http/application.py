@@ -18,9 +18,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tf_malleable.api.messages import Jobs, JobStatus
 from tf_malleable.api.openapi import document
-from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.routes import (
     BODY_LIMIT,
     JSON,
@@ -28,6 +26,8 @@ from tf_malleable.api.routes import (
     ROUTES,
     Route,
 )
+from tf_malleable.api.schema.messages import Jobs, JobStatus
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.validation import cut
 from tf_malleable.controller.http.clients import caller_of
 from tf_malleable.controller.http.connection import ClientConnection

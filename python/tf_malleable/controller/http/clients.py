@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.http.rates import Rates
 from tf_malleable.linux.cgroups.confinement import confinement_of
 from tf_malleable.linux.processes.peer_credentials import Peer, peer_of, peer_runs

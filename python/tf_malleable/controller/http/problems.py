@@ -6,8 +6,8 @@ from __future__ import annotations
 import msgspec
 from aiohttp import web
 
-from tf_malleable.api.messages import Problem
 from tf_malleable.api.routes import JSON
+from tf_malleable.api.schema.messages import Problem
 
 
 def problem(status: int, sentence: str) -> web.Response:

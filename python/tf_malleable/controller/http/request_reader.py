@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from tf_malleable.api.refusal import Refusal
 from tf_malleable.api.routes import Route
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.validation import decode_body, decode_query
 from tf_malleable.controller.http.clients import BODY_SECONDS
 from tf_malleable.controller.http.connection import ClientConnection

@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.api.job_request import MOST_GPUS
+from tf_malleable.api.schema.job_request import MOST_GPUS
 
 AUTO: Final = "auto"
 _PROC: Final = Path("/proc/driver/nvidia/gpus")

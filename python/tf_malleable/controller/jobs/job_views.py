@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_malleable.api.grant_line import GrantLine
-from tf_malleable.api.messages import JobStatus, Speed
+from tf_malleable.api.schema.grant_line import GrantLine
+from tf_malleable.api.schema.messages import JobStatus, Speed
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.processes.users import user_name
-from tf_malleable.model.sizes import size_text
+from tf_malleable.model.units import size_text
 from tf_malleable.scheduling.records import time_accounts
 from tf_malleable.scheduling.records.metrics import rounded
 

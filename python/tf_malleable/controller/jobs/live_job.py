@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tf_malleable.api.elastic import Elastic
+from tf_malleable.api.schema.elastic import Elastic
 from tf_malleable.controller.jobs.grant_streams import Streams
 from tf_malleable.controller.ports import Container
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup

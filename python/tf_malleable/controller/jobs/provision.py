@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.memory import Memory, read_memory
 from tf_malleable.model.need import Basis, Need, Supply
-from tf_malleable.model.sizes import size_text
+from tf_malleable.model.units import size_text
 from tf_malleable.scheduling.decision.decision import Change
 
 # Memory that a job of which nothing is known is assumed to need. An assumption: importing a

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 
-from tf_malleable.api.power import BudgetInForce
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.power import BudgetInForce
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.model import AreaLimit, Budget, PowerLimit
 from tf_malleable.policies.wrappers.budget import cap_of
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from tf_malleable.api.power import BudgetInForce, BudgetRequest
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.power import BudgetInForce, BudgetRequest
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.ports import Power
 from tf_malleable.controller.power.area_budgets import AreaBudgets
 from tf_malleable.model import Budget, PowerLimit

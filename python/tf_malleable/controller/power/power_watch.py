@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from tf_malleable.api.power import AreaPower, BudgetRequest, PowerStatus
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.power import AreaPower, BudgetRequest, PowerStatus
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.clock import until_next
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live_job import LiveJob

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import Shape
 from tf_malleable.model.quota import Quotas

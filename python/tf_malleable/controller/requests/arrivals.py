@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 import os
 
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.messages import JobStatus
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import Submission
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.jobs.job_views import job_status, why_not
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.requests.callers import Callers

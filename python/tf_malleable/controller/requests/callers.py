@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tf_malleable.api.history import JobRecord
-from tf_malleable.api.messages import JobStatus
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.history import JobRecord
+from tf_malleable.api.schema.messages import JobStatus
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.job_table import Roster
 from tf_malleable.linux.cgroups.confinement import confinement_of

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Collection
 
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import CANNOT_RUN, Containers, Found
 from tf_malleable.controller.scheduler.admission import Admission

@@ -8,8 +8,8 @@ import sys
 
 import msgspec
 
-from tf_malleable.api.history import History
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.history import History
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.requests.callers import Sight
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.state.history_reader import encoded_history

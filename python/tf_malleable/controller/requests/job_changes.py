@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import JobChange
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.requests import JobChange
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.scheduler.reactor import Reactor

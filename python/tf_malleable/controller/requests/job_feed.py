@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tf_malleable.api.messages import ControllerInfo, JobStatus
-from tf_malleable.api.power import PowerStatus
+from tf_malleable.api.schema.messages import ControllerInfo, JobStatus
+from tf_malleable.api.schema.power import PowerStatus
 from tf_malleable.controller.jobs.job_views import job_status
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.requests.callers import Sight

@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tf_malleable.api.messages import CoreChange, Outlook, Preview
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.requests import PreviewQuery
+from tf_malleable.api.schema.messages import CoreChange, Outlook, Preview
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.requests import PreviewQuery
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.scheduler.reasons import Reasons

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tf_malleable.api.job_request import JobRequest
-from tf_malleable.api.messages import ContainerInfo
-from tf_malleable.api.refusal import Refusal
+from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.api.schema.messages import ContainerInfo
+from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.state.store import Store, StoreError

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tf_malleable.api.history import Outcome
+from tf_malleable.api.schema.history import Outcome
 from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.live_job import LiveJob

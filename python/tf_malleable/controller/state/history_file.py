@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tf_malleable.api.history import History, JobRecord, Span
+from tf_malleable.api.schema.history import History, JobRecord, Span
 from tf_malleable.controller.state.rows import ENDED, SPANS, Row, Table, decode, warn
 from tf_malleable.controller.state.state_file import Value, errors, open_to_read
 from tf_malleable.model import parse_cpuset

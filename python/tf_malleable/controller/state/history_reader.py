@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.api.schema.history import JobRecord, Span
 from tf_malleable.controller.state.history_file import SPANS_OF
 from tf_malleable.controller.state.rows import ENDED, SPANS, Table, decode, warn
 from tf_malleable.controller.state.state_file import Value, errors, open_to_read

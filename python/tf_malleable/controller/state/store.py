@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.api.schema.history import JobRecord, Span
 from tf_malleable.controller.state import retention
 from tf_malleable.controller.state.history_file import (
     CPUS,

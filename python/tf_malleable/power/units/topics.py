@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from tf_malleable.api.naming import is_area
+from tf_malleable.api.schema.job_names import is_area
 
 ROOT: Final = "tfm/v1"
 

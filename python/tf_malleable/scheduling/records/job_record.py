@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tf_malleable.api.messages import ContainerInfo
+from tf_malleable.api.schema.messages import ContainerInfo
 from tf_malleable.model import NO_GRANT, Grant, JobState, ProcessId, Shape
 from tf_malleable.model.power import EnergySource
 

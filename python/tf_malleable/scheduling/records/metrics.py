@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from tf_malleable.api.elastic import Elastic
-from tf_malleable.api.history import JobRecord, Outcome, Summary
-from tf_malleable.api.messages import Speed
-from tf_malleable.api.tier_reading import TierReading
+from tf_malleable.api.schema.elastic import Elastic
+from tf_malleable.api.schema.history import JobRecord, Outcome, Summary
+from tf_malleable.api.schema.messages import Speed
+from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.phases import NOT_FOLLOWED, Course
 from tf_malleable.scheduling.records.speeds import Speedometer

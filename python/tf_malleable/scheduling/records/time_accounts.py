@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tf_malleable.api.history import Span
+from tf_malleable.api.schema.history import Span
 from tf_malleable.model import Grant, JobState
 from tf_malleable.scheduling.records.job_record import Record
 

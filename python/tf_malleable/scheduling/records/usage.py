@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from tf_malleable.api.tier_reading import TierReading
+from tf_malleable.api.schema.tier_reads import TierReading
 
 # Time between two samples.
 SAMPLE_SECONDS: Final = 0.1

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.api.schema.history import JobRecord, Span
 from tf_malleable.model import Allocation, Machine, Shape
 from tf_malleable.model.need import UNLIMITED, Need
 from tf_malleable.policies.policy import Policy

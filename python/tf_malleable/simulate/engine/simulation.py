@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 
 import msgspec
 
-from tf_malleable.api.history import History, JobRecord, Span
+from tf_malleable.api.schema.history import History, JobRecord, Span
 from tf_malleable.model import Machine
 from tf_malleable.policies import registry
 from tf_malleable.policies.policy import Policy

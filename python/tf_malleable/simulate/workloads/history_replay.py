@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tf_malleable.api.history import History, JobRecord, Span
+from tf_malleable.api.schema.history import History, JobRecord, Span
 from tf_malleable.model import Shape
 from tf_malleable.simulate.engine.task import Task
 from tf_malleable.simulate.engine.workload import Assumed, Workload

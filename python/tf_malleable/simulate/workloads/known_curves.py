@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tf_malleable.api.history import JobRecord
+from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.model import Rate
 from tf_malleable.policies.queues.speedup import Curve, fit
 from tf_malleable.scheduling.records.lessons import Learned, blend

@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
-from tf_malleable.api.job_request import MOST_CORES, JobRequest
-from tf_malleable.api.naming import default_name
+from tf_malleable.api.schema.job_names import default_name
+from tf_malleable.api.schema.job_request import MOST_CORES, JobRequest
 from tf_malleable.simulate.engine.curves import Speedup, parse_curve
 from tf_malleable.simulate.engine.task import Task
 from tf_malleable.simulate.engine.workload import Assumed, Workload

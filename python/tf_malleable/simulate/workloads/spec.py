@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tf_malleable.api.job_request import MOST_CORES
+from tf_malleable.api.schema.job_request import MOST_CORES
 from tf_malleable.simulate.engine.curves import parse_curve
 
 Sizes = Literal["constant", "exponential", "lognormal", "pareto"]

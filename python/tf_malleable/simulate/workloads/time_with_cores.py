@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tf_malleable.api.history import JobRecord, Span
+from tf_malleable.api.schema.history import JobRecord, Span
 from tf_malleable.simulate.engine.curves import Speedup
 from tf_malleable.simulate.engine.job import ON_A_LENT_CPU
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.tier import NodeState, TierDone, TierStatus, Why
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.tier import NodeState, TierDone, TierStatus, Why
 from tf_malleable.tier.admin.warmup import Warmup
 from tf_malleable.tier.node_messages import area_and_path, key_of
 from tf_malleable.tier.peers.membership import Membership

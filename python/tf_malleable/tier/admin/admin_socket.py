@@ -16,9 +16,9 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
-from tf_malleable.api.messages import Problem
-from tf_malleable.api.refusal import Refusal
-from tf_malleable.api.tier import (
+from tf_malleable.api.schema.messages import Problem
+from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.schema.tier import (
     CHECK,
     DROP,
     STATUS,

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tf_malleable.api.tier_address import SHIM
+from tf_malleable.api.transport.tier_address import SHIM
 from tf_malleable.tier.protocol import Identity, ProtocolError
 
 _HEAD: Final = struct.Struct("<iI128s")

@@ -1,0 +1,80 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm jobs: lists the live jobs."""
+
+from __future__ import annotations
+
+import click
+
+from tf_malleable.api.schema.messages import Jobs, JobStatus
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.jobs.job_texts import desired, granted, per_step, progress, state
+from tf_malleable.cli.options import json_option, print_json, socket_option
+from tf_malleable.cli.tables import console, table
+from tf_malleable.model.units import duration, energy, number, percent
+
+_COLUMNS = (
+    ">id",
+    "name",
+    "user",
+    "state",
+    ">desired",
+    ">granted",
+    ">actual",
+    ">steps/s",
+    ">done",
+    ">CPUs",
+    ">waited",
+)
+# For hosts whose power is metered.
+_ENERGY = (">watts", ">energy", ">per step", "source")
+
+
+@click.command()
+@json_option
+@socket_option
+def jobs(client: Client, as_json: bool) -> None:
+    """List the jobs that have not ended.
+
+    A job waits until it first has cores, then runs. It is paused by a person, held without
+    cores by the policy, or stopped by a signal.
+
+    Cores are desired (asked for; a star marks those set by hand), granted (by the
+    policy; +1 means one more is lent to others) and actual (acknowledged by the job).
+    CPUs is how many it keeps busy. Where the host's power is metered, there is what is drawn for
+    the job now, so far and for each step, and whether that was measured, estimated or replayed.
+    """
+    found = client.jobs()
+    if as_json:
+        print_json(Jobs(found))
+    elif not found:
+        click.echo("there are no jobs")
+    else:
+        is_metered = any(job.energy_joules is not None for job in found)
+        columns = (*_COLUMNS, *_ENERGY) if is_metered else _COLUMNS
+        rows = [(*_row(job), *_energy(job)) if is_metered else _row(job) for job in found]
+        console().print(table(columns, rows))
+
+
+def _row(job: JobStatus) -> tuple[str, ...]:
+    return (
+        job.id,
+        job.name,
+        job.user,
+        state(job),
+        desired(job),
+        granted(job),
+        str(len(job.actual)),
+        number(job.steps_per_second),
+        percent(progress(job)),
+        number(job.used_cpus),
+        duration(job.waiting_seconds),
+    )
+
+
+def _energy(job: JobStatus) -> tuple[str, ...]:
+    return (
+        number(job.watts),
+        energy(job.energy_joules),
+        energy(per_step(job.energy_joules, job.steps_done)),
+        job.energy_source or "-",
+    )

@@ -1,0 +1,92 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""tfm wait: waits until jobs have ended."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from tf_malleable.api.schema.history import JobRecord
+from tf_malleable.api.transport.address import NoAnswerError
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.ended_jobs import find_ended, last_attempt
+from tf_malleable.cli.jobs.job_arguments import jobs_argument
+from tf_malleable.cli.jobs.job_texts import title
+from tf_malleable.cli.launch.outputs import is_kept, read_exit_code
+from tf_malleable.cli.options import socket_option
+from tf_malleable.model import OperationError
+
+_POLL_SECONDS = 0.2
+# Longest time after the end of a job until its exit code is recorded.
+_PATIENCE_SECONDS = 1.0
+_FAILED = 1
+
+
+@click.command()
+@jobs_argument
+@socket_option
+def wait(client: Client, jobs: tuple[str, ...]) -> None:
+    """Wait until jobs have ended, and exit as they did.
+
+    Each JOB is an id, or a name. The exit code is that of the first job, in the order given,
+    that has not ended with 0; for a job that was cancelled, or whose exit code is not
+    known, it is 1 if it has none. Of a job with --retries, it is that of the last attempt.
+    """
+    live = client.jobs()
+    wanted = []
+    for job in jobs:
+        if any(job in (each.id, each.name) for each in live):
+            wanted.append(client.find(job, live).id)
+        elif ended := find_ended(client, job):
+            wanted.append(ended.id)
+        else:
+            raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+    _wait(client, {each.id for each in live} & set(wanted))
+    result = 0
+    for identity in dict.fromkeys(wanted):
+        record = find_ended(client, identity)
+        if record is None:
+            raise OperationError(f"job {identity} has ended, but is not in the history")
+        record = _last_attempt(client, record)
+        code = _exit_code(record)
+        how = "" if code is None else f", exit code {code}"
+        click.echo(f"{title(record)}: {record.outcome}{how}")
+        if code is None:
+            code = 0 if record.outcome == "finished" else _FAILED
+        result = result or code
+    if result:
+        raise SystemExit(result)
+
+
+def _wait(client: Client, jobs: set[str]) -> None:
+    """Wait until none of these jobs is live; a controller may restart meanwhile."""
+    while jobs:
+        time.sleep(_POLL_SECONDS)
+        with suppress(NoAnswerError):
+            jobs = jobs & {each.id for each in client.jobs()}
+
+
+def _last_attempt(client: Client, job: JobRecord) -> JobRecord:
+    """Return the last attempt of an ended job, once there will be no further ones."""
+    if job.output is None:
+        return job
+    while is_kept(Path(job.output), job.user):
+        time.sleep(_POLL_SECONDS)
+    # The controller may not have seen the end of the last one yet.
+    _wait(client, {each.id for each in client.jobs() if each.output == job.output})
+    return last_attempt(client, job)
+
+
+def _exit_code(record: JobRecord) -> int | None:
+    """Return a job's exit code from the controller or the job's keeper; None if unknown."""
+    if record.exit_code is not None or record.output is None:
+        return record.exit_code
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (code := read_exit_code(Path(record.output), record.user)) is None:
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(_POLL_SECONDS / 2)
+    return code

@@ -1,0 +1,200 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Retries: runs a program again if it fails, each attempt as a process and a job of its own.
+
+The process that starts the attempts does not belong to the jobs. It passes signals on to the
+current attempt, as the program does not replace it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.ended_jobs import find_ended
+from tf_malleable.cli.launch.queue import say
+from tf_malleable.model import OperationError
+
+# Signals that request the end, so that there are no further attempts.
+_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_PASSED_ON: Final = _ENDING | {signal.SIGUSR1, signal.SIGUSR2}
+# Time in which a restarting controller may come back.
+_PATIENCE_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.1
+
+
+class Attempt:
+    """State of a process that is an attempt, and that reports when it begins.
+
+    Attributes:
+        output: Output file of the program in the background; None in the foreground.
+    """
+
+    output: Path | None = None
+
+    def __init__(self, telling: int) -> None:
+        """Create the state.
+
+        Args:
+            telling: Descriptor of the pipe to the process that started this one.
+        """
+        self._telling: int | None = telling
+
+    def submitted(self, job: str) -> None:
+        """Report the job's id; only the first call has an effect."""
+        self._tell(job)
+
+    def alone(self) -> None:
+        """Report that the attempt is not a job of its own."""
+        self._tell("")
+
+    def _tell(self, job: str) -> None:
+        if self._telling is not None:
+            with suppress(BrokenPipeError):  # The other process has ended.
+                os.write(self._telling, f"{job}\n".encode())
+            os.close(self._telling)
+            self._telling = None
+
+
+@dataclass(frozen=True)
+class LastAttempt:
+    """Result of the last attempt.
+
+    Attributes:
+        code: Exit code, as in a shell.
+        job: Id of the job; None if the attempt was not a job.
+    """
+
+    code: int
+    job: str | None
+
+
+def continue_in_attempts(socket: str, retries: int) -> Attempt:
+    """Fork a process for each attempt; the calling process exits as the last of them.
+
+    Args:
+        socket: Path of the controller's socket.
+        retries: Maximum number of attempts after the first one.
+
+    Raises:
+        OperationError: A process cannot be started.
+        SystemExit: In the calling process.
+    """
+    found = attempts(retries, socket, say)
+    if isinstance(found, LastAttempt):
+        sys.exit(found.code)
+    _, telling = found
+    return Attempt(telling)
+
+
+def attempts(
+    retries: int,
+    socket: str,
+    tell: Callable[[str], None],
+    forked: Callable[[], None] = lambda: None,
+) -> tuple[int, int] | LastAttempt:
+    """Fork a new process, and another one each time that the process fails.
+
+    There are no further attempts after one that was refused (which is not counted), was
+    cancelled, has reached its time limit, or should end because of a signal to the calling
+    process.
+
+    Args:
+        retries: Maximum number of attempts after the first one.
+        socket: Path of the controller's socket.
+        tell: Shows one line to the user.
+        forked: Called in the calling process after each attempt's start.
+
+    Returns:
+        In a new process: the number of the attempt, from 1, and the descriptor of a pipe for
+        an Attempt. In the calling process: the last attempt, once it has ended.
+
+    Raises:
+        OperationError: A process cannot be started.
+    """
+    passed_on = {number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, passed_on | {signal.SIGCHLD})
+    number = 1
+    last: LastAttempt | None = None
+    while True:
+        hearing, telling = os.pipe()
+        program = fork()
+        if not program:
+            os.close(hearing)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            return number, telling
+        os.close(telling)
+        forked()
+        with open(hearing) as pipe:
+            said = pipe.read()
+        job = said.strip() or None
+        code, is_unwanted = _wait(program, passed_on)
+        if not said and last is not None:
+            return last
+        last = LastAttempt(code, job)
+        # An attempt without a report was refused, or is not an executable program.
+        if code == 0 or number > retries or not said or is_unwanted:
+            return last
+        what = "the program" if job is None else f"job {job}"
+        if job is not None:
+            is_cancelled = _is_cancelled(Client(Path(socket)), job)
+            if is_cancelled is None:
+                tell(f"cannot find out whether {what} was cancelled, so it is not started again")
+            if is_cancelled is not False:
+                return last
+        if signal.sigpending() & _ENDING:
+            return last
+        number += 1
+        tell(f"{what} ended with exit code {code}; attempt {number} of {retries + 1} begins")
+
+
+def fork() -> int:
+    """Fork this process.
+
+    Raises:
+        OperationError: A process cannot be started.
+    """
+    try:
+        return os.fork()
+    except OSError as error:
+        raise OperationError(f"cannot start a process: {error.strerror}") from None
+
+
+def _wait(program: int, passed_on: set[signal.Signals]) -> tuple[int, bool]:
+    """Pass signals on to a child until it ends.
+
+    Returns:
+        Exit code as in a shell, and whether one of the signals requested the end.
+    """
+    is_unwanted = False
+    while True:
+        came = signal.sigwaitinfo(passed_on | {signal.SIGCHLD})
+        if came.si_signo != signal.SIGCHLD:
+            is_unwanted = is_unwanted or came.si_signo in _ENDING
+            # The child has received signals of the kernel, such as for Ctrl-C, itself.
+            if came.si_code <= 0:
+                os.kill(program, came.si_signo)
+            continue
+        ended, status = os.waitpid(program, os.WNOHANG)
+        if ended:
+            code = os.waitstatus_to_exitcode(status)
+            return (code if code >= 0 else 128 - code), is_unwanted
+
+
+def _is_cancelled(client: Client, job: str) -> bool | None:
+    """Return whether a job that has just ended is recorded as cancelled; None if unknown."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(OperationError):
+            if all(each.id != job for each in client.jobs()):
+                record = find_ended(client, job)
+                return None if record is None else record.outcome == "cancelled"
+        time.sleep(_POLL_SECONDS)
+    return None

@@ -1,0 +1,159 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Background jobs: runs a program so that it outlives the terminal.
+
+There are three processes. The one in the terminal prints the job's id and exits. A keeper
+waits for the program, as only the parent learns an exit code on every kernel. The third
+process becomes the program. With --retries the keeper starts further ones, which share the
+output file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from tf_malleable.cli.launch.attempts import Attempt, LastAttempt, attempts, fork
+from tf_malleable.cli.launch.outputs import exit_file, keep
+from tf_malleable.controller.state.location import default_state
+from tf_malleable.model import OperationError
+
+
+class Background(Attempt):
+    """The process in the background, before it becomes the program."""
+
+    def __init__(self, telling: int, output: Path, file: int, terminal: int | None) -> None:
+        """Create the state.
+
+        Args:
+            telling: Descriptor of the pipe to the keeper.
+            output: Output file of the program.
+            file: Descriptor of the output file.
+            terminal: Descriptor of the pipe to the process in the terminal; None if that already
+                has the job's id.
+        """
+        super().__init__(telling)
+        self.output = output
+        self._file = file
+        self._terminal = terminal
+
+    def submitted(self, job: str) -> None:
+        """Report the job's id and leave the terminal; only the first call has an effect.
+
+        Until then errors go to the terminal, afterwards to the output file.
+        """
+        super().submitted(job)
+        if self._terminal is None:
+            return
+        with suppress(BrokenPipeError):  # The process in the terminal has ended.
+            os.write(self._terminal, f"{job}\n".encode())
+        os.close(self._terminal)
+        self._terminal = None
+        os.dup2(self._file, 1)
+        os.dup2(self._file, 2)
+
+
+def continue_in_background(socket: str, retries: int, notify: str | None = None) -> Background:
+    """Continue in a background process; in the calling one, print the job's id and exit.
+
+    Args:
+        socket: Path of the controller's socket.
+        retries: Maximum number of restarts if the program fails.
+        notify: Shell command to run when the job has ended; None for none.
+
+    Raises:
+        OperationError: The output file cannot be created, or a process cannot be started.
+        SystemExit: In the calling process, with 0 once the job is submitted, and otherwise
+            with the exit code of the background process.
+    """
+    output, file = _new_output()
+    reading, writing = os.pipe()
+    keeper = fork()
+    if keeper:
+        os.close(writing)
+        _await_id(reading, keeper, output)
+    os.close(reading)
+    os.setsid()
+    if retries:
+        keep(output)
+    mine = [writing, file]
+
+    def forked() -> None:
+        # A reader of the terminal process's output must not wait for the keeper.
+        if mine:
+            null = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(null, descriptor)
+            for descriptor in {null, *mine} - {0, 1, 2}:
+                os.close(descriptor)
+            mine.clear()
+
+    def say(sentence: str) -> None:
+        with suppress(OSError), output.open("a") as log:
+            log.write(f"tfm: {sentence}\n")
+
+    try:
+        found = attempts(retries, socket, say, forked)
+    except OperationError:
+        if mine:
+            raise  # To the terminal: the first attempt could not be started.
+        os._exit(1)
+    if isinstance(found, LastAttempt):
+        _end(found, output, notify)
+    number, telling = found
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    if number == 1:
+        return Background(telling, output, file, writing)
+    again = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(again, descriptor)
+    return Background(telling, output, again, None)
+
+
+def _new_output() -> tuple[Path, int]:
+    """Return a new file that only the user may read, and its descriptor."""
+    folder = default_state().parent / "output"
+    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise OperationError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
+    """Print the job's id and exit; without an id, exit as the background process did."""
+    with open(reading) as pipe:
+        job = pipe.readline().strip()
+    if job:
+        click.echo(job)
+        sys.exit(0)
+    _, status = os.waitpid(keeper, 0)
+    for path in (output, exit_file(output)):
+        path.unlink(missing_ok=True)
+    code = os.waitstatus_to_exitcode(status)
+    sys.exit(code if code >= 0 else 1)
+
+
+def _end(last: LastAttempt, output: Path, notify: str | None) -> NoReturn:
+    """Record the exit code, and run the notify command, if any."""
+    try:
+        exit_file(output).write_text(f"{last.code}\n")
+        if notify is not None and last.job is not None:
+            said = {
+                "TFM_JOB": last.job,
+                "TFM_EXIT_CODE": str(last.code),
+                "TFM_OUTPUT": str(output),
+            }
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+            os.execvpe("sh", ["sh", "-c", notify], {**os.environ, **said})
+    finally:
+        os._exit(last.code)

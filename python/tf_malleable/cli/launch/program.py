@@ -1,0 +1,37 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Execution of the program that tfm starts, which replaces tfm."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+_PRELOAD = Path(__file__).parents[2] / "preload"
+
+
+def is_program(name: str) -> bool:
+    """Return whether there is an executable with this name. (shutil.which() is slow to load.)"""
+    folders = [""] if os.path.dirname(name) else os.get_exec_path()
+    paths = [os.path.join(folder, name) for folder in folders]
+    return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
+
+
+def preload() -> None:
+    """Make every Python process started from now on load tf_malleable before tensorflow."""
+    inherited = os.environ.get("PYTHONPATH", "")
+    paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+
+def become(command: tuple[str, ...]) -> NoReturn:
+    """Replace this process by a command; exit with 126 or 127 on failure, as shells do."""
+    try:
+        os.execvp(command[0], command)
+    except FileNotFoundError:
+        print(f"tfm: there is no program {command[0]!r}", file=sys.stderr)
+        sys.exit(127)
+    except OSError as error:
+        print(f"tfm: cannot run {command[0]!r}: {error.strerror}", file=sys.stderr)
+        sys.exit(126)
