@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from dataclasses import fields
@@ -50,6 +51,51 @@ def test_each_make_names_a_target_and_no_options(page):
     calls = calls_of_make(page.read_text())
     words = [word for call in calls for word in call if "=" not in word]
     assert [word for word in words if not is_target(word)] == []
+
+
+def test_the_front_page_of_the_documentation_links_to_every_page():
+    docs = ROOT / "docs"
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"}
+    assert len(pages) > 30
+    linked = re.findall(r"\]\((?!\.\./)([^)#]+\.md)\)", (docs / "README.md").read_text())
+    assert set(linked) == pages
+    assert len(linked) == len(pages), "a page is linked to twice"
+
+
+def quoted_messages(page: str) -> list[str]:
+    """Return what the first columns of a page's tables quote: code of more than three words."""
+    firsts = re.findall(r"^\| (.+?) \| ", page, re.MULTILINE)
+    spans = [span for first in firsts for span in re.findall(r"`([^`]+)`", first)]
+    return [span for span in spans if len(span.split()) > 3]
+
+
+def strings(program: str) -> list[str]:
+    """Return the strings of a program, with … in place of each value."""
+    return [
+        "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+        if isinstance(node, ast.JoinedStr)
+        else node.value
+        for node in ast.walk(ast.parse(program))
+        if isinstance(node, ast.JoinedStr)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+    ]
+
+
+def test_quotes_and_strings_are_found():
+    page = "| `a b c d: …`, or `tfm jobs` | cause | `x x x x` |\n`e f g h`"
+    assert quoted_messages(page) == ["a b c d: …"]
+    assert "a … b" in strings("raise ValueError(f'a {x!r}' ' b')")
+
+
+def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():
+    """Each part between two … stands in one string; a sentence can be put together of several."""
+    programs = [*ROOT.glob("python/**/*.py"), *ROOT.glob("examples/*.py")]
+    known = {text for program in programs for text in strings(program.read_text())}
+    quoted = quoted_messages((ROOT / "docs/how-to/troubleshooting.md").read_text())
+    assert len(quoted) > 30
+    parts = {part.strip(" ,;:()") for each in quoted for part in each.split("…")}
+    unknown = [part for part in parts if not any(part in text for text in known)]
+    assert unknown == []
 
 
 def test_nobody_is_told_to_install_it_from_pypi_which_does_not_have_it():
