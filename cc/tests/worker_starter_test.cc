@@ -62,7 +62,7 @@ int MostAtOnce(TestPool* pool) {
   return most;
 }
 
-class StarterTest : public TimedTest {
+class WorkerStarterTest : public TimedTest {
  protected:
   void SetUp() override {
     TimedTest::SetUp();
@@ -76,7 +76,7 @@ class StarterTest : public TimedTest {
   int before_ = 0;
 };
 
-TEST_F(StarterTest, APoolHasOneThreadMoreThanItsLimit) {
+TEST_F(WorkerStarterTest, APoolHasOneThreadMoreThanItsLimit) {
   PoolRegistry registry(kCapacity);
   TestPool pool(kIntraName, 2, true, {}, &registry);
   EXPECT_EQ(pool.capacity(), kCapacity);
@@ -91,14 +91,14 @@ TEST_F(StarterTest, APoolHasOneThreadMoreThanItsLimit) {
   EXPECT_EQ(CountThreads(), before_ + kCapacity);
 }
 
-TEST_F(StarterTest, APoolAtItsCapacityHasAsManyThreads) {
+TEST_F(WorkerStarterTest, APoolAtItsCapacityHasAsManyThreads) {
   PoolRegistry registry(kCapacity);
   TestPool pool("data", 4, true, {}, &registry);
   EXPECT_EQ(MostAtOnce(&pool), 4);
   EXPECT_EQ(CountThreads(), before_ + 4);
 }
 
-TEST_F(StarterTest, APoolMayEndWhileItsWorkersStart) {
+TEST_F(WorkerStarterTest, APoolMayEndWhileItsWorkersStart) {
   PoolRegistry registry(kCapacity);
   for (int round = 0; round < 30; ++round) {
     std::atomic<int> ran{0};
@@ -133,7 +133,7 @@ std::set<std::string> StatusOfOthers(const std::set<std::string>& these,
 
 // A controller's thread, for example, has other signals and CPUs than the
 // thread that has built the pool.
-TEST_F(StarterTest, AWorkerIsLikeTheFirstWhoeverStartsIt) {
+TEST_F(WorkerStarterTest, AWorkerIsLikeTheFirstWhoeverStartsIt) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
   int one = 0;
@@ -204,7 +204,7 @@ int WithFewThreads() {
   return 0;
 }
 
-TEST_F(StarterTest, AThreadThatTheSystemRefusesLowersTheCapacity) {
+TEST_F(WorkerStarterTest, AThreadThatTheSystemRefusesLowersTheCapacity) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "a forked child cannot start threads under the sanitizers";
 #endif
