@@ -48,7 +48,7 @@ class TierTest : public ::testing::Test {
     static std::string* text =
         new std::string("socket=" + *folder_ + "/socket\nstore=" + *folder_ +
                         "/store\nsource=" + *folder_ + "/source");
-    Parse(text->data(), geteuid(), &shim.settings);
+    ParseSettings(text->data(), geteuid(), &shim.settings);
     Listen();
     WriteState();
     shim.daemon.Start(shim.settings.socket, nullptr);
@@ -136,13 +136,15 @@ class TierTest : public ::testing::Test {
 
   static std::string Part(const std::string& path) {
     char part[kGrowingPath];
-    GrowingPath(shim.settings.growing, path.data(), path.size(), ".part", part);
+    GrowingPath(shim.settings.private_partials, path.data(), path.size(),
+                ".part", part);
     return part;
   }
 
   static std::string Map(const std::string& path) {
     char map[kGrowingPath];
-    GrowingPath(shim.settings.growing, path.data(), path.size(), ".map", map);
+    GrowingPath(shim.settings.private_partials, path.data(), path.size(),
+                ".map", map);
     return map;
   }
 

@@ -24,7 +24,7 @@ bool IsThere(const char* path) {
 // Removes what grows, if it is this user's.
 void DropGrowing(const Key& key) {
   char path[kGrowingPath];
-  const Folder& folder = shim.settings.growing;
+  const Folder& folder = shim.settings.private_partials;
   GrowingPath(folder, key.key(), key.size(), ".map", path);
   const int map = sys::Open(path, O_RDWR | O_NOFOLLOW);
   if (map < 0) return;
@@ -57,14 +57,14 @@ void Changed(Key* key) {
   if (!shim.daemon.HasStore()) return;
   DropGrowing(*key);
   TakeBack(*key);
-  DropOwn(key->In(shim.settings.own));
+  DropOwn(key->In(shim.settings.private_copies));
   const bool is_sent =
       shim.daemon.Send(kChanged, key->key(), key->size(), nullptr, nullptr, 0);
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   while (is_sent && shim.daemon.IsValid() &&
          sys::Now(CLOCK_MONOTONIC) - begin < kMostWaitNs &&
-         (IsCopy(key->In(shim.settings.own)) ||
-          IsCopy(key->In(shim.settings.everybodys)))) {
+         (IsCopy(key->In(shim.settings.private_copies)) ||
+          IsCopy(key->In(shim.settings.public_copies)))) {
     sys::Sleep(kMillisecond);
   }
 }

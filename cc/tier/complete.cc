@@ -15,7 +15,8 @@ namespace {
 bool IsGrowingHere(const Key& key) {
   char path[kGrowingPath];
   struct statx status;
-  GrowingPath(shim.settings.growing, key.key(), key.size(), ".map", path);
+  GrowingPath(shim.settings.private_partials, key.key(), key.size(), ".map",
+              path);
   return sys::Status(path, &status) == 0;
 }
 
@@ -40,8 +41,8 @@ bool IsGoodCopy(int fd, bool is_valid, const char* source,
 int OpenCopy(Key* key, const char* source, int flags) {
   const View view = shim.daemon.Look();
   if (!view.has_store) return -1;
-  const Folder* const folders[] = {&shim.settings.own,
-                                   &shim.settings.everybodys};
+  const Folder* const folders[] = {&shim.settings.private_copies,
+                                   &shim.settings.public_copies};
   // Without the daemon's word, look everywhere.
   const int count = !view.is_valid || (view.flags & kShared) ? 2 : 1;
   for (int i = 0; i < count; ++i) {

@@ -207,7 +207,7 @@ bool Daemon::IsUnasked(const char* key, size_t size) {
 }
 
 int Daemon::Connection() {
-  // After vfork(), this is the parent's memory, but not its descriptors.
+  // ValueOf vfork(), this is the parent's memory, but not its descriptors.
   if (sys::Pid() != pid()) return -1;
   int number = connection_.load(std::memory_order_acquire);
   if (number > 0) {

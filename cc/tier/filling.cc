@@ -63,8 +63,8 @@ bool MarkUnits(Growing* growing, int64_t begin, int64_t end) {
 // Whether there is a part of a small file, which is made if there was none.
 bool HasPart(Growing* growing) {
   if (!growing->part.IsOpen()) {
-    growing->part.Take(
-        sys::Open(shim.settings.growing.path, O_TMPFILE | O_RDWR, 0600));
+    growing->part.Take(sys::Open(shim.settings.private_partials.path,
+                                 O_TMPFILE | O_RDWR, 0600));
   }
   return growing->part.IsOpen();
 }

@@ -74,8 +74,8 @@ bool IsComing(Growing* growing) {
   if (growing->stage.load(std::memory_order_acquire) == Growing::kFresh) {
     char path[kGrowingPath];
     PathOf(*growing,
-           growing->is_public ? shim.settings.growing_publics
-                              : shim.settings.growing,
+           growing->is_public ? shim.settings.public_partials
+                              : shim.settings.private_partials,
            ".map", path);
     found.fd = sys::Open(path, O_RDONLY | O_NOFOLLOW);
     found.inode = InodeOf(found.fd);

@@ -123,7 +123,7 @@ bool IsAt(const char* key, size_t size, const Key& folder) {
 }  // namespace
 
 bool HandOver(const Growing& growing, int fd, const char* data) {
-  if (!shim.daemon.TakesOver() || shim.settings.has_other_names ||
+  if (!shim.daemon.TakesOver() || shim.settings.has_renamed_roots ||
       !IsSource(growing, fd) || !HasName(growing)) {
     return false;
   }

@@ -35,7 +35,7 @@ struct Handing {
 bool HandOver(const Growing& growing, int fd, const char* data);
 
 // Takes back what was handed over of a file, or of a folder with all in it,
-// and was not taken yet. After that, no copy of it comes.
+// and was not taken yet. ValueOf that, no copy of it comes.
 void TakeBack(const Key& key);
 
 // A process that was forked begins anew.

@@ -39,12 +39,12 @@ __attribute__((constructor)) void Load() {
   const char* text = getenv(kVariable);
   if (text == nullptr || strlen(text) >= sizeof(environment)) return;
   memcpy(environment, text, strlen(text) + 1);
-  Parse(environment, static_cast<unsigned>(syscall(SYS_geteuid)),
-        &shim.settings);
+  ParseSettings(environment, static_cast<unsigned>(syscall(SYS_geteuid)),
+                &shim.settings);
   if (!shim.settings.is_on) return;
   shim.daemon.Start(shim.settings.socket, shim.settings.counts);
   struct statx status;
-  if (sys::Status(shim.settings.own.path, &status) == 0) {
+  if (sys::Status(shim.settings.private_copies.path, &status) == 0) {
     shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
   }
   pthread_atfork(BeforeFork, nullptr, InChild);

@@ -40,8 +40,8 @@ __attribute__((noinline)) bool FindIdentity(const char* path,
   const ErrnoGuard guard;
   const View view = shim.daemon.Look();
   if (!view.is_valid) return false;
-  const Folder* const folders[] = {&shim.settings.own,
-                                   &shim.settings.everybodys};
+  const Folder* const folders[] = {&shim.settings.private_copies,
+                                   &shim.settings.public_copies};
   for (int i = 0; i < (view.flags & kShared ? 2 : 1); ++i) {
     const char* copy = key.In(*folders[i]);
     if (copy != nullptr &&

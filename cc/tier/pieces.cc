@@ -20,11 +20,11 @@ void LookForPublic(Growing* growing) {
     return;
   }
   char path[kGrowingPath];
-  PathOf(*growing, shim.settings.growing_publics, ".map", path);
+  PathOf(*growing, shim.settings.public_partials, ".map", path);
   const int map = sys::Open(path, O_RDONLY | O_NOFOLLOW);
   MapHeader header;
   if (map >= 0 && ReadHeader(*growing, map, &header)) {
-    PathOf(*growing, shim.settings.growing_publics, ".part", path);
+    PathOf(*growing, shim.settings.public_partials, ".part", path);
     const int part = sys::Open(path, O_RDONLY | O_NOFOLLOW);
     if (part >= 0) {
       growing->from_part.Take(part);

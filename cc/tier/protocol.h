@@ -83,9 +83,9 @@
 //
 // Freshness. While State::valid_until has not passed, a complete copy is
 // opened without asking the source: the daemon compares every copy with the
-// source at least once in the minute before. After that (no daemon, or one
+// source at least once in the minute before. ValueOf that (no daemon, or one
 // that hangs), the reader compares the source's status itself before it opens
-// a copy, and begins no new copies. After a reboot, before it publishes a
+// a copy, and begins no new copies. ValueOf a reboot, before it publishes a
 // State, the daemon moves away copies of another boot, and puts back each
 // after having compared it with its checksums.
 

@@ -11,18 +11,18 @@ namespace tier {
 namespace {
 
 // The rest of `line` if it begins with `word`.
-char* After(char* line, const char* word) {
+char* ValueOf(char* line, const char* word) {
   const size_t size = strlen(word);
   return strncmp(line, word, size) == 0 ? line + size : nullptr;
 }
 
-bool IsFolder(const char* path) {
+bool IsFolderPath(const char* path) {
   return path[0] == '/' && path[1] != '\0' && path[strlen(path) - 1] != '/';
 }
 
 bool Append(Folder* folder, const char* text) {
   const size_t size = strlen(text);
-  if (folder->size + size >= kMostStore) return false;
+  if (folder->size + size >= kMaxFolderBytes) return false;
   memcpy(folder->path + folder->size, text, size + 1);
   folder->size += size;
   return true;
@@ -41,7 +41,7 @@ constexpr uint64_t kKnown = 1;
 constexpr int kRootsShift = 1;
 constexpr int kRestShift = 17;
 constexpr int kChangesShift = 32;
-static_assert(kMostRoots <= kRestShift - kRootsShift, "a bit for each");
+static_assert(kMaxRoots <= kRestShift - kRootsShift, "a bit for each");
 
 // Whether one path is the other one, or below it.
 bool IsBelow(const char* path, const char* other, size_t size) {
@@ -63,8 +63,9 @@ uint64_t BitsOf(const Settings& settings, const char* folder, size_t size) {
 }
 
 // Whether a relative path may lead to a source, by the bits of the directory.
-bool MayLead(const Settings& settings, uint64_t bits, const char* path) {
-  const unsigned roots = (bits >> kRootsShift) & ((1u << kMostRoots) - 1);
+bool MayLeadToSource(const Settings& settings, uint64_t bits,
+                     const char* path) {
+  const unsigned roots = (bits >> kRootsShift) & ((1u << kMaxRoots) - 1);
   if (roots == 0) return false;
   if (path[0] == '.') return true;
   const size_t rest = (bits >> kRestShift) & 0x7fff;
@@ -85,7 +86,7 @@ bool MayLead(const Settings& settings, uint64_t bits, const char* path) {
 
 // Whether a path has components that are empty or begin with a dot. Most have
 // none, and then it is as it is to be.
-bool IsOdd(const char* path, size_t size) {
+bool NeedsNormalizing(const char* path, size_t size) {
   using Bytes = signed char __attribute__((vector_size(16)));
   Bytes odd = {};
   size_t i = 0;
@@ -105,18 +106,18 @@ bool IsOdd(const char* path, size_t size) {
   return path[size - 1] == '/';
 }
 
-bool Below(const char* store, const char* area, const char* uid,
-           Folder* folder) {
+bool SetFolder(const char* store, const char* area, const char* uid,
+               Folder* folder) {
   folder->size = 0;
   return Append(folder, store) && Append(folder, area) && Append(folder, uid);
 }
 
 }  // namespace
 
-void Parse(char* text, unsigned uid, Settings* settings) {
+void ParseSettings(char* text, unsigned uid, Settings* settings) {
   settings->is_on = false;
   settings->roots_size = 0;
-  settings->has_other_names = false;
+  settings->has_renamed_roots = false;
   settings->socket = settings->counts = nullptr;
   const char* store = nullptr;
   Root* root = nullptr;
@@ -124,24 +125,24 @@ void Parse(char* text, unsigned uid, Settings* settings) {
     char* line = text;
     text = strchr(text, '\n');
     if (text != nullptr) *text++ = '\0';
-    if (char* path = After(line, "socket=")) {
-      if (IsFolder(path)) settings->socket = path;
-    } else if (char* path = After(line, "counts=")) {
+    if (char* path = ValueOf(line, "socket=")) {
+      if (IsFolderPath(path)) settings->socket = path;
+    } else if (char* path = ValueOf(line, "counts=")) {
       settings->counts = path;
-    } else if (char* path = After(line, "store=")) {
-      if (IsFolder(path)) store = path;
-    } else if (char* path = After(line, "source=")) {
+    } else if (char* path = ValueOf(line, "store=")) {
+      if (IsFolderPath(path)) store = path;
+    } else if (char* path = ValueOf(line, "source=")) {
       root = nullptr;
-      if (IsFolder(path) && settings->roots_size < kMostRoots) {
+      if (IsFolderPath(path) && settings->roots_size < kMaxRoots) {
         root = &settings->roots[settings->roots_size++];
-        root->path = root->name = path;
-        root->size = root->name_size = strlen(path);
+        root->path = root->daemon_path = path;
+        root->size = root->daemon_path_size = strlen(path);
       }
-    } else if (char* path = After(line, "as=")) {
-      if (root != nullptr && IsFolder(path)) {
-        root->name = path;
-        root->name_size = strlen(path);
-        settings->has_other_names = true;
+    } else if (char* path = ValueOf(line, "as=")) {
+      if (root != nullptr && IsFolderPath(path)) {
+        root->daemon_path = path;
+        root->daemon_path_size = strlen(path);
+        settings->has_renamed_roots = true;
       }
     }
   }
@@ -157,21 +158,22 @@ void Parse(char* text, unsigned uid, Settings* settings) {
     uid /= 10;
   } while (uid != 0);
   settings->is_on =
-      Below(store, "/private/", digit, &settings->own) &&
-      Below(store, "/public", "", &settings->everybodys) &&
-      Below(store, "/growing/private/", digit, &settings->growing) &&
-      Below(store, "/growing/public", "", &settings->growing_publics);
+      SetFolder(store, "/private/", digit, &settings->private_copies) &&
+      SetFolder(store, "/public", "", &settings->public_copies) &&
+      SetFolder(store, "/growing/private/", digit,
+                &settings->private_partials) &&
+      SetFolder(store, "/growing/public", "", &settings->public_partials);
 }
 
 bool Key::Find(const Settings& settings, const char* path) {
   if (path[0] == '/') {
     // Most paths are not below any folder, and are told by a few bytes.
-    return Take(settings, path, 0);
+    return Normalize(settings, path, 0);
   }
   if (path[0] == '\0') return false;
   uint64_t bits = directory.load(std::memory_order_relaxed);
-  if ((bits & kKnown) && !MayLead(settings, bits, path)) return false;
-  char* folder = buffer_ + kMostStore;
+  if ((bits & kKnown) && !MayLeadToSource(settings, bits, path)) return false;
+  char* folder = buffer_ + kMaxFolderBytes;
   const ErrnoGuard guard;
   const long size = syscall(SYS_getcwd, folder, PATH_MAX);
   // An unreachable one does not begin with a /. The size has the 0.
@@ -181,15 +183,15 @@ bool Key::Find(const Settings& settings, const char* path) {
         BitsOf(settings, folder, static_cast<size_t>(size) - 1);
     if ((found & kKnown) != 0) {
       directory.compare_exchange_strong(bits, bits | found);
-      if (!MayLead(settings, found, path)) return false;
+      if (!MayLeadToSource(settings, found, path)) return false;
     }
   }
-  return Take(settings, path, static_cast<size_t>(size) - 1);
+  return Normalize(settings, path, static_cast<size_t>(size) - 1);
 }
 
-bool Key::Take(const Settings& settings, const char* path, size_t before) {
+bool Key::Normalize(const Settings& settings, const char* path, size_t before) {
   // The working directory, if there is one before, is in the buffer already.
-  char* const begin = buffer_ + kMostStore;
+  char* const begin = buffer_ + kMaxFolderBytes;
   char* const end = buffer_ + sizeof(buffer_);
   if (before == 0) {
     bool is_near = false;
@@ -213,7 +215,8 @@ bool Key::Take(const Settings& settings, const char* path, size_t before) {
   char* to = begin + before;
   const size_t length = strlen(path);
   if (before == 0 && path[0] == '/' &&
-      length < static_cast<size_t>(end - begin) && !IsOdd(path, length)) {
+      length < static_cast<size_t>(end - begin) &&
+      !NeedsNormalizing(path, length)) {
     memcpy(to, path, length);
     to += length;
     path += length;
@@ -254,12 +257,12 @@ bool Key::Take(const Settings& settings, const char* path, size_t before) {
   if (found == nullptr) return false;
   begin_ = begin;
   size_ = size;
-  if (found->name != found->path) {
+  if (found->daemon_path != found->path) {
     const size_t rest = size - found->size;
-    if (found->name_size + rest >= PATH_MAX) return false;
-    memmove(begin + found->name_size, begin + found->size, rest + 1);
-    memcpy(begin, found->name, found->name_size);
-    size_ = found->name_size + rest;
+    if (found->daemon_path_size + rest >= PATH_MAX) return false;
+    memmove(begin + found->daemon_path_size, begin + found->size, rest + 1);
+    memcpy(begin, found->daemon_path, found->daemon_path_size);
+    size_ = found->daemon_path_size + rest;
   }
   return true;
 }
@@ -272,7 +275,7 @@ void Key::WorkingDirectoryChanged() {
 }
 
 void Key::Set(const char* key, size_t size) {
-  begin_ = buffer_ + kMostStore;
+  begin_ = buffer_ + kMaxFolderBytes;
   memcpy(begin_, key, size);
   begin_[size] = '\0';
   size_ = size;

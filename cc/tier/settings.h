@@ -12,20 +12,21 @@
 namespace tf_malleable {
 namespace tier {
 
-inline constexpr int kMostRoots = 16;
-inline constexpr size_t kMostStore = 1024;  // Bytes of a folder of the store.
+inline constexpr int kMaxRoots = 16;
+inline constexpr size_t kMaxFolderBytes =
+    1024;  // Bytes of a folder of the store.
 
 // A folder of the source.
 struct Root {
   const char* path;  // As programs name it.
   size_t size;
-  const char* name;  // As the daemon calls it.
-  size_t name_size;
+  const char* daemon_path;  // As the daemon calls it.
+  size_t daemon_path_size;
 };
 
 // A folder's path, with a 0 after it.
 struct Folder {
-  char path[kMostStore];
+  char path[kMaxFolderBytes];
   size_t size;
 };
 
@@ -33,19 +34,19 @@ struct Folder {
 struct Settings {
   bool is_on;  // All that is needed was given.
   int roots_size;
-  Root roots[kMostRoots];
-  bool has_other_names;  // The daemon calls some root otherwise.
+  Root roots[kMaxRoots];
+  bool has_renamed_roots;  // The daemon calls some root otherwise.
   const char* socket;
-  const char* counts;      // A file, or null.
-  Folder own;              // private/UID.
-  Folder everybodys;       // public.
-  Folder growing;          // growing/private/UID.
-  Folder growing_publics;  // growing/public.
+  const char* counts;       // A file, or null.
+  Folder private_copies;    // private/UID.
+  Folder public_copies;     // public.
+  Folder private_partials;  // growing/private/UID.
+  Folder public_partials;   // growing/public.
 };
 
 // Reads `text`, the value of kVariable, of which the settings keep parts: it is
 // changed, and must stay.
-void Parse(char* text, unsigned uid, Settings* settings);
+void ParseSettings(char* text, unsigned uid, Settings* settings);
 
 // A path in the store, built in place: a folder's path, then the key.
 class Key {
@@ -71,14 +72,14 @@ class Key {
   const char* In(const Folder& folder);
 
  private:
-  bool Take(const Settings& settings, const char* path, size_t size);
+  bool Normalize(const Settings& settings, const char* path, size_t size);
 
-  char buffer_[kMostStore + PATH_MAX];
+  char buffer_[kMaxFolderBytes + PATH_MAX];
   char* begin_;  // Of the key, which begins with a /.
   size_t size_;
 };
 
-inline constexpr size_t kGrowingPath = kMostStore + 48;
+inline constexpr size_t kGrowingPath = kMaxFolderBytes + 48;
 // The path of what grows in a folder: NAME and ".part" or ".map".
 void GrowingPath(const Folder& folder, const char* key, size_t size,
                  const char* suffix, char path[kGrowingPath]);

@@ -35,8 +35,8 @@ bool Join(Growing* growing, const char* map_path, const char* part_path) {
 bool Create(Growing* growing, int fd, bool has_room) {
   char map_path[kGrowingPath];
   char part_path[kGrowingPath];
-  PathOf(*growing, shim.settings.growing, ".map", map_path);
-  PathOf(*growing, shim.settings.growing, ".part", part_path);
+  PathOf(*growing, shim.settings.private_partials, ".map", map_path);
+  PathOf(*growing, shim.settings.private_partials, ".part", part_path);
   if (!has_room) return Join(growing, map_path, part_path);
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
   const int part = sys::Open(part_path, flags, 0600);
@@ -89,8 +89,8 @@ Growing::Stage Make(Growing* growing, int fd, int64_t offset) {
     if (growing->is_public || shim.daemon.TakesOver()) {
       return Growing::kSmallFile;
     }
-    const int part =
-        sys::Open(shim.settings.growing.path, O_TMPFILE | O_RDWR, 0600);
+    const int part = sys::Open(shim.settings.private_partials.path,
+                               O_TMPFILE | O_RDWR, 0600);
     if (part >= 0) {
       growing->part.Take(part);
       return Growing::kSmallFile;

@@ -129,7 +129,7 @@ int Link(int fd, char* path, size_t folder) {
 // Makes a copy; returns errno.
 int Make(const QueueRecord& record, const QueueRecord* shared, const char* key,
          const char* data, const char* store, const char* growing) {
-  char path[kMostStore + PATH_MAX];
+  char path[kMaxFolderBytes + PATH_MAX];
   const size_t folder = strlen(store);
   if (folder + record.key_size >= sizeof(path)) return ENAMETOOLONG;
   memcpy(path, store, folder);
