@@ -18,7 +18,7 @@
 #include <sstream>
 #include <string>
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -117,7 +117,7 @@ class TierTest : public ::testing::Test {
     const int fd = open(path.c_str(), O_RDONLY);
     Key key;
     EXPECT_TRUE(key.Find(shim.settings, path.c_str()));
-    Begin(fd, key, Coming::kUnasked);
+    TrackOpenFile(fd, key, LookupResult::kNotAsked);
     return fd;
   }
 
@@ -129,21 +129,21 @@ class TierTest : public ::testing::Test {
   static ssize_t Read(int fd, char* data, size_t size, int64_t offset) {
     Table::Entry* entry = shim.table.Acquire(fd);
     if (entry == nullptr) return pread(fd, data, size, offset);
-    const ssize_t got = ReadGrowingAt(entry, fd, data, size, offset);
+    const ssize_t got = ReadPartialCopyAt(entry, fd, data, size, offset);
     shim.table.Release(entry);
     return got;
   }
 
   static std::string Part(const std::string& path) {
-    char part[kGrowingPath];
-    GrowingPath(shim.settings.private_partials, path.data(), path.size(),
+    char part[kPartialPathBytes];
+    PartialPath(shim.settings.private_partials, path.data(), path.size(),
                 ".part", part);
     return part;
   }
 
   static std::string Map(const std::string& path) {
-    char map[kGrowingPath];
-    GrowingPath(shim.settings.private_partials, path.data(), path.size(),
+    char map[kPartialPathBytes];
+    PartialPath(shim.settings.private_partials, path.data(), path.size(),
                 ".map", map);
     return map;
   }

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 #include "cc/tier/real.h"
 #include "cc/tier/system.h"
 
@@ -22,17 +22,17 @@ bool IsThere(const char* path) {
 }
 
 // Removes what grows, if it is this user's.
-void DropGrowing(const Key& key) {
-  char path[kGrowingPath];
+void DropPartialCopy(const Key& key) {
+  char path[kPartialPathBytes];
   const Folder& folder = shim.settings.private_partials;
-  GrowingPath(folder, key.key(), key.size(), ".map", path);
+  PartialPath(folder, key.key(), key.size(), ".map", path);
   const int map = sys::Open(path, O_RDWR | O_NOFOLLOW);
   if (map < 0) return;
   const uint32_t state = kIsDropped;
   sys::WriteAt(map, &state, sizeof(state), offsetof(MapHeader, state));
   sys::Close(map);
   sys::Unlink(path);
-  GrowingPath(folder, key.key(), key.size(), ".part", path);
+  PartialPath(folder, key.key(), key.size(), ".part", path);
   sys::Unlink(path);
 }
 
@@ -55,7 +55,7 @@ bool IsCopy(const char* path) {
 void Changed(Key* key) {
   const ErrnoGuard guard;
   if (!shim.daemon.HasStore()) return;
-  DropGrowing(*key);
+  DropPartialCopy(*key);
   TakeBack(*key);
   DropOwn(key->In(shim.settings.private_copies));
   const bool is_sent =

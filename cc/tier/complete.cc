@@ -12,10 +12,10 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-bool IsGrowingHere(const Key& key) {
-  char path[kGrowingPath];
+bool HasPartialCopy(const Key& key) {
+  char path[kPartialPathBytes];
   struct statx status;
-  GrowingPath(shim.settings.private_partials, key.key(), key.size(), ".map",
+  PartialPath(shim.settings.private_partials, key.key(), key.size(), ".map",
               path);
   return sys::Status(path, &status) == 0;
 }
@@ -72,34 +72,36 @@ int OpenCopy(Key* key, const char* source, int flags) {
   return -1;
 }
 
-int OpenCopyOrAsk(Key* key, const char* source, int flags, Coming* coming) {
-  *coming = Coming::kUnasked;
+int OpenCopyOrAsk(Key* key, const char* source, int flags,
+                  LookupResult* result) {
+  *result = LookupResult::kNotAsked;
   errno = 0;
   int copy = OpenCopy(key, source, flags);
-  if (copy < 0 && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+  if (copy < 0 && (errno == EMFILE || errno == ENFILE) &&
+      ReleaseDescriptors()) {
     copy = OpenCopy(key, source, flags);
   }
   if (copy >= 0 || !(shim.daemon.Flags() & kAsks) ||
       shim.daemon.IsUnasked(key->key(), key->size())) {
     return copy;
   }
-  if (IsGrowingHere(*key)) {
-    *coming = Coming::kGrows;
+  if (HasPartialCopy(*key)) {
+    *result = LookupResult::kPartialCopy;
     return -1;
   }
   const Reply reply = shim.daemon.Ask(key->key(), key->size());
   if (reply == kUseSource) {
-    *coming = Coming::kNowhere;
+    *result = LookupResult::kClaimed;
     return -1;
   }
-  if (reply == kFollow) *coming = Coming::kGrows;
+  if (reply == kFollow) *result = LookupResult::kPartialCopy;
   // What grew when the daemon answered may be whole by now.
   return OpenCopy(key, source, flags);
 }
 
-bool SwapIn(Growing* growing, int fd) {
+bool SwapIn(PartialCopy* partial, int fd) {
   Key key;
-  key.Set(growing->key, growing->key_size);
+  key.Set(partial->key, partial->key_size);
   const int copy = OpenCopy(&key, nullptr, O_CLOEXEC);
   if (copy < 0) return false;
   Identity identity;

@@ -8,7 +8,7 @@
 #ifndef TF_MALLEABLE_CC_TIER_COMPLETE_H_
 #define TF_MALLEABLE_CC_TIER_COMPLETE_H_
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -20,11 +20,12 @@ int OpenCopy(Key* key, const char* source, int flags);
 
 // The same; if there is none, asks the daemon whether there can be one, and
 // sets what it said.
-int OpenCopyOrAsk(Key* key, const char* source, int flags, Coming* coming);
+int OpenCopyOrAsk(Key* key, const char* source, int flags,
+                  LookupResult* result);
 
 // Puts a complete copy in the place of a program's descriptor; returns whether
 // there was one.
-bool SwapIn(Growing* growing, int fd);
+bool SwapIn(PartialCopy* partial, int fd);
 
 }  // namespace tier
 }  // namespace tf_malleable

@@ -7,20 +7,20 @@
 #ifndef TF_MALLEABLE_CC_TIER_FILLING_H_
 #define TF_MALLEABLE_CC_TIER_FILLING_H_
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 
 namespace tf_malleable {
 namespace tier {
 
 // Says so if all of it is there by now.
-void CheckFull(Growing* growing);
+void CheckFull(PartialCopy* partial);
 
 // Takes what was read of a file with a map.
-void FillMapped(Growing* growing, const char* data, int64_t size,
+void FillMapped(PartialCopy* partial, const char* data, int64_t size,
                 int64_t offset);
 
 // Takes what was read of a small one, which is sent once it is whole.
-void FillSmall(Growing* growing, int fd, const char* data, int64_t size,
+void FillSmall(PartialCopy* partial, int fd, const char* data, int64_t size,
                int64_t offset);
 
 }  // namespace tier

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "cc/tier/growing.h"
-#include "cc/tier/growing_files.h"
 #include "cc/tier/identity.h"
+#include "cc/tier/partial_copy.h"
+#include "cc/tier/partial_copy_files.h"
 #include "cc/tier/system.h"
 
 namespace tf_malleable {
@@ -40,14 +40,14 @@ class QueueLock {
 };
 
 // Whether the file still has its name, as far as the kernel knows.
-bool HasName(const Growing& growing) {
+bool HasName(const PartialCopy& partial) {
   struct statx status;
-  return syscall(SYS_statx, AT_FDCWD, growing.key,
+  return syscall(SYS_statx, AT_FDCWD, partial.key,
                  AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, kTold,
                  &status) == 0 &&
          S_ISREG(status.stx_mode) &&
-         DeviceOf(status) == growing.identity.device &&
-         IsSame(growing.identity, status);
+         DeviceOf(status) == partial.identity.device &&
+         IsSame(partial.identity, status);
 }
 
 void Unmap() {
@@ -102,16 +102,16 @@ char* PlaceOf(QueueHeader* queue, uint64_t position) {
   return reinterpret_cast<char*>(queue) + kQueueHead + position % kQueueRoom;
 }
 
-bool ReadPart(const Growing& growing, char* to) {
+bool ReadPart(const PartialCopy& partial, char* to) {
   int64_t done = 0;
-  while (growing.part.IsOpen() && done < growing.identity.size) {
+  while (partial.part.IsOpen() && done < partial.identity.size) {
     const ssize_t got =
-        sys::ReadAt(growing.part.fd, to + done,
-                    static_cast<size_t>(growing.identity.size - done), done);
+        sys::ReadAt(partial.part.fd, to + done,
+                    static_cast<size_t>(partial.identity.size - done), done);
     if (got <= 0) return false;
     done += got;
   }
-  return done == growing.identity.size;
+  return done == partial.identity.size;
 }
 
 bool IsAt(const char* key, size_t size, const Key& folder) {
@@ -122,9 +122,9 @@ bool IsAt(const char* key, size_t size, const Key& folder) {
 
 }  // namespace
 
-bool HandOver(const Growing& growing, int fd, const char* data) {
+bool HandOver(const PartialCopy& partial, int fd, const char* data) {
   if (!shim.daemon.TakesOver() || shim.settings.has_renamed_roots ||
-      !IsSource(growing, fd) || !HasName(growing)) {
+      !IsSource(partial, fd) || !HasName(partial)) {
     return false;
   }
   const QueueLock lock;
@@ -132,7 +132,7 @@ bool HandOver(const Growing& growing, int fd, const char* data) {
   QueueHeader* const queue = Queue();
   if (queue == nullptr) return false;
   const uint64_t size = QueueRecordSize(
-      growing.key_size, static_cast<uint64_t>(growing.identity.size));
+      partial.key_size, static_cast<uint64_t>(partial.identity.size));
   uint64_t written = __atomic_load_n(&queue->written, __ATOMIC_RELAXED);
   const uint64_t taken = __atomic_load_n(&queue->taken, __ATOMIC_ACQUIRE);
   const uint64_t rest = kQueueRoom - written % kQueueRoom;
@@ -145,17 +145,17 @@ bool HandOver(const Growing& growing, int fd, const char* data) {
   QueueRecord record;
   memset(&record, 0, sizeof(record));
   record.magic = kRecordMagic;
-  record.key_size = growing.key_size;
+  record.key_size = partial.key_size;
   record.size = size;
-  record.identity = growing.identity;
+  record.identity = partial.identity;
   char* to = PlaceOf(queue, written);
   memcpy(to, &record, sizeof(record));
   to += sizeof(record);
-  memcpy(to, growing.key, growing.key_size);
-  to += growing.key_size;
+  memcpy(to, partial.key, partial.key_size);
+  to += partial.key_size;
   if (data != nullptr) {
-    memcpy(to, data, static_cast<size_t>(growing.identity.size));
-  } else if (!ReadPart(growing, to)) {
+    memcpy(to, data, static_cast<size_t>(partial.identity.size));
+  } else if (!ReadPart(partial, to)) {
     return false;
   }
   __atomic_store_n(&queue->written, written + size, __ATOMIC_SEQ_CST);

@@ -20,7 +20,7 @@
 namespace tf_malleable {
 namespace tier {
 
-struct Growing;
+struct PartialCopy;
 
 // The queue of this process. Zero at first: there is none.
 struct Handing {
@@ -32,7 +32,7 @@ struct Handing {
 // Hands over a small file that was read whole by the descriptor `fd`; returns
 // whether it did. `data` has all its bytes; if it is null, they are read from
 // the part.
-bool HandOver(const Growing& growing, int fd, const char* data);
+bool HandOver(const PartialCopy& partial, int fd, const char* data);
 
 // Takes back what was handed over of a file, or of a folder with all in it,
 // and was not taken yet. ValueOf that, no copy of it comes.

@@ -9,8 +9,8 @@
 
 #include "cc/tier/changes.h"
 #include "cc/tier/complete.h"
-#include "cc/tier/growing.h"
 #include "cc/tier/identity.h"
+#include "cc/tier/partial_copy.h"
 #include "cc/tier/real.h"
 #include "cc/tier/system.h"
 
@@ -21,15 +21,15 @@ namespace {
 char environment[16384];
 
 void BeforeFork() {
-  shim.table.ForEach([](int, Growing* growing) {
-    growing->is_shared.store(true, std::memory_order_relaxed);
+  shim.table.ForEach([](int, PartialCopy* partial) {
+    partial->is_shared.store(true, std::memory_order_relaxed);
   });
 }
 
 void InChild() {
   const ErrnoGuard guard;
   // What the parent reads, the parent copies.
-  shim.table.ForEach([](int fd, Growing*) { shim.table.Remove(fd); });
+  shim.table.ForEach([](int fd, PartialCopy*) { shim.table.Remove(fd); });
   shim.daemon.AfterFork();
   ForgetQueue();
 }
@@ -53,7 +53,7 @@ __attribute__((constructor)) void Load() {
 
 __attribute__((destructor)) void Unload() {
   if (!shim.is_on.load(std::memory_order_acquire)) return;
-  shim.table.ForEach([](int fd, Growing*) { BeforeClose(fd); });
+  shim.table.ForEach([](int fd, PartialCopy*) { BeforeClose(fd); });
   shim.daemon.ReportLast();
 }
 
@@ -90,9 +90,9 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   }
   if (flags & kUntouched) return opening.Call();
   const int before = errno;
-  Coming coming = Coming::kUnasked;
+  LookupResult result = LookupResult::kNotAsked;
   if (!(flags & O_NOFOLLOW)) {
-    const int copy = OpenCopyOrAsk(&key, opening.path, flags, &coming);
+    const int copy = OpenCopyOrAsk(&key, opening.path, flags, &result);
     if (copy >= 0) {
       errno = before;
       return copy;
@@ -100,13 +100,13 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   }
   errno = before;
   int fd = opening.Call();
-  if (fd < 0 && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE) && ReleaseDescriptors()) {
     errno = before;
     fd = opening.Call();
   }
   if (fd >= 0) {
     shim.daemon.Count(&AtomicCounts::source_opens);
-    Begin(fd, key, coming);
+    TrackOpenFile(fd, key, result);
   }
   return fd;
 }
@@ -151,8 +151,8 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   }
   const int before = errno;
   const int flags = strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0;
-  Coming coming;
-  const int copy = OpenCopyOrAsk(&key, path, flags, &coming);
+  LookupResult result;
+  const int copy = OpenCopyOrAsk(&key, path, flags, &result);
   if (copy >= 0) {
     FILE* file = real_fdopen(copy, mode);
     if (file != nullptr) {
@@ -163,15 +163,16 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   }
   errno = before;
   FILE* file = (*real)(path, mode);
-  if (file == nullptr && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+  if (file == nullptr && (errno == EMFILE || errno == ENFILE) &&
+      ReleaseDescriptors()) {
     errno = before;
     file = (*real)(path, mode);
   }
   if (file != nullptr) {
     // Stdio reads where the shim does not see it.
     shim.daemon.Count(&AtomicCounts::source_opens);
-    Begin(fileno(file), key, coming);
-    BeforeUnseen(fileno(file), Use::kGone);
+    TrackOpenFile(fileno(file), key, result);
+    BeforeUnseenUse(fileno(file), UnseenUse::kGone);
   }
   return file;
 }

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 #include "cc/tier/real.h"
 #include "cc/tier/system.h"
 
@@ -15,12 +15,12 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-// Calls read(entry) for a descriptor of a growing copy.
+// Calls read(entry) for a descriptor of a partial copy.
 template <typename Read>
 __attribute__((noinline)) ssize_t WithEntry(int fd, Read read,
-                                            bool* is_growing) {
+                                            bool* is_partial) {
   Table::Entry* entry = shim.table.Acquire(fd);
-  *is_growing = entry != nullptr;
+  *is_partial = entry != nullptr;
   if (entry == nullptr) return -1;
   const int before = errno;
   const ssize_t got = read(entry);
@@ -37,9 +37,10 @@ ssize_t ReadVector(Table::Entry* entry, int fd, const struct iovec* parts,
   for (int i = 0; i < count; ++i) {
     if (parts[i].iov_len == 0) continue;
     const ssize_t got =
-        offset < 0 ? ReadGrowing(entry, fd, parts[i].iov_base, parts[i].iov_len)
-                   : ReadGrowingAt(entry, fd, parts[i].iov_base,
-                                   parts[i].iov_len, offset + done);
+        offset < 0
+            ? ReadPartialCopy(entry, fd, parts[i].iov_base, parts[i].iov_len)
+            : ReadPartialCopyAt(entry, fd, parts[i].iov_base, parts[i].iov_len,
+                                offset + done);
     if (got < 0) return done > 0 ? done : -1;
     done += got;
     if (static_cast<size_t>(got) < parts[i].iov_len) break;
@@ -60,39 +61,40 @@ bool AreGood(const struct iovec* parts, int count) {
 
 }  // namespace
 
-// A hook of a function that reads from `fd`: `growing` if a copy grows.
-#define TFM_READ(name, parameters, arguments, can, growing)            \
-  TFM_HOOK(ssize_t, name, parameters) {                                \
-    static Real<ssize_t parameters> real(#name);                       \
-    if (__builtin_expect(shim.table.Has(fd), 0) && (can)) {            \
-      bool is_growing;                                                 \
-      const ssize_t got = WithEntry(                                   \
-          fd, [&](Table::Entry* entry) -> ssize_t { return growing; }, \
-          &is_growing);                                                \
-      if (is_growing) return got;                                      \
-    }                                                                  \
-    return real arguments;                                             \
+// A hook of a function that reads from `fd`: `read_partial` if the file has a
+// partial copy.
+#define TFM_READ(name, parameters, arguments, can, read_partial)            \
+  TFM_HOOK(ssize_t, name, parameters) {                                     \
+    static Real<ssize_t parameters> real(#name);                            \
+    if (__builtin_expect(shim.table.Has(fd), 0) && (can)) {                 \
+      bool is_partial;                                                      \
+      const ssize_t got = WithEntry(                                        \
+          fd, [&](Table::Entry* entry) -> ssize_t { return read_partial; }, \
+          &is_partial);                                                     \
+      if (is_partial) return got;                                           \
+    }                                                                       \
+    return real arguments;                                                  \
   }
 
 TFM_READ(read, (int fd, void* data, size_t size), (fd, data, size), true,
-         ReadGrowing(entry, fd, data, size))
+         ReadPartialCopy(entry, fd, data, size))
 TFM_READ(__read_chk, (int fd, void* data, size_t size, size_t most),
          (fd, data, size, most), size <= most,
-         ReadGrowing(entry, fd, data, size))
+         ReadPartialCopy(entry, fd, data, size))
 TFM_READ(pread, (int fd, void* data, size_t size, off_t offset),
          (fd, data, size, offset), true,
-         ReadGrowingAt(entry, fd, data, size, offset))
+         ReadPartialCopyAt(entry, fd, data, size, offset))
 TFM_READ(pread64, (int fd, void* data, size_t size, off64_t offset),
          (fd, data, size, offset), true,
-         ReadGrowingAt(entry, fd, data, size, offset))
+         ReadPartialCopyAt(entry, fd, data, size, offset))
 TFM_READ(__pread_chk,
          (int fd, void* data, size_t size, off_t offset, size_t most),
          (fd, data, size, offset, most), size <= most,
-         ReadGrowingAt(entry, fd, data, size, offset))
+         ReadPartialCopyAt(entry, fd, data, size, offset))
 TFM_READ(__pread64_chk,
          (int fd, void* data, size_t size, off64_t offset, size_t most),
          (fd, data, size, offset, most), size <= most,
-         ReadGrowingAt(entry, fd, data, size, offset))
+         ReadPartialCopyAt(entry, fd, data, size, offset))
 TFM_READ(readv, (int fd, const struct iovec* parts, int count),
          (fd, parts, count), AreGood(parts, count),
          ReadVector(entry, fd, parts, count, -1))
@@ -144,14 +146,14 @@ TFM_HOOK(int, close, (int fd)) {
 
 TFM_HOOK(int, dup, (int fd)) {
   static Real<int(int)> real("dup");
-  if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kDuplicated);
+  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
   return real(fd);
 }
 
 TFM_HOOK(int, dup2, (int fd, int other)) {
   static Real<int(int, int)> real("dup2");
   if (fd != other) {
-    if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kDuplicated);
+    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
     if (shim.table.Has(other)) BeforeClose(other);
   }
   return real(fd, other);
@@ -160,7 +162,7 @@ TFM_HOOK(int, dup2, (int fd, int other)) {
 TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
   static Real<int(int, int, int)> real("dup3");
   if (fd != other) {
-    if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kDuplicated);
+    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
     if (shim.table.Has(other)) BeforeClose(other);
   }
   return real(fd, other, flags);
@@ -175,10 +177,10 @@ TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
     va_end(arguments);                                                \
     if (__builtin_expect(shim.table.Has(fd), 0)) {                    \
       if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {         \
-        BeforeUnseen(fd, Use::kDuplicated);                           \
+        BeforeUnseenUse(fd, UnseenUse::kDuplicated);                  \
       } else if (command == F_SETFL &&                                \
                  (reinterpret_cast<intptr_t>(argument) & O_DIRECT)) { \
-        BeforeUnseen(fd, Use::kGone);                                 \
+        BeforeUnseenUse(fd, UnseenUse::kGone);                        \
       }                                                               \
     }                                                                 \
     return real(fd, command, argument);                               \
@@ -192,7 +194,7 @@ TFM_FCNTL(fcntl64, fcntl)
             off64_t offset)) {                                                 \
     static Real<void*(void*, size_t, int, int, int, off64_t)> real(#name);     \
     if (__builtin_expect(shim.table.Has(fd), 0) && !(flags & MAP_ANONYMOUS)) { \
-      BeforeUnseen(fd, Use::kMapped);                                          \
+      BeforeUnseenUse(fd, UnseenUse::kMapped);                                 \
     }                                                                          \
     return real(address, size, protection, flags, fd, offset);                 \
   }
@@ -201,14 +203,14 @@ TFM_MMAP(mmap64)
 
 TFM_HOOK(FILE*, fdopen, (int fd, const char* mode)) {
   static Real<FILE*(int, const char*)> real("fdopen");
-  if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kGone);
+  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kGone);
   return real(fd, mode);
 }
 
 #define TFM_SENDFILE(name)                                                  \
   TFM_HOOK(ssize_t, name, (int to, int fd, off64_t* offset, size_t size)) { \
     static Real<ssize_t(int, int, off64_t*, size_t)> real(#name);           \
-    if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kMapped);                 \
+    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);        \
     return real(to, fd, offset, size);                                      \
   }
 TFM_SENDFILE(sendfile)
@@ -219,7 +221,7 @@ TFM_HOOK(ssize_t, copy_file_range,
           unsigned flags)) {
   static Real<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)> real(
       "copy_file_range");
-  if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kMapped);
+  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);
   return real(fd, from, to, offset, size, flags);
 }
 
@@ -228,7 +230,7 @@ TFM_HOOK(ssize_t, splice,
           unsigned flags)) {
   static Real<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)> real(
       "splice");
-  if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kMapped);
+  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);
   return real(fd, from, to, offset, size, flags);
 }
 

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include "cc/tier/growing.h"
 #include "cc/tier/identity.h"
+#include "cc/tier/partial_copy.h"
 #include "cc/tier/real.h"
 #include "cc/tier/system.h"
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "cc/tier/growing_files.h"
+#include "cc/tier/partial_copy_files.h"
 #include "cc/tier/system.h"
 
 namespace tf_malleable {
@@ -12,48 +12,49 @@ namespace tier {
 namespace {
 
 // The daemon makes copies of what everybody may read: finds one that grows.
-void LookForPublic(Growing* growing) {
+void FindPublicCopy(PartialCopy* partial) {
   const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
-  int64_t next = growing->next_look.load(std::memory_order_relaxed);
+  int64_t next = partial->next_search.load(std::memory_order_relaxed);
   if (now < next || next < 0 ||
-      !growing->next_look.compare_exchange_strong(next, INT64_MAX)) {
+      !partial->next_search.compare_exchange_strong(next, INT64_MAX)) {
     return;
   }
-  char path[kGrowingPath];
-  PathOf(*growing, shim.settings.public_partials, ".map", path);
+  char path[kPartialPathBytes];
+  PathOf(*partial, shim.settings.public_partials, ".map", path);
   const int map = sys::Open(path, O_RDONLY | O_NOFOLLOW);
   MapHeader header;
-  if (map >= 0 && ReadHeader(*growing, map, &header)) {
-    PathOf(*growing, shim.settings.public_partials, ".part", path);
+  if (map >= 0 && ReadHeader(*partial, map, &header)) {
+    PathOf(*partial, shim.settings.public_partials, ".part", path);
     const int part = sys::Open(path, O_RDONLY | O_NOFOLLOW);
     if (part >= 0) {
-      growing->from_part.Take(part);
-      growing->from_map.Take(map);
-      growing->next_look.store(-1, std::memory_order_release);
+      partial->read_part.Take(part);
+      partial->read_map.Take(map);
+      partial->next_search.store(-1, std::memory_order_release);
       return;
     }
   }
   if (map >= 0) sys::Close(map);
-  growing->next_look.store(now + 20 * kMillisecond, std::memory_order_release);
+  partial->next_search.store(now + 20 * kMillisecond,
+                             std::memory_order_release);
 }
 
-bool HasFrom(Growing* growing) {
-  if (!growing->is_public) return true;
-  if (growing->next_look.load(std::memory_order_acquire) >= 0) {
-    LookForPublic(growing);
+bool HasReadMap(PartialCopy* partial) {
+  if (!partial->is_public) return true;
+  if (partial->next_search.load(std::memory_order_acquire) >= 0) {
+    FindPublicCopy(partial);
   }
-  return growing->next_look.load(std::memory_order_acquire) < 0;
+  return partial->next_search.load(std::memory_order_acquire) < 0;
 }
 
 }  // namespace
 
-Piece FindPiece(Growing* growing, int64_t offset, int64_t size) {
+Piece FindPiece(PartialCopy* partial, int64_t offset, int64_t size) {
   Piece piece = {size, false, false, false};
-  if (!HasFrom(growing)) return piece;
+  if (!HasReadMap(partial)) return piece;
   uint32_t header[8];
   static_assert(offsetof(MapHeader, identity) == sizeof(header),
                 "what changes comes first");
-  const OwnFile& map = growing->from_map;
+  const OwnFile& map = partial->read_map;
   if (!map.IsOpen() ||
       sys::ReadAt(map.fd, header, sizeof(header), 0) != sizeof(header) ||
       header[4] == kIsDropped) {
@@ -61,7 +62,7 @@ Piece FindPiece(Growing* growing, int64_t offset, int64_t size) {
     return piece;
   }
   piece.is_fetching = header[5] == 1;
-  const int64_t unit = growing->unit;
+  const int64_t unit = partial->unit;
   const int64_t first = offset / unit;
   int64_t count = (offset + size - 1) / unit - first + 1;
   if (count > static_cast<int64_t>(kMapPiece)) count = kMapPiece;
@@ -80,17 +81,17 @@ Piece FindPiece(Growing* growing, int64_t offset, int64_t size) {
   return piece;
 }
 
-Piece Await(Growing* growing, int64_t offset, int64_t size) {
+Piece Await(PartialCopy* partial, int64_t offset, int64_t size) {
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   int64_t pause = kMillisecond / 10;
   Piece piece;
   do {
     sys::Sleep(pause);
     if (pause < 2 * kMillisecond) pause *= 2;
-    piece = FindPiece(growing, offset, size);
+    piece = FindPiece(partial, offset, size);
     if (sys::Now(CLOCK_MONOTONIC) - begin > kStallNs) {
       // Once is enough: the rest comes from the source.
-      growing->is_patient.store(false, std::memory_order_relaxed);
+      partial->may_wait.store(false, std::memory_order_relaxed);
       break;
     }
   } while (!piece.is_there && piece.is_fetching && shim.daemon.IsValid());

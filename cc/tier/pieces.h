@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What is there of a growing copy.
+// What is there of a partial copy.
 //
 // Thread-safety: all may be called from any thread and from signal handlers.
 // Await waits for kStallNs at most.
@@ -8,7 +8,7 @@
 #ifndef TF_MALLEABLE_CC_TIER_PIECES_H_
 #define TF_MALLEABLE_CC_TIER_PIECES_H_
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -21,10 +21,10 @@ struct Piece {
 };
 
 // The first piece of a span, all of which is in the copy or is not.
-Piece FindPiece(Growing* growing, int64_t offset, int64_t size);
+Piece FindPiece(PartialCopy* partial, int64_t offset, int64_t size);
 
 // Waits for the daemon to fetch a piece.
-Piece Await(Growing* growing, int64_t offset, int64_t size);
+Piece Await(PartialCopy* partial, int64_t offset, int64_t size);
 
 }  // namespace tier
 }  // namespace tf_malleable

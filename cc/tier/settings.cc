@@ -287,8 +287,8 @@ const char* Key::In(const Folder& folder) {
       memcpy(begin_ - folder.size, folder.path, folder.size));
 }
 
-void GrowingPath(const Folder& folder, const char* key, size_t size,
-                 const char* suffix, char path[kGrowingPath]) {
+void PartialPath(const Folder& folder, const char* key, size_t size,
+                 const char* suffix, char path[kPartialPathBytes]) {
   memcpy(path, folder.path, folder.size);
   path[folder.size] = '/';
   NameOf(key, size, path + folder.size + 1);

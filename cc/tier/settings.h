@@ -79,10 +79,10 @@ class Key {
   size_t size_;
 };
 
-inline constexpr size_t kGrowingPath = kMaxFolderBytes + 48;
+inline constexpr size_t kPartialPathBytes = kMaxFolderBytes + 48;
 // The path of what grows in a folder: NAME and ".part" or ".map".
-void GrowingPath(const Folder& folder, const char* key, size_t size,
-                 const char* suffix, char path[kGrowingPath]);
+void PartialPath(const Folder& folder, const char* key, size_t size,
+                 const char* suffix, char path[kPartialPathBytes]);
 
 // The 128-bit FNV-1a hash of `data` in hexadecimal digits, with a 0.
 void NameOf(const char* data, size_t size, char name[33]);

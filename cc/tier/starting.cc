@@ -5,7 +5,7 @@
 #include <linux/falloc.h>
 #include <sys/mman.h>
 
-#include "cc/tier/growing_files.h"
+#include "cc/tier/partial_copy_files.h"
 #include "cc/tier/system.h"
 
 namespace tf_malleable {
@@ -13,49 +13,49 @@ namespace tier {
 namespace {
 
 // Joins a copy that somebody else has begun.
-bool Join(Growing* growing, const char* map_path, const char* part_path) {
+bool Join(PartialCopy* partial, const char* map_path, const char* part_path) {
   const int map = sys::Open(map_path, O_RDWR | O_NOFOLLOW);
   if (map < 0) return false;
   MapHeader header;
   int part = -1;
-  if (ReadHeader(*growing, map, &header) && header.fills == 1) {
+  if (ReadHeader(*partial, map, &header) && header.fills == 1) {
     part = sys::Open(part_path, O_RDWR | O_NOFOLLOW);
   }
   if (part < 0) {
     sys::Close(map);
     return false;
   }
-  growing->map.Take(map);
-  growing->part.Take(part);
-  growing->is_joined = true;
+  partial->map.Take(map);
+  partial->part.Take(part);
+  partial->is_joined = true;
   return true;
 }
 
 // Makes a copy that this reader fills, if there is room for one of its own.
-bool Create(Growing* growing, int fd, bool has_room) {
-  char map_path[kGrowingPath];
-  char part_path[kGrowingPath];
-  PathOf(*growing, shim.settings.private_partials, ".map", map_path);
-  PathOf(*growing, shim.settings.private_partials, ".part", part_path);
-  if (!has_room) return Join(growing, map_path, part_path);
+bool Create(PartialCopy* partial, int fd, bool has_room) {
+  char map_path[kPartialPathBytes];
+  char part_path[kPartialPathBytes];
+  PathOf(*partial, shim.settings.private_partials, ".map", map_path);
+  PathOf(*partial, shim.settings.private_partials, ".part", part_path);
+  if (!has_room) return Join(partial, map_path, part_path);
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
   const int part = sys::Open(part_path, flags, 0600);
   if (part < 0) {
-    return errno == EEXIST && Join(growing, map_path, part_path);
+    return errno == EEXIST && Join(partial, map_path, part_path);
   }
-  growing->part.Take(part);
-  const bool has_space = syscall(SYS_fallocate, growing->part.fd, 0, int64_t{0},
-                                 growing->identity.size) == 0 ||
+  partial->part.Take(part);
+  const bool has_space = syscall(SYS_fallocate, partial->part.fd, 0, int64_t{0},
+                                 partial->identity.size) == 0 ||
                          errno == EOPNOTSUPP;
   if (has_space) {
     const int map = sys::Open(map_path, flags, 0600);
     if (map >= 0) {
-      growing->map.Take(map);
-      const int fds[] = {fd, growing->map.fd, growing->part.fd};
-      if (WriteHeader(*growing) && Send(*growing, kGrowing, fds, 3)) {
+      partial->map.Take(map);
+      const int fds[] = {fd, partial->map.fd, partial->part.fd};
+      if (WriteHeader(*partial) && Send(*partial, kGrowing, fds, 3)) {
         return true;
       }
-      SetState(*growing, kIsDropped);
+      SetState(*partial, kIsDropped);
       sys::Unlink(map_path);
     }
   }
@@ -64,75 +64,75 @@ bool Create(Growing* growing, int fd, bool has_room) {
 }
 
 // Makes a map only, for the daemon.
-bool Mark(Growing* growing, int fd) {
-  growing->map.Take(
+bool Mark(PartialCopy* partial, int fd) {
+  partial->map.Take(
       static_cast<int>(syscall(SYS_memfd_create, "tier", MFD_CLOEXEC)));
-  if (growing->map.fd < 0 || !WriteHeader(*growing)) return false;
-  const int fds[] = {fd, growing->map.fd};
-  return Send(*growing, kGrowing, fds, 2);
+  if (partial->map.fd < 0 || !WriteHeader(*partial)) return false;
+  const int fds[] = {fd, partial->map.fd};
+  return Send(*partial, kGrowing, fds, 2);
 }
 
-Growing::Stage Make(Growing* growing, int fd, int64_t offset) {
-  const int64_t size = growing->identity.size;
+PartialCopy::Stage Make(PartialCopy* partial, int fd, int64_t offset) {
+  const int64_t size = partial->identity.size;
   const bool has_room = size <= shim.daemon.Largest();
-  if (!has_room && !growing->is_coming) return Growing::kOff;
-  if (!growing->is_public && !MayWrite(size)) return Growing::kOff;
+  if (!has_room && !partial->is_expected) return PartialCopy::kOff;
+  if (!partial->is_public && !MayWrite(size)) return PartialCopy::kOff;
   // The program's descriptors come first.
   const uint64_t limit = sys::Soft(RLIMIT_NOFILE);
   if (static_cast<uint64_t>(fd) > limit / 4 * 3 ||
       static_cast<uint64_t>(shim.own_files.load(std::memory_order_relaxed)) >
           limit / 8) {
-    return Growing::kOff;
+    return PartialCopy::kOff;
   }
   if (has_room && size <= kSmall && offset == 0) {
     // One that is read at once needs no part.
-    if (growing->is_public || shim.daemon.TakesOver()) {
-      return Growing::kSmallFile;
+    if (partial->is_public || shim.daemon.TakesOver()) {
+      return PartialCopy::kSmallFile;
     }
     const int part = sys::Open(shim.settings.private_partials.path,
                                O_TMPFILE | O_RDWR, 0600);
     if (part >= 0) {
-      growing->part.Take(part);
-      return Growing::kSmallFile;
+      partial->part.Take(part);
+      return PartialCopy::kSmallFile;
     }
-    if (errno != EOPNOTSUPP && errno != EISDIR) return Growing::kOff;
+    if (errno != EOPNOTSUPP && errno != EISDIR) return PartialCopy::kOff;
   }
-  if (growing->is_public ? !Mark(growing, fd)
-                         : !Create(growing, fd, has_room)) {
-    return Growing::kOff;
+  if (partial->is_public ? !Mark(partial, fd)
+                         : !Create(partial, fd, has_room)) {
+    return PartialCopy::kOff;
   }
-  if (!growing->is_public) {
-    growing->from_map = growing->map;
-    growing->from_part = growing->part;
+  if (!partial->is_public) {
+    partial->read_map = partial->map;
+    partial->read_part = partial->part;
   }
-  return Growing::kMapped;
+  return PartialCopy::kMapped;
 }
 
 }  // namespace
 
-void SetUnits(Growing* growing) {
-  const int64_t size = growing->identity.size;
-  growing->unit = kLeastUnit;
-  while ((size + growing->unit - 1) / growing->unit > kMostUnits) {
-    growing->unit *= 2;
+void SetUnits(PartialCopy* partial) {
+  const int64_t size = partial->identity.size;
+  partial->unit = kLeastUnit;
+  while ((size + partial->unit - 1) / partial->unit > kMostUnits) {
+    partial->unit *= 2;
   }
-  growing->units =
-      static_cast<uint32_t>((size + growing->unit - 1) / growing->unit);
+  partial->units =
+      static_cast<uint32_t>((size + partial->unit - 1) / partial->unit);
 }
 
-Growing::Stage Start(Growing* growing, int fd, int64_t offset) {
-  uint32_t stage = growing->stage.load(std::memory_order_acquire);
-  if (stage == Growing::kFresh &&
-      growing->stage.compare_exchange_strong(stage, Growing::kStarting,
+PartialCopy::Stage Start(PartialCopy* partial, int fd, int64_t offset) {
+  uint32_t stage = partial->stage.load(std::memory_order_acquire);
+  if (stage == PartialCopy::kFresh &&
+      partial->stage.compare_exchange_strong(stage, PartialCopy::kCreating,
                                              std::memory_order_acquire)) {
-    stage = Make(growing, fd, offset);
-    growing->stage.store(stage, std::memory_order_release);
+    stage = Make(partial, fd, offset);
+    partial->stage.store(stage, std::memory_order_release);
   }
-  for (int i = 0; stage == Growing::kStarting && i < 100; ++i) {
+  for (int i = 0; stage == PartialCopy::kCreating && i < 100; ++i) {
     sys::Sleep(i < 50 ? kMillisecond / 50 : kMillisecond);
-    stage = growing->stage.load(std::memory_order_acquire);
+    stage = partial->stage.load(std::memory_order_acquire);
   }
-  return static_cast<Growing::Stage>(stage);
+  return static_cast<PartialCopy::Stage>(stage);
 }
 
 }  // namespace tier

@@ -8,16 +8,16 @@
 #ifndef TF_MALLEABLE_CC_TIER_STARTING_H_
 #define TF_MALLEABLE_CC_TIER_STARTING_H_
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 
 namespace tf_malleable {
 namespace tier {
 
 // Decides what a unit of its map stands for.
-void SetUnits(Growing* growing);
+void SetUnits(PartialCopy* partial);
 
 // Begins the copy at the first read. Another thread's read waits for that.
-Growing::Stage Start(Growing* growing, int fd, int64_t offset);
+PartialCopy::Stage Start(PartialCopy* partial, int fd, int64_t offset);
 
 }  // namespace tier
 }  // namespace tf_malleable

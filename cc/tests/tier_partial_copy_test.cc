@@ -20,9 +20,9 @@ namespace {
 
 constexpr int64_t kSize = (2 << 20) + 4321;
 
-using TierGrowingTest = TierTest;
+using TierPartialCopyTest = TierTest;
 
-TEST_F(TierGrowingTest, ThreadsFillOneCopyThroughOneDescriptor) {
+TEST_F(TierPartialCopyTest, ThreadsFillOneCopyThroughOneDescriptor) {
   const std::string path = Make("one", kSize);
   const std::string data = Contents(path);
   const int fd = Open(path);
@@ -52,7 +52,7 @@ TEST_F(TierGrowingTest, ThreadsFillOneCopyThroughOneDescriptor) {
   Close(fd);
 }
 
-TEST_F(TierGrowingTest, AnOddReadMarksOnlyWholeUnits) {
+TEST_F(TierPartialCopyTest, AnOddReadMarksOnlyWholeUnits) {
   const std::string path = Make("odd", kSize);
   const int fd = Open(path);
   std::vector<char> buffer(10000);
@@ -68,7 +68,7 @@ TEST_F(TierGrowingTest, AnOddReadMarksOnlyWholeUnits) {
   Close(fd);
 }
 
-TEST_F(TierGrowingTest, ThreadsReadAndCloseTheSameNumbers) {
+TEST_F(TierPartialCopyTest, ThreadsReadAndCloseTheSameNumbers) {
   std::vector<std::string> paths, contents;
   for (int i = 0; i < 4; ++i) {
     paths.push_back(Make("many" + std::to_string(i), kSize + i));
@@ -95,7 +95,7 @@ TEST_F(TierGrowingTest, ThreadsReadAndCloseTheSameNumbers) {
   EXPECT_EQ(shim.own_files.load(), 0);
 }
 
-TEST_F(TierGrowingTest, ThreadsShareAPosition) {
+TEST_F(TierPartialCopyTest, ThreadsShareAPosition) {
   const std::string path = Make("position", kSize);
   const std::string data = Contents(path);
   const int fd = Open(path);
@@ -107,7 +107,7 @@ TEST_F(TierGrowingTest, ThreadsShareAPosition) {
       for (;;) {
         Table::Entry* entry = shim.table.Acquire(fd);
         ASSERT_NE(entry, nullptr);
-        const ssize_t got = ReadGrowing(entry, fd, buffer.data(), 1000);
+        const ssize_t got = ReadPartialCopy(entry, fd, buffer.data(), 1000);
         shim.table.Release(entry);
         ASSERT_GE(got, 0);
         if (got == 0) break;

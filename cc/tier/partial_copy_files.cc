@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/growing_files.h"
+#include "cc/tier/partial_copy_files.h"
 
 #include "cc/tier/identity.h"
 #include "cc/tier/system.h"
@@ -8,22 +8,22 @@
 namespace tf_malleable {
 namespace tier {
 
-void PathOf(const Growing& growing, const Folder& folder, const char* suffix,
-            char path[kGrowingPath]) {
-  GrowingPath(folder, growing.key, growing.key_size, suffix, path);
+void PathOf(const PartialCopy& partial, const Folder& folder,
+            const char* suffix, char path[kPartialPathBytes]) {
+  PartialPath(folder, partial.key, partial.key_size, suffix, path);
 }
 
-bool Send(const Growing& growing, MessageKind kind, const int* fds,
+bool Send(const PartialCopy& partial, MessageKind kind, const int* fds,
           int fds_size) {
-  return shim.daemon.Send(kind, growing.key, growing.key_size,
-                          &growing.identity, fds, fds_size);
+  return shim.daemon.Send(kind, partial.key, partial.key_size,
+                          &partial.identity, fds, fds_size);
 }
 
-bool IsSource(const Growing& growing, int fd) {
+bool IsSource(const PartialCopy& partial, int fd) {
   struct statx status;
   return sys::CachedStatus(fd, &status) == 0 &&
-         DeviceOf(status) == growing.identity.device &&
-         IsSameVersion(growing.identity, status);
+         DeviceOf(status) == partial.identity.device &&
+         IsSameVersion(partial.identity, status);
 }
 
 bool MayWrite(int64_t end) {
@@ -48,36 +48,36 @@ bool WriteAll(const OwnFile& file, const char* data, int64_t size,
   return true;
 }
 
-void SetState(const Growing& growing, MapState state) {
+void SetState(const PartialCopy& partial, MapState state) {
   const uint32_t value = state;
-  WriteAll(growing.map, reinterpret_cast<const char*>(&value), sizeof(value),
+  WriteAll(partial.map, reinterpret_cast<const char*>(&value), sizeof(value),
            offsetof(MapHeader, state));
 }
 
 // The header of a map, if it is of this file.
-bool ReadHeader(const Growing& growing, int map, MapHeader* header) {
+bool ReadHeader(const PartialCopy& partial, int map, MapHeader* header) {
   return sys::ReadAt(map, header, sizeof(*header), 0) == sizeof(*header) &&
          header->magic == kMapMagic && header->version == kVersion &&
-         header->state != kIsDropped && header->unit == growing.unit &&
-         header->units == growing.units &&
-         header->identity.inode == growing.identity.inode &&
-         header->identity.size == growing.identity.size &&
-         header->identity.mtime_s == growing.identity.mtime_s &&
-         header->identity.mtime_ns == growing.identity.mtime_ns;
+         header->state != kIsDropped && header->unit == partial.unit &&
+         header->units == partial.units &&
+         header->identity.inode == partial.identity.inode &&
+         header->identity.size == partial.identity.size &&
+         header->identity.mtime_s == partial.identity.mtime_s &&
+         header->identity.mtime_ns == partial.identity.mtime_ns;
 }
 
-bool WriteHeader(const Growing& growing) {
+bool WriteHeader(const PartialCopy& partial) {
   MapHeader header;
   memset(&header, 0, sizeof(header));
   header.version = kVersion;
-  header.unit = growing.unit;
-  header.units = growing.units;
-  header.fills = growing.is_public ? 0 : 1;
-  header.identity = growing.identity;
+  header.unit = partial.unit;
+  header.units = partial.units;
+  header.fills = partial.is_public ? 0 : 1;
+  header.identity = partial.identity;
   const uint32_t magic = kMapMagic;
-  return WriteAll(growing.map, reinterpret_cast<const char*>(&header),
+  return WriteAll(partial.map, reinterpret_cast<const char*>(&header),
                   sizeof(header), 0) &&
-         WriteAll(growing.map, reinterpret_cast<const char*>(&magic),
+         WriteAll(partial.map, reinterpret_cast<const char*>(&magic),
                   sizeof(magic), 0);
 }
 

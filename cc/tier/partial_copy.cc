@@ -1,13 +1,13 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 
 #include <sys/xattr.h>
 
 #include "cc/tier/complete.h"
 #include "cc/tier/filling.h"
-#include "cc/tier/growing_files.h"
 #include "cc/tier/identity.h"
+#include "cc/tier/partial_copy_files.h"
 #include "cc/tier/pieces.h"
 #include "cc/tier/starting.h"
 #include "cc/tier/system.h"
@@ -31,22 +31,22 @@ ssize_t ReadSource(int fd, void* data, size_t size, int64_t offset) {
   return got;
 }
 
-ssize_t ReadMapped(Growing* growing, int fd, char* data, int64_t size,
+ssize_t ReadMapped(PartialCopy* partial, int fd, char* data, int64_t size,
                    int64_t offset) {
   int64_t done = 0;
   while (done < size) {
     const int64_t at = offset + done;
-    Piece piece = FindPiece(growing, at, size - done);
+    Piece piece = FindPiece(partial, at, size - done);
     if (!piece.is_there && piece.is_fetching &&
-        growing->is_patient.load(std::memory_order_relaxed)) {
-      piece = Await(growing, at, size - done);
+        partial->may_wait.load(std::memory_order_relaxed)) {
+      piece = Await(partial, at, size - done);
     }
     if (piece.is_dropped) {
-      growing->stage.store(Growing::kOff, std::memory_order_relaxed);
+      partial->stage.store(PartialCopy::kOff, std::memory_order_relaxed);
     }
     ssize_t got = 0;
-    if (piece.is_there && growing->from_part.IsOpen()) {
-      got = sys::ReadAt(growing->from_part.fd, data + done,
+    if (piece.is_there && partial->read_part.IsOpen()) {
+      got = sys::ReadAt(partial->read_part.fd, data + done,
                         static_cast<size_t>(piece.size), at);
       if (got > 0) {
         shim.daemon.Count(&AtomicCounts::growing_bytes,
@@ -57,9 +57,10 @@ ssize_t ReadMapped(Growing* growing, int fd, char* data, int64_t size,
       got = ReadSource(fd, data + done, static_cast<size_t>(piece.size), at);
       if (got < 0) return done > 0 ? done : -1;
       if (got == 0) break;
-      if (growing->stage.load(std::memory_order_relaxed) == Growing::kMapped) {
+      if (partial->stage.load(std::memory_order_relaxed) ==
+          PartialCopy::kMapped) {
         const ErrnoGuard guard;
-        FillMapped(growing, data + done, got, at);
+        FillMapped(partial, data + done, got, at);
       }
     }
     done += got;
@@ -68,32 +69,32 @@ ssize_t ReadMapped(Growing* growing, int fd, char* data, int64_t size,
 }
 
 // Whether somebody else is making a copy that may be complete soon.
-bool IsComing(Growing* growing) {
-  const OwnFile* map = &growing->from_map;
+bool IsExpected(PartialCopy* partial) {
+  const OwnFile* map = &partial->read_map;
   OwnFile found;
-  if (growing->stage.load(std::memory_order_acquire) == Growing::kFresh) {
-    char path[kGrowingPath];
-    PathOf(*growing,
-           growing->is_public ? shim.settings.public_partials
+  if (partial->stage.load(std::memory_order_acquire) == PartialCopy::kFresh) {
+    char path[kPartialPathBytes];
+    PathOf(*partial,
+           partial->is_public ? shim.settings.public_partials
                               : shim.settings.private_partials,
            ".map", path);
     found.fd = sys::Open(path, O_RDONLY | O_NOFOLLOW);
     found.inode = InodeOf(found.fd);
     map = &found;
-  } else if (!growing->is_joined && !growing->is_public) {
+  } else if (!partial->is_joined && !partial->is_public) {
     return false;
   }
   MapHeader header;
-  const bool is_coming =
-      map->IsOpen() && ReadHeader(*growing, map->fd, &header);
+  const bool is_expected =
+      map->IsOpen() && ReadHeader(*partial, map->fd, &header);
   if (found.fd >= 0) sys::Close(found.fd);
-  return is_coming;
+  return is_expected;
 }
 
 // Whether a copy of an open file grows, or will.
-bool BeginIfAny(int fd, const Key& key, bool is_coming) {
+bool Track(int fd, const Key& key, bool is_expected) {
   // There is room for what grows.
-  const int64_t largest = is_coming ? INT64_MAX : shim.daemon.Largest();
+  const int64_t largest = is_expected ? INT64_MAX : shim.daemon.Largest();
   if (largest <= 0 || key.size() >= PATH_MAX) return false;
   struct statx status;
   if (sys::CachedStatus(fd, &status) != 0 || !S_ISREG(status.stx_mode) ||
@@ -106,47 +107,48 @@ bool BeginIfAny(int fd, const Key& key, bool is_coming) {
   if (now.tv_sec - status.stx_mtime.tv_sec < kSettledSeconds) return false;
   Table::Entry* entry = shim.table.Take();
   if (entry == nullptr) return false;
-  Growing* growing = &entry->payload;
-  growing->stage.store(Growing::kFresh, std::memory_order_relaxed);
-  growing->identity = IdentityOf(status);
-  growing->is_public =
+  PartialCopy* partial = &entry->payload;
+  partial->stage.store(PartialCopy::kFresh, std::memory_order_relaxed);
+  partial->identity = IdentityOf(status);
+  partial->is_public =
       (shim.daemon.Flags() & kShared) && (status.stx_mode & S_IROTH);
-  SetUnits(growing);
-  growing->is_coming = is_coming;
-  growing->is_joined = false;
-  growing->map = growing->part = growing->from_map = growing->from_part =
+  SetUnits(partial);
+  partial->is_expected = is_expected;
+  partial->is_joined = false;
+  partial->map = partial->part = partial->read_map = partial->read_part =
       OwnFile();
-  growing->next_look.store(0, std::memory_order_relaxed);
-  growing->cursor.store(0, std::memory_order_relaxed);
-  growing->is_full.store(false, std::memory_order_relaxed);
-  growing->is_unseen.store(false, std::memory_order_relaxed);
-  growing->is_patient.store(true, std::memory_order_relaxed);
-  growing->is_shared.store(false, std::memory_order_relaxed);
-  growing->position_owner.store(0, std::memory_order_relaxed);
-  growing->run_lock.store(false, std::memory_order_relaxed);
-  growing->run_begin = growing->run_end = 0;
-  growing->key_size = static_cast<uint16_t>(key.size());
-  memcpy(growing->key, key.key(), key.size());
-  growing->key[key.size()] = '\0';
+  partial->next_search.store(0, std::memory_order_relaxed);
+  partial->cursor.store(0, std::memory_order_relaxed);
+  partial->is_full.store(false, std::memory_order_relaxed);
+  partial->is_unseen.store(false, std::memory_order_relaxed);
+  partial->may_wait.store(true, std::memory_order_relaxed);
+  partial->is_shared.store(false, std::memory_order_relaxed);
+  partial->position_owner.store(0, std::memory_order_relaxed);
+  partial->run_lock.store(false, std::memory_order_relaxed);
+  partial->run_begin = partial->run_end = 0;
+  partial->key_size = static_cast<uint16_t>(key.size());
+  memcpy(partial->key, key.key(), key.size());
+  partial->key[key.size()] = '\0';
   shim.table.Insert(fd, entry);
   return true;
 }
 
 }  // namespace
 
-void Growing::Reset() {
+void PartialCopy::Reset() {
   const ErrnoGuard guard;
   if (is_public) {
-    from_map.Close();
-    from_part.Close();
+    read_map.Close();
+    read_part.Close();
   }
   map.Close();
   part.Close();
 }
 
-PositionLock::PositionLock(Growing* growing) : growing_(growing), held_(false) {
+PositionLock::PositionLock(PartialCopy* partial)
+    : partial_(partial), held_(false) {
   // With other processes, only the kernel can share a position.
-  if (growing_->is_shared.load(std::memory_order_relaxed) ||
+  if (partial_->is_shared.load(std::memory_order_relaxed) ||
       shim.daemon.pid() != sys::Pid()) {
     return;
   }
@@ -154,7 +156,7 @@ PositionLock::PositionLock(Growing* growing) : growing_(growing), held_(false) {
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   for (;;) {
     int none = 0;
-    if (growing_->position_owner.compare_exchange_strong(
+    if (partial_->position_owner.compare_exchange_strong(
             none, self, std::memory_order_acquire)) {
       held_ = true;
       return;
@@ -168,87 +170,87 @@ PositionLock::PositionLock(Growing* growing) : growing_(growing), held_(false) {
 }
 
 PositionLock::~PositionLock() {
-  if (held_) growing_->position_owner.store(0, std::memory_order_release);
+  if (held_) partial_->position_owner.store(0, std::memory_order_release);
 }
 
-void Begin(int fd, const Key& key, Coming coming) {
+void TrackOpenFile(int fd, const Key& key, LookupResult result) {
   const ErrnoGuard guard;
-  if (!BeginIfAny(fd, key, coming == Coming::kGrows) &&
-      coming == Coming::kNowhere) {
+  if (!Track(fd, key, result == LookupResult::kPartialCopy) &&
+      result == LookupResult::kClaimed) {
     shim.daemon.Send(kClosed, key.key(), key.size(), nullptr, nullptr, 0);
   }
 }
 
-ssize_t ReadGrowingAt(Table::Entry* entry, int fd, void* data, size_t size,
-                      int64_t offset) {
-  Growing* growing = &entry->payload;
-  const int64_t whole = growing->identity.size;
+ssize_t ReadPartialCopyAt(Table::Entry* entry, int fd, void* data, size_t size,
+                          int64_t offset) {
+  PartialCopy* partial = &entry->payload;
+  const int64_t whole = partial->identity.size;
   if (offset < 0 || offset >= whole || size == 0) {
     return sys::ReadAt(fd, data, size, offset);
   }
-  Growing::Stage stage;
+  PartialCopy::Stage stage;
   {
     const ErrnoGuard guard;
-    if (!IsSource(*growing, fd)) {
+    if (!IsSource(*partial, fd)) {
       shim.table.Remove(fd);
-      stage = Growing::kOff;
+      stage = PartialCopy::kOff;
     } else {
-      stage = Start(growing, fd, offset);
+      stage = Start(partial, fd, offset);
       // Reads are the kernel's alone from now on.
-      if (stage == Growing::kOff) shim.table.Remove(fd);
+      if (stage == PartialCopy::kOff) shim.table.Remove(fd);
     }
   }
-  if (stage == Growing::kMapped) {
+  if (stage == PartialCopy::kMapped) {
     const int64_t most = whole - offset;
     return ReadMapped(
-        growing, fd, static_cast<char*>(data),
+        partial, fd, static_cast<char*>(data),
         size < static_cast<uint64_t>(most) ? static_cast<int64_t>(size) : most,
         offset);
   }
   const ssize_t got = ReadSource(fd, data, size, offset);
-  if (got > 0 && stage == Growing::kSmallFile && offset + got <= whole) {
+  if (got > 0 && stage == PartialCopy::kSmallFile && offset + got <= whole) {
     const ErrnoGuard guard;
-    FillSmall(growing, fd, static_cast<const char*>(data), got, offset);
+    FillSmall(partial, fd, static_cast<const char*>(data), got, offset);
   }
   return got;
 }
 
-ssize_t ReadGrowing(Table::Entry* entry, int fd, void* data, size_t size) {
-  Growing* growing = &entry->payload;
+ssize_t ReadPartialCopy(Table::Entry* entry, int fd, void* data, size_t size) {
+  PartialCopy* partial = &entry->payload;
   int64_t offset = -1;
-  const PositionLock lock(growing);
+  const PositionLock lock(partial);
   if (lock.held()) {
     const ErrnoGuard guard;
     offset = sys::Seek(fd, 0, SEEK_CUR);
   }
-  if (offset < 0 || offset >= growing->identity.size) {
+  if (offset < 0 || offset >= partial->identity.size) {
     return sys::Read(fd, data, size);
   }
-  const ssize_t got = ReadGrowingAt(entry, fd, data, size, offset);
+  const ssize_t got = ReadPartialCopyAt(entry, fd, data, size, offset);
   if (got > 0) sys::Seek(fd, offset + got, SEEK_SET);
   return got;
 }
 
-void BeforeUnseen(int fd, Use use) {
+void BeforeUnseenUse(int fd, UnseenUse use) {
   Table::Entry* entry = shim.table.Acquire(fd);
   if (entry == nullptr) return;
   const ErrnoGuard guard;
-  Growing* growing = &entry->payload;
+  PartialCopy* partial = &entry->payload;
   if (shim.daemon.pid() != sys::Pid()) {
     shim.table.Release(entry);
     return;
   }
   bool is_swapped = false;
-  if (!growing->is_shared.load(std::memory_order_relaxed) &&
-      IsSource(*growing, fd)) {
+  if (!partial->is_shared.load(std::memory_order_relaxed) &&
+      IsSource(*partial, fd)) {
     const int64_t begin = sys::Now(CLOCK_MONOTONIC);
-    is_swapped = SwapIn(growing, fd);
+    is_swapped = SwapIn(partial, fd);
     bool has_waited = false;
-    while (!is_swapped && shim.daemon.IsValid() && IsComing(growing) &&
+    while (!is_swapped && shim.daemon.IsValid() && IsExpected(partial) &&
            sys::Now(CLOCK_MONOTONIC) - begin < kSwapNs) {
       has_waited = true;
       sys::Sleep(2 * kMillisecond);
-      is_swapped = SwapIn(growing, fd);
+      is_swapped = SwapIn(partial, fd);
     }
     if (has_waited) {
       shim.daemon.Count(&AtomicCounts::waits);
@@ -256,16 +258,16 @@ void BeforeUnseen(int fd, Use use) {
           &AtomicCounts::wait_ns,
           static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
     }
-    const uint32_t stage = growing->stage.load(std::memory_order_relaxed);
-    if (!is_swapped && stage != Growing::kOff && !growing->is_full.load() &&
-        !growing->is_unseen.exchange(true)) {
-      Send(*growing, kUnseen, &fd, stage == Growing::kMapped ? 0 : 1);
+    const uint32_t stage = partial->stage.load(std::memory_order_relaxed);
+    if (!is_swapped && stage != PartialCopy::kOff && !partial->is_full.load() &&
+        !partial->is_unseen.exchange(true)) {
+      Send(*partial, kUnseen, &fd, stage == PartialCopy::kMapped ? 0 : 1);
     }
   }
-  if (use == Use::kDuplicated) {
-    growing->is_shared.store(true, std::memory_order_relaxed);
+  if (use == UnseenUse::kDuplicated) {
+    partial->is_shared.store(true, std::memory_order_relaxed);
   }
-  if (is_swapped || use == Use::kGone) shim.table.Remove(fd);
+  if (is_swapped || use == UnseenUse::kGone) shim.table.Remove(fd);
   shim.table.Release(entry);
 }
 
@@ -275,21 +277,22 @@ void BeforeClose(int fd) {
   const ErrnoGuard guard;
   // A process after vfork() has descriptors of its own, but not this table.
   if (shim.daemon.pid() == sys::Pid()) {
-    Growing* growing = &entry->payload;
-    if (growing->stage.load(std::memory_order_relaxed) == Growing::kMapped) {
-      CheckFull(growing);
-      if (!growing->is_full.load()) Send(*growing, kClosed, nullptr, 0);
+    PartialCopy* partial = &entry->payload;
+    if (partial->stage.load(std::memory_order_relaxed) ==
+        PartialCopy::kMapped) {
+      CheckFull(partial);
+      if (!partial->is_full.load()) Send(*partial, kClosed, nullptr, 0);
     }
     shim.table.Remove(fd);
   }
   shim.table.Release(entry);
 }
 
-bool GiveUpAll() {
+bool ReleaseDescriptors() {
   const ErrnoGuard guard;
   const bool had_any = shim.own_files.load(std::memory_order_relaxed) > 0 ||
                        shim.table.size() > 0;
-  shim.table.ForEach([](int fd, Growing*) { BeforeClose(fd); });
+  shim.table.ForEach([](int fd, PartialCopy*) { BeforeClose(fd); });
   shim.daemon.Disconnect();
   return had_any;
 }
