@@ -4,12 +4,12 @@
 
 #include <sys/xattr.h>
 
+#include "cc/tier/block_map.h"
 #include "cc/tier/complete.h"
-#include "cc/tier/filling.h"
+#include "cc/tier/copy_creation.h"
+#include "cc/tier/fill.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/partial_copy_files.h"
-#include "cc/tier/pieces.h"
-#include "cc/tier/starting.h"
 #include "cc/tier/system.h"
 
 namespace tf_malleable {
@@ -36,25 +36,25 @@ ssize_t ReadMapped(PartialCopy* partial, int fd, char* data, int64_t size,
   int64_t done = 0;
   while (done < size) {
     const int64_t at = offset + done;
-    Piece piece = FindPiece(partial, at, size - done);
-    if (!piece.is_there && piece.is_fetching &&
+    MapRange range = FindRange(partial, at, size - done);
+    if (!range.is_present && range.is_fetching &&
         partial->may_wait.load(std::memory_order_relaxed)) {
-      piece = Await(partial, at, size - done);
+      range = AwaitRange(partial, at, size - done);
     }
-    if (piece.is_dropped) {
+    if (range.is_dropped) {
       partial->stage.store(PartialCopy::kOff, std::memory_order_relaxed);
     }
     ssize_t got = 0;
-    if (piece.is_there && partial->read_part.IsOpen()) {
+    if (range.is_present && partial->read_part.IsOpen()) {
       got = sys::ReadAt(partial->read_part.fd, data + done,
-                        static_cast<size_t>(piece.size), at);
+                        static_cast<size_t>(range.size), at);
       if (got > 0) {
         shim.daemon.Count(&AtomicCounts::growing_bytes,
                           static_cast<uint64_t>(got));
       }
     }
     if (got <= 0) {
-      got = ReadSource(fd, data + done, static_cast<size_t>(piece.size), at);
+      got = ReadSource(fd, data + done, static_cast<size_t>(range.size), at);
       if (got < 0) return done > 0 ? done : -1;
       if (got == 0) break;
       if (partial->stage.load(std::memory_order_relaxed) ==
@@ -195,7 +195,7 @@ ssize_t ReadPartialCopyAt(Table::Entry* entry, int fd, void* data, size_t size,
       shim.table.Remove(fd);
       stage = PartialCopy::kOff;
     } else {
-      stage = Start(partial, fd, offset);
+      stage = BeginCopy(partial, fd, offset);
       // Reads are the kernel's alone from now on.
       if (stage == PartialCopy::kOff) shim.table.Remove(fd);
     }

@@ -13,7 +13,7 @@ namespace tf_malleable {
 namespace tier {
 
 // So much of a map is read or written at a time.
-inline constexpr size_t kMapPiece = 2048;
+inline constexpr size_t kMapChunkBytes = 2048;
 
 // The path of one of its files in a folder of the store.
 void PathOf(const PartialCopy& partial, const Folder& folder,

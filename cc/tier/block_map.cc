@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/pieces.h"
+#include "cc/tier/block_map.h"
 
 #include <string.h>
 
@@ -48,9 +48,19 @@ bool HasReadMap(PartialCopy* partial) {
 
 }  // namespace
 
-Piece FindPiece(PartialCopy* partial, int64_t offset, int64_t size) {
-  Piece piece = {size, false, false, false};
-  if (!HasReadMap(partial)) return piece;
+void SetUnits(PartialCopy* partial) {
+  const int64_t size = partial->identity.size;
+  partial->unit = kLeastUnit;
+  while ((size + partial->unit - 1) / partial->unit > kMostUnits) {
+    partial->unit *= 2;
+  }
+  partial->units =
+      static_cast<uint32_t>((size + partial->unit - 1) / partial->unit);
+}
+
+MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size) {
+  MapRange range = {size, false, false, false};
+  if (!HasReadMap(partial)) return range;
   uint32_t header[8];
   static_assert(offsetof(MapHeader, identity) == sizeof(header),
                 "what changes comes first");
@@ -58,15 +68,15 @@ Piece FindPiece(PartialCopy* partial, int64_t offset, int64_t size) {
   if (!map.IsOpen() ||
       sys::ReadAt(map.fd, header, sizeof(header), 0) != sizeof(header) ||
       header[4] == kIsDropped) {
-    piece.is_dropped = true;
-    return piece;
+    range.is_dropped = true;
+    return range;
   }
-  piece.is_fetching = header[5] == 1;
+  range.is_fetching = header[5] == 1;
   const int64_t unit = partial->unit;
   const int64_t first = offset / unit;
   int64_t count = (offset + size - 1) / unit - first + 1;
-  if (count > static_cast<int64_t>(kMapPiece)) count = kMapPiece;
-  uint8_t there[kMapPiece];
+  if (count > static_cast<int64_t>(kMapChunkBytes)) count = kMapChunkBytes;
+  uint8_t there[kMapChunkBytes];
   ssize_t got =
       sys::ReadAt(map.fd, there, static_cast<size_t>(count), kMapBytes + first);
   if (got < 0) got = 0;
@@ -75,30 +85,30 @@ Piece FindPiece(PartialCopy* partial, int64_t offset, int64_t size) {
   while (same < count && (there[same] == kThere) == (there[0] == kThere)) {
     ++same;
   }
-  piece.is_there = there[0] == kThere;
+  range.is_present = there[0] == kThere;
   const int64_t end = (first + same) * unit;
-  piece.size = end - offset < size ? end - offset : size;
-  return piece;
+  range.size = end - offset < size ? end - offset : size;
+  return range;
 }
 
-Piece Await(PartialCopy* partial, int64_t offset, int64_t size) {
+MapRange AwaitRange(PartialCopy* partial, int64_t offset, int64_t size) {
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   int64_t pause = kMillisecond / 10;
-  Piece piece;
+  MapRange range;
   do {
     sys::Sleep(pause);
     if (pause < 2 * kMillisecond) pause *= 2;
-    piece = FindPiece(partial, offset, size);
+    range = FindRange(partial, offset, size);
     if (sys::Now(CLOCK_MONOTONIC) - begin > kStallNs) {
       // Once is enough: the rest comes from the source.
       partial->may_wait.store(false, std::memory_order_relaxed);
       break;
     }
-  } while (!piece.is_there && piece.is_fetching && shim.daemon.IsValid());
+  } while (!range.is_present && range.is_fetching && shim.daemon.IsValid());
   shim.daemon.Count(&AtomicCounts::waits);
   shim.daemon.Count(&AtomicCounts::wait_ns,
                     static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
-  return piece;
+  return range;
 }
 
 }  // namespace tier

@@ -4,8 +4,8 @@
 //
 // Thread-safety: all may be called from any thread and from signal handlers.
 
-#ifndef TF_MALLEABLE_CC_TIER_FILLING_H_
-#define TF_MALLEABLE_CC_TIER_FILLING_H_
+#ifndef TF_MALLEABLE_CC_TIER_FILL_H_
+#define TF_MALLEABLE_CC_TIER_FILL_H_
 
 #include "cc/tier/partial_copy.h"
 
@@ -26,4 +26,4 @@ void FillSmall(PartialCopy* partial, int fd, const char* data, int64_t size,
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_FILLING_H_
+#endif  // TF_MALLEABLE_CC_TIER_FILL_H_

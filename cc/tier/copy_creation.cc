@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/starting.h"
+#include "cc/tier/copy_creation.h"
 
 #include <linux/falloc.h>
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ bool Join(PartialCopy* partial, const char* map_path, const char* part_path) {
 }
 
 // Makes a copy that this reader fills, if there is room for one of its own.
-bool Create(PartialCopy* partial, int fd, bool has_room) {
+bool CreateFiles(PartialCopy* partial, int fd, bool has_room) {
   char map_path[kPartialPathBytes];
   char part_path[kPartialPathBytes];
   PathOf(*partial, shim.settings.private_partials, ".map", map_path);
@@ -64,7 +64,7 @@ bool Create(PartialCopy* partial, int fd, bool has_room) {
 }
 
 // Makes a map only, for the daemon.
-bool Mark(PartialCopy* partial, int fd) {
+bool CreateSharedMap(PartialCopy* partial, int fd) {
   partial->map.Take(
       static_cast<int>(syscall(SYS_memfd_create, "tier", MFD_CLOEXEC)));
   if (partial->map.fd < 0 || !WriteHeader(*partial)) return false;
@@ -72,7 +72,7 @@ bool Mark(PartialCopy* partial, int fd) {
   return Send(*partial, kGrowing, fds, 2);
 }
 
-PartialCopy::Stage Make(PartialCopy* partial, int fd, int64_t offset) {
+PartialCopy::Stage CreateCopy(PartialCopy* partial, int fd, int64_t offset) {
   const int64_t size = partial->identity.size;
   const bool has_room = size <= shim.daemon.Largest();
   if (!has_room && !partial->is_expected) return PartialCopy::kOff;
@@ -97,8 +97,8 @@ PartialCopy::Stage Make(PartialCopy* partial, int fd, int64_t offset) {
     }
     if (errno != EOPNOTSUPP && errno != EISDIR) return PartialCopy::kOff;
   }
-  if (partial->is_public ? !Mark(partial, fd)
-                         : !Create(partial, fd, has_room)) {
+  if (partial->is_public ? !CreateSharedMap(partial, fd)
+                         : !CreateFiles(partial, fd, has_room)) {
     return PartialCopy::kOff;
   }
   if (!partial->is_public) {
@@ -110,22 +110,12 @@ PartialCopy::Stage Make(PartialCopy* partial, int fd, int64_t offset) {
 
 }  // namespace
 
-void SetUnits(PartialCopy* partial) {
-  const int64_t size = partial->identity.size;
-  partial->unit = kLeastUnit;
-  while ((size + partial->unit - 1) / partial->unit > kMostUnits) {
-    partial->unit *= 2;
-  }
-  partial->units =
-      static_cast<uint32_t>((size + partial->unit - 1) / partial->unit);
-}
-
-PartialCopy::Stage Start(PartialCopy* partial, int fd, int64_t offset) {
+PartialCopy::Stage BeginCopy(PartialCopy* partial, int fd, int64_t offset) {
   uint32_t stage = partial->stage.load(std::memory_order_acquire);
   if (stage == PartialCopy::kFresh &&
       partial->stage.compare_exchange_strong(stage, PartialCopy::kCreating,
                                              std::memory_order_acquire)) {
-    stage = Make(partial, fd, offset);
+    stage = CreateCopy(partial, fd, offset);
     partial->stage.store(stage, std::memory_order_release);
   }
   for (int i = 0; stage == PartialCopy::kCreating && i < 100; ++i) {

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/filling.h"
+#include "cc/tier/fill.h"
 
 #include <string.h>
 
@@ -42,12 +42,12 @@ bool MarkUnits(PartialCopy* partial, int64_t begin, int64_t end) {
   if (run_end >= partial->identity.size && last + 1 >= partial->units) {
     last = partial->units;
   }
-  uint8_t there[kMapPiece];
+  uint8_t there[kMapChunkBytes];
   memset(there, kThere, sizeof(there));
   while (first < last) {
-    const int64_t count = last - first < static_cast<int64_t>(kMapPiece)
+    const int64_t count = last - first < static_cast<int64_t>(kMapChunkBytes)
                               ? last - first
-                              : static_cast<int64_t>(kMapPiece);
+                              : static_cast<int64_t>(kMapChunkBytes);
     if (!WriteAll(partial->map, reinterpret_cast<const char*>(there), count,
                   kMapBytes + first)) {
       return false;
@@ -73,12 +73,12 @@ bool HasPart(PartialCopy* partial) {
 
 void CheckFull(PartialCopy* partial) {
   uint32_t cursor = partial->cursor.load(std::memory_order_relaxed);
-  uint8_t there[kMapPiece];
+  uint8_t there[kMapChunkBytes];
   while (cursor < partial->units) {
     const uint32_t rest = partial->units - cursor;
-    const ssize_t got =
-        sys::ReadAt(partial->map.fd, there, rest < kMapPiece ? rest : kMapPiece,
-                    kMapBytes + cursor);
+    const ssize_t got = sys::ReadAt(
+        partial->map.fd, there, rest < kMapChunkBytes ? rest : kMapChunkBytes,
+        kMapBytes + cursor);
     ssize_t same = 0;
     while (same < got && there[same] == kThere) ++same;
     if (same <= 0) break;

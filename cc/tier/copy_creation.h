@@ -5,21 +5,18 @@
 // Thread-safety: all may be called from any thread and from signal handlers.
 // Start waits while another thread starts the same copy, 50 ms at most.
 
-#ifndef TF_MALLEABLE_CC_TIER_STARTING_H_
-#define TF_MALLEABLE_CC_TIER_STARTING_H_
+#ifndef TF_MALLEABLE_CC_TIER_COPY_CREATION_H_
+#define TF_MALLEABLE_CC_TIER_COPY_CREATION_H_
 
 #include "cc/tier/partial_copy.h"
 
 namespace tf_malleable {
 namespace tier {
 
-// Decides what a unit of its map stands for.
-void SetUnits(PartialCopy* partial);
-
 // Begins the copy at the first read. Another thread's read waits for that.
-PartialCopy::Stage Start(PartialCopy* partial, int fd, int64_t offset);
+PartialCopy::Stage BeginCopy(PartialCopy* partial, int fd, int64_t offset);
 
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_STARTING_H_
+#endif  // TF_MALLEABLE_CC_TIER_COPY_CREATION_H_
