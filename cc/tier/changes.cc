@@ -12,7 +12,7 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int64_t kMostWaitNs = 500 * kMillisecond;
+constexpr int64_t kMaxWaitNs = 500 * kMillisecond;
 
 bool IsThere(const char* path) {
   struct statx status;
@@ -56,13 +56,13 @@ void Changed(Key* key) {
   const ErrnoGuard guard;
   if (!shim.daemon.HasStore()) return;
   DropPartialCopy(*key);
-  TakeBack(*key);
+  Withdraw(*key);
   DropOwn(key->In(shim.settings.private_copies));
   const bool is_sent =
       shim.daemon.Send(kChanged, key->key(), key->size(), nullptr, nullptr, 0);
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   while (is_sent && shim.daemon.IsValid() &&
-         sys::Now(CLOCK_MONOTONIC) - begin < kMostWaitNs &&
+         sys::Now(CLOCK_MONOTONIC) - begin < kMaxWaitNs &&
          (IsCopy(key->In(shim.settings.private_copies)) ||
           IsCopy(key->In(shim.settings.public_copies)))) {
     sys::Sleep(kMillisecond);

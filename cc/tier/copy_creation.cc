@@ -86,7 +86,7 @@ PartialCopy::Stage CreateCopy(PartialCopy* partial, int fd, int64_t offset) {
   }
   if (has_room && size <= kSmall && offset == 0) {
     // One that is read at once needs no part.
-    if (partial->is_public || shim.daemon.TakesOver()) {
+    if (partial->is_public || shim.daemon.TakesHandoffs()) {
       return PartialCopy::kSmallFile;
     }
     const int part = sys::Open(shim.settings.private_partials.path,

@@ -180,7 +180,7 @@ int64_t Daemon::Largest() {
   return largest > INT64_MAX ? INT64_MAX : static_cast<int64_t>(largest);
 }
 
-bool Daemon::TakesOver() {
+bool Daemon::TakesHandoffs() {
   return (Flags() & kTakes) && owner_.load(std::memory_order_relaxed) ==
                                    static_cast<unsigned>(syscall(SYS_geteuid));
 }

@@ -57,7 +57,7 @@ class Daemon {
   // The size of the largest file of which a copy may be begun; 0 for none.
   int64_t Largest();
   // Whether it takes small files of this process's user from memory.
-  bool TakesOver();
+  bool TakesHandoffs();
   // The inode of the socket, which is connected if it was not; 0 if it cannot.
   uint64_t ConnectionInode();
   // Whether nobody asks of files in the folder of this key, or the one around.

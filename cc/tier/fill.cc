@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "cc/tier/handing.h"
+#include "cc/tier/handoff_client.h"
 #include "cc/tier/partial_copy_files.h"
 #include "cc/tier/system.h"
 

@@ -16,7 +16,7 @@
 
 #include "cc/tier/daemon.h"
 #include "cc/tier/descriptors.h"
-#include "cc/tier/handing.h"
+#include "cc/tier/handoff_client.h"
 #include "cc/tier/protocol.h"
 #include "cc/tier/settings.h"
 
@@ -78,7 +78,7 @@ struct Shim {
   std::atomic<bool> is_on;
   Settings settings;
   Daemon daemon;
-  Handing handing;
+  HandoffQueue handoff;
   Table table;
   std::atomic<uint64_t> copies_device;  // Of complete copies.
   std::atomic<int> own_files;           // Open ones, about.

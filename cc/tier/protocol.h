@@ -255,7 +255,7 @@ struct QueueHeader {
   uint64_t written;     // The position after the last record; by the reader.
   uint64_t taken;       // Of the next one that the daemon takes; by the daemon.
   uint32_t is_watched;  // 1: the daemon looks again, or has been told to.
-  uint32_t is_taking;   // 1: the daemon is at the record at `taken`.
+  uint32_t is_busy;     // 1: the daemon is at the record at `taken`.
 };
 inline constexpr uint32_t kQueueMagic = 0x754d4654;  // "TFMu"
 inline constexpr uint64_t kQueueHead = 4096;
@@ -265,8 +265,8 @@ inline constexpr uint64_t kQueueBytes = kQueueHead + kQueueRoom;
 struct QueueRecord {
   uint32_t magic;  // kRecordMagic; or kSkipMagic: go on at the ring's begin.
   uint32_t key_size;
-  uint64_t size;           // Of all of it: QueueRecordSize().
-  uint32_t is_taken_back;  // 1: there is to be no copy any more.
+  uint64_t size;          // Of all of it: QueueRecordSize().
+  uint32_t is_withdrawn;  // 1: there is to be no copy any more.
   uint32_t reserved;
   Identity identity;
 };

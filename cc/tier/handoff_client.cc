@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/handing.h"
+#include "cc/tier/handoff_client.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -15,21 +15,21 @@ namespace tier {
 namespace {
 
 constexpr int kSpins = 2000;
-constexpr int64_t kMostWaitNs = 100 * kMillisecond;
+constexpr int64_t kMaxWaitNs = 100 * kMillisecond;
 // Not when it was read: that changes with each read, and a server is asked.
-constexpr unsigned kTold = STATX_TYPE | STATX_MODE | STATX_UID | STATX_GID |
-                           STATX_INO | STATX_SIZE | STATX_MTIME;
+constexpr unsigned kCompared = STATX_TYPE | STATX_MODE | STATX_UID | STATX_GID |
+                               STATX_INO | STATX_SIZE | STATX_MTIME;
 
 class QueueLock {
  public:
   QueueLock() : held_(false) {
     // Not for ever: a signal handler may have interrupted who has it.
     for (int i = 0; i < kSpins && !held_; ++i) {
-      held_ = !shim.handing.lock.exchange(true, std::memory_order_acquire);
+      held_ = !shim.handoff.lock.exchange(true, std::memory_order_acquire);
     }
   }
   ~QueueLock() {
-    if (held_) shim.handing.lock.store(false, std::memory_order_release);
+    if (held_) shim.handoff.lock.store(false, std::memory_order_release);
   }
   QueueLock(const QueueLock&) = delete;
   QueueLock& operator=(const QueueLock&) = delete;
@@ -43,7 +43,7 @@ class QueueLock {
 bool HasName(const PartialCopy& partial) {
   struct statx status;
   return syscall(SYS_statx, AT_FDCWD, partial.key,
-                 AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, kTold,
+                 AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, kCompared,
                  &status) == 0 &&
          S_ISREG(status.stx_mode) &&
          DeviceOf(status) == partial.identity.device &&
@@ -51,9 +51,9 @@ bool HasName(const PartialCopy& partial) {
 }
 
 void Unmap() {
-  if (shim.handing.queue != nullptr) {
-    syscall(SYS_munmap, shim.handing.queue, kQueueBytes);
-    shim.handing.queue = nullptr;
+  if (shim.handoff.queue != nullptr) {
+    syscall(SYS_munmap, shim.handoff.queue, kQueueBytes);
+    shim.handoff.queue = nullptr;
   }
 }
 
@@ -89,13 +89,13 @@ QueueHeader* MakeQueue() {
 QueueHeader* Queue() {
   const uint64_t connection = shim.daemon.ConnectionInode();
   if (connection == 0) return nullptr;
-  if (shim.handing.queue == nullptr || shim.handing.connection != connection) {
+  if (shim.handoff.queue == nullptr || shim.handoff.connection != connection) {
     // What is in another one, the daemon takes as the connection ends.
     Unmap();
-    shim.handing.queue = MakeQueue();
-    shim.handing.connection = connection;
+    shim.handoff.queue = MakeQueue();
+    shim.handoff.connection = connection;
   }
-  return shim.handing.queue;
+  return shim.handoff.queue;
 }
 
 char* PlaceOf(QueueHeader* queue, uint64_t position) {
@@ -123,7 +123,7 @@ bool IsAt(const char* key, size_t size, const Key& folder) {
 }  // namespace
 
 bool HandOver(const PartialCopy& partial, int fd, const char* data) {
-  if (!shim.daemon.TakesOver() || shim.settings.has_renamed_roots ||
+  if (!shim.daemon.TakesHandoffs() || shim.settings.has_renamed_roots ||
       !IsSource(partial, fd) || !HasName(partial)) {
     return false;
   }
@@ -169,10 +169,10 @@ bool HandOver(const PartialCopy& partial, int fd, const char* data) {
   return true;
 }
 
-void TakeBack(const Key& key) {
+void Withdraw(const Key& key) {
   // Without it, the daemon drops the copy when it hears of the change.
   const QueueLock lock;
-  QueueHeader* const queue = shim.handing.queue;
+  QueueHeader* const queue = shim.handoff.queue;
   if (!lock.held() || queue == nullptr) return;
   const uint64_t written = __atomic_load_n(&queue->written, __ATOMIC_RELAXED);
   uint64_t at = __atomic_load_n(&queue->taken, __ATOMIC_ACQUIRE);
@@ -184,12 +184,12 @@ void TakeBack(const Key& key) {
     }
     const char* its = reinterpret_cast<const char*>(record + 1);
     if (IsAt(its, record->key_size, key)) {
-      __atomic_store_n(&record->is_taken_back, 1, __ATOMIC_SEQ_CST);
+      __atomic_store_n(&record->is_withdrawn, 1, __ATOMIC_SEQ_CST);
       // The daemon may be at it: it looks again when it has made the copy.
       const int64_t begin = sys::Now(CLOCK_MONOTONIC);
-      while (__atomic_load_n(&queue->is_taking, __ATOMIC_SEQ_CST) != 0 &&
+      while (__atomic_load_n(&queue->is_busy, __ATOMIC_SEQ_CST) != 0 &&
              __atomic_load_n(&queue->taken, __ATOMIC_SEQ_CST) == at &&
-             sys::Now(CLOCK_MONOTONIC) - begin < kMostWaitNs) {
+             sys::Now(CLOCK_MONOTONIC) - begin < kMaxWaitNs) {
         sys::Sleep(kMillisecond / 10);
       }
     }
@@ -199,7 +199,7 @@ void TakeBack(const Key& key) {
 
 void ForgetQueue() {
   Unmap();
-  shim.handing.lock.store(false, std::memory_order_release);
+  shim.handoff.lock.store(false, std::memory_order_release);
 }
 
 }  // namespace tier

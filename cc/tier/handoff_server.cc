@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/taking.h"
+#include "cc/tier/handoff_server.h"
 
 #include <linux/limits.h>
 #include <string.h>
@@ -55,7 +55,7 @@ bool IsBelow(const char* key, const char* sources) {
 
 // Makes the folders of a path that are not there; its first bytes are those of
 // one that is. The path is as before when it returns.
-void MakeFolders(char* path, size_t least) {
+void CreateFolders(char* path, size_t least) {
   size_t size = strlen(path);
   const size_t whole = size;
   while (size > least) {
@@ -86,7 +86,7 @@ int Write(int fd, const char* data, int64_t size) {
   return 0;
 }
 
-int Mark(int fd, const Identity& identity, uint32_t code) {
+int SetAttributes(int fd, const Identity& identity, uint32_t code) {
   Identity own = identity;
   struct statx status;
   if (sys::CachedStatus(fd, &status) != 0) return errno;
@@ -100,7 +100,7 @@ int Mark(int fd, const Identity& identity, uint32_t code) {
 }
 
 // Gives an open file a name, in place of another one that may have it.
-int Link(int fd, char* path, size_t folder) {
+int LinkInPlace(int fd, char* path, size_t folder) {
   char file[32] = "/proc/self/fd/";
   char digits[12];
   int count = 0;
@@ -118,7 +118,7 @@ int Link(int fd, char* path, size_t folder) {
     if (errno == EEXIST) {
       sys::Unlink(path);
     } else if (errno == ENOENT) {
-      MakeFolders(path, folder);
+      CreateFolders(path, folder);
     } else {
       break;
     }
@@ -127,8 +127,9 @@ int Link(int fd, char* path, size_t folder) {
 }
 
 // Makes a copy; returns errno.
-int Make(const QueueRecord& record, const QueueRecord* shared, const char* key,
-         const char* data, const char* store, const char* growing) {
+int MakeCopy(const QueueRecord& record, const QueueRecord* shared,
+             const char* key, const char* data, const char* store,
+             const char* growing) {
   char path[kMaxFolderBytes + PATH_MAX];
   const size_t folder = strlen(store);
   if (folder + record.key_size >= sizeof(path)) return ENAMETOOLONG;
@@ -140,11 +141,11 @@ int Make(const QueueRecord& record, const QueueRecord* shared, const char* key,
   int error = Write(file.fd(), data, size);
   if (error == 0) {
     const uint32_t code = Checksum(0, data, static_cast<size_t>(size));
-    error = Mark(file.fd(), record.identity, code);
+    error = SetAttributes(file.fd(), record.identity, code);
   }
-  if (error == 0) error = Link(file.fd(), path, folder);
+  if (error == 0) error = LinkInPlace(file.fd(), path, folder);
   if (error == 0 &&
-      __atomic_load_n(&shared->is_taken_back, __ATOMIC_SEQ_CST) != 0) {
+      __atomic_load_n(&shared->is_withdrawn, __ATOMIC_SEQ_CST) != 0) {
     sys::Unlink(path);
     error = ECANCELED;
   }
@@ -182,7 +183,7 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
   char* const ring = static_cast<char*>(page) + kQueueHead;
   char key[PATH_MAX];
   int64_t filled = 0;
-  __atomic_store_n(&queue->is_taking, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&queue->is_busy, 1, __ATOMIC_SEQ_CST);
   const uint64_t written = __atomic_load_n(&queue->written, __ATOMIC_ACQUIRE);
   while (*taken != written) {
     if (written - *taken > kQueueRoom) return -1;
@@ -205,7 +206,7 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
           record.size > rest || record.size > written - *taken) {
         return -1;
       }
-      const int64_t needed = (static_cast<int64_t>(sizeof(Taken)) +
+      const int64_t needed = (static_cast<int64_t>(sizeof(HandedFile)) +
                               record.key_size + kAlignment - 1) /
                              kAlignment * kAlignment;
       if (filled + needed > size) break;
@@ -213,17 +214,17 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
       memcpy(key, its, record.key_size);
       key[record.key_size] = '\0';
       if (strlen(key) != record.key_size) return -1;
-      Taken result;
+      HandedFile result;
       memset(&result, 0, sizeof(result));
       result.key_size = record.key_size;
       result.identity = record.identity;
       if (!IsBelow(key, sources)) {
         result.error = EPERM;
-      } else if (record.is_taken_back) {
+      } else if (record.is_withdrawn) {
         result.error = ECANCELED;
       } else {
-        result.error =
-            Make(record, shared, key, its + record.key_size, store, growing);
+        result.error = MakeCopy(record, shared, key, its + record.key_size,
+                                store, growing);
       }
       memcpy(out + filled, &result, sizeof(result));
       memcpy(out + filled + sizeof(result), key, record.key_size);
@@ -233,7 +234,7 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
     *taken += step;
     __atomic_store_n(&queue->taken, *taken, __ATOMIC_SEQ_CST);
   }
-  __atomic_store_n(&queue->is_taking, 0, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&queue->is_busy, 0, __ATOMIC_SEQ_CST);
   return filled;
 }
 

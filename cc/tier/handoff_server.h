@@ -1,7 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
 // How the daemon takes small files that readers hand over, and makes copies of
-// them; see handing.h. A C ABI, for Python's ctypes.
+// them; see handoff_client.h. A C ABI, for Python's ctypes.
 //
 // A reader may write anything into its queue, at any time: nothing in it is
 // trusted but what was copied out and looked at. At worst the reader's own
@@ -9,8 +9,8 @@
 //
 // Thread-safety: one thread at a time for each queue.
 
-#ifndef TF_MALLEABLE_CC_TIER_TAKING_H_
-#define TF_MALLEABLE_CC_TIER_TAKING_H_
+#ifndef TF_MALLEABLE_CC_TIER_HANDOFF_SERVER_H_
+#define TF_MALLEABLE_CC_TIER_HANDOFF_SERVER_H_
 
 #include <stdint.h>
 
@@ -21,12 +21,12 @@ namespace tier {
 
 // What became of a small file. Followed by its key; the next one begins at a
 // multiple of 8.
-struct Taken {
+struct HandedFile {
   int32_t error;  // errno, or 0: there is a copy now.
   uint32_t key_size;
   Identity identity;
 };
-static_assert(sizeof(Taken) == 136, "the layout is the daemon's too");
+static_assert(sizeof(HandedFile) == 136, "the layout is the daemon's too");
 
 extern "C" {
 
@@ -57,4 +57,4 @@ __attribute__((visibility("default"))) void tfm_tier_queue_close(void* queue);
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_TAKING_H_
+#endif  // TF_MALLEABLE_CC_TIER_HANDOFF_SERVER_H_

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "cc/tests/tier_test.h"
+#include "cc/tier/handoff_server.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/system.h"
-#include "cc/tier/taking.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kSize = 12000;
 
-class TierHandingTest : public TierTest {
+class TierHandoffTest : public TierTest {
  protected:
   void SetUp() override { SetFlags(kFills | kTakes); }
 
@@ -91,7 +91,7 @@ class TierHandingTest : public TierTest {
                                        growing.c_str(), sources.c_str(),
                                        out.data(), 1 << 16)) > 0) {
       for (int64_t at = 0; at < size;) {
-        Taken each;
+        HandedFile each;
         memcpy(&each, out.data() + at, sizeof(each));
         at += sizeof(each);
         found[std::string(out.data() + at, each.key_size)] = each.error;
@@ -108,7 +108,7 @@ class TierHandingTest : public TierTest {
   bool is_broken_ = false;
 };
 
-TEST_F(TierHandingTest, WhatWasReadBecomesACopy) {
+TEST_F(TierHandoffTest, FilesThatWereReadBecomeCopies) {
   const std::string at_once = Make("at_once", kSize);
   const std::string in_pieces = Make("in_pieces", kSize);
   ReadWhole(at_once, kSize + 1);
@@ -131,7 +131,7 @@ TEST_F(TierHandingTest, WhatWasReadBecomesACopy) {
   EXPECT_TRUE(Take().empty());
 }
 
-TEST_F(TierHandingTest, ThreadsHandOverWhileTheDaemonTakes) {
+TEST_F(TierHandoffTest, ThreadsHandOverWhileTheDaemonTakes) {
   constexpr int kThreads = 4;
   constexpr int kFiles = 100;
   const std::string first = Make("first", 1);
@@ -169,7 +169,7 @@ TEST_F(TierHandingTest, ThreadsHandOverWhileTheDaemonTakes) {
   EXPECT_EQ(shim.own_files.load(), 0);
 }
 
-TEST_F(TierHandingTest, AFullQueueTakesNothingMore) {
+TEST_F(TierHandoffTest, AFullQueueTakesNothingMore) {
   std::vector<std::string> paths;
   for (int i = 0; i < 6; ++i) {
     paths.push_back(Make("large" + std::to_string(i), 900000));
@@ -184,7 +184,7 @@ TEST_F(TierHandingTest, AFullQueueTakesNothingMore) {
   EXPECT_EQ(Contents(Copy(paths[5])), Contents(paths[5]));
 }
 
-TEST_F(TierHandingTest, WhatIsTakenBackIsNoCopy) {
+TEST_F(TierHandoffTest, WithdrawnFilesAreNotCopied) {
   const std::string kept = Make("kept", kSize);
   const std::string changed = Make("changed", kSize);
   ReadWhole(kept, kSize);
@@ -192,14 +192,14 @@ TEST_F(TierHandingTest, WhatIsTakenBackIsNoCopy) {
   TakeQueue();
   Key key;
   key.Set(changed.data(), changed.size());
-  TakeBack(key);
+  Withdraw(key);
   EXPECT_EQ(Take(),
             (std::map<std::string, int>{{kept, 0}, {changed, ECANCELED}}));
   EXPECT_TRUE(Exists(Copy(kept)));
   EXPECT_FALSE(Exists(Copy(changed)));
 }
 
-TEST_F(TierHandingTest, WhatIsTakenBackMeanwhileIsNoCopy) {
+TEST_F(TierHandoffTest, FilesWithdrawnMeanwhileAreNotCopied) {
   const std::string path = Make("contended", kSize);
   ReadWhole(path, kSize);
   TakeQueue();
@@ -208,7 +208,7 @@ TEST_F(TierHandingTest, WhatIsTakenBackMeanwhileIsNoCopy) {
   for (int i = 0; i < 200; ++i) {
     if (i > 0) ReadWhole(path, kSize);
     std::thread daemon([this] { Take(); });
-    TakeBack(key);
+    Withdraw(key);
     // As the shim does next.
     unlink(Copy(path).c_str());
     const bool is_there = Exists(Copy(path));
@@ -218,7 +218,7 @@ TEST_F(TierHandingTest, WhatIsTakenBackMeanwhileIsNoCopy) {
   }
 }
 
-TEST_F(TierHandingTest, TheDaemonIsToldOnlyWhenItRests) {
+TEST_F(TierHandoffTest, TheDaemonIsToldOnlyWhenItRests) {
   const std::string path = Make("told", kSize);
   ReadWhole(path, kSize);
   TakeQueue();
@@ -230,7 +230,7 @@ TEST_F(TierHandingTest, TheDaemonIsToldOnlyWhenItRests) {
   EXPECT_EQ(queue->is_watched, 0u);
 }
 
-TEST_F(TierHandingTest, AReaderMayWriteAnything) {
+TEST_F(TierHandoffTest, AReaderMayWriteAnything) {
   const std::string path = Make("any", kSize);
   const auto hand_over = [&](auto change) {
     ReadWhole(path, kSize);
@@ -271,7 +271,7 @@ TEST_F(TierHandingTest, AReaderMayWriteAnything) {
       [](QueueHeader* q, QueueRecord*) { q->written += uint64_t{1} << 40; }));
 }
 
-TEST_F(TierHandingTest, OnlyWhatCannotShrinkIsAQueue) {
+TEST_F(TierHandoffTest, OnlyASealedFileIsAQueue) {
   const int fd = static_cast<int>(
       syscall(SYS_memfd_create, "queue", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(fd, kQueueBytes), 0);

@@ -2,13 +2,13 @@
 //
 // How a reader hands small files over to the daemon: through memory that both
 // have mapped, so that a read costs no more than copying its bytes. The daemon
-// makes files of them when the machine has time; see taking.h.
+// makes files of them when the machine has time; see handoff_server.h.
 //
 // Thread-safety: all may be called from any thread and from signal handlers.
 // Who finds the queue in use for long does without it.
 
-#ifndef TF_MALLEABLE_CC_TIER_HANDING_H_
-#define TF_MALLEABLE_CC_TIER_HANDING_H_
+#ifndef TF_MALLEABLE_CC_TIER_HANDOFF_CLIENT_H_
+#define TF_MALLEABLE_CC_TIER_HANDOFF_CLIENT_H_
 
 #include <stdint.h>
 
@@ -23,7 +23,7 @@ namespace tier {
 struct PartialCopy;
 
 // The queue of this process. Zero at first: there is none.
-struct Handing {
+struct HandoffQueue {
   std::atomic<bool> lock;  // Guards the rest, and who writes into the queue.
   QueueHeader* queue;
   uint64_t connection;  // The inode of the socket by which it was sent.
@@ -36,7 +36,7 @@ bool HandOver(const PartialCopy& partial, int fd, const char* data);
 
 // Takes back what was handed over of a file, or of a folder with all in it,
 // and was not taken yet. ValueOf that, no copy of it comes.
-void TakeBack(const Key& key);
+void Withdraw(const Key& key);
 
 // A process that was forked begins anew.
 void ForgetQueue();
@@ -44,4 +44,4 @@ void ForgetQueue();
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_HANDING_H_
+#endif  // TF_MALLEABLE_CC_TIER_HANDOFF_CLIENT_H_
