@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cc/tier/changes.h"
-#include "cc/tier/complete.h"
 #include "cc/tier/identity.h"
+#include "cc/tier/invalidation.h"
+#include "cc/tier/lookup.h"
 #include "cc/tier/partial_copy.h"
 #include "cc/tier/real.h"
 #include "cc/tier/system.h"
@@ -85,14 +85,14 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   if (flags & O_PATH) return opening.Call();
   if ((flags & O_ACCMODE) != O_RDONLY || (flags & (O_TRUNC | O_CREAT))) {
     const int fd = opening.Call();
-    if (fd >= 0) Changed(&key);
+    if (fd >= 0) Invalidate(&key);
     return fd;
   }
   if (flags & kUntouched) return opening.Call();
   const int before = errno;
   LookupResult result = LookupResult::kNotAsked;
   if (!(flags & O_NOFOLLOW)) {
-    const int copy = OpenCopyOrAsk(&key, opening.path, flags, &result);
+    const int copy = LookUpCopy(&key, opening.path, flags, &result);
     if (copy >= 0) {
       errno = before;
       return copy;
@@ -146,13 +146,13 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   }
   if (what == Mode::kChanges) {
     FILE* file = (*real)(path, mode);
-    if (file != nullptr) Changed(&key);
+    if (file != nullptr) Invalidate(&key);
     return file;
   }
   const int before = errno;
   const int flags = strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0;
   LookupResult result;
-  const int copy = OpenCopyOrAsk(&key, path, flags, &result);
+  const int copy = LookUpCopy(&key, path, flags, &result);
   if (copy >= 0) {
     FILE* file = real_fdopen(copy, mode);
     if (file != nullptr) {
@@ -266,7 +266,7 @@ TFM_HOOK(int, fchdir, (int folder)) {
     FILE* opened = real(path, mode, file);                                  \
     if (opened != nullptr && path != nullptr &&                             \
         ModeOf(mode) == Mode::kChanges) {                                   \
-      ChangedPath(AT_FDCWD, path);                                          \
+      InvalidatePath(AT_FDCWD, path);                                       \
     }                                                                       \
     return opened;                                                          \
   }

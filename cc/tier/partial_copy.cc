@@ -5,10 +5,10 @@
 #include <sys/xattr.h>
 
 #include "cc/tier/block_map.h"
-#include "cc/tier/complete.h"
 #include "cc/tier/copy_creation.h"
 #include "cc/tier/fill.h"
 #include "cc/tier/identity.h"
+#include "cc/tier/lookup.h"
 #include "cc/tier/partial_copy_files.h"
 #include "cc/tier/system.h"
 
@@ -244,13 +244,13 @@ void BeforeUnseenUse(int fd, UnseenUse use) {
   if (!partial->is_shared.load(std::memory_order_relaxed) &&
       IsSource(*partial, fd)) {
     const int64_t begin = sys::Now(CLOCK_MONOTONIC);
-    is_swapped = SwapIn(partial, fd);
+    is_swapped = SwapInCopy(partial, fd);
     bool has_waited = false;
     while (!is_swapped && shim.daemon.IsValid() && IsExpected(partial) &&
            sys::Now(CLOCK_MONOTONIC) - begin < kSwapNs) {
       has_waited = true;
       sys::Sleep(2 * kMillisecond);
-      is_swapped = SwapIn(partial, fd);
+      is_swapped = SwapInCopy(partial, fd);
     }
     if (has_waited) {
       shim.daemon.Count(&AtomicCounts::waits);

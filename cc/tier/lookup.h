@@ -3,10 +3,10 @@
 // Complete copies, and how a program comes to read one.
 //
 // Thread-safety: all may be called from any thread and from signal handlers.
-// OpenCopyOrAsk waits for the daemon's answer.
+// LookUpCopy waits for the daemon's answer.
 
-#ifndef TF_MALLEABLE_CC_TIER_COMPLETE_H_
-#define TF_MALLEABLE_CC_TIER_COMPLETE_H_
+#ifndef TF_MALLEABLE_CC_TIER_LOOKUP_H_
+#define TF_MALLEABLE_CC_TIER_LOOKUP_H_
 
 #include "cc/tier/partial_copy.h"
 
@@ -20,14 +20,13 @@ int OpenCopy(Key* key, const char* source, int flags);
 
 // The same; if there is none, asks the daemon whether there can be one, and
 // sets what it said.
-int OpenCopyOrAsk(Key* key, const char* source, int flags,
-                  LookupResult* result);
+int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result);
 
 // Puts a complete copy in the place of a program's descriptor; returns whether
 // there was one.
-bool SwapIn(PartialCopy* partial, int fd);
+bool SwapInCopy(PartialCopy* partial, int fd);
 
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_COMPLETE_H_
+#endif  // TF_MALLEABLE_CC_TIER_LOOKUP_H_

@@ -5,8 +5,8 @@
 // Thread-safety: all may be called from any thread and from signal handlers.
 // They wait up to half a second for the daemon to remove what only it can.
 
-#ifndef TF_MALLEABLE_CC_TIER_CHANGES_H_
-#define TF_MALLEABLE_CC_TIER_CHANGES_H_
+#ifndef TF_MALLEABLE_CC_TIER_INVALIDATION_H_
+#define TF_MALLEABLE_CC_TIER_INVALIDATION_H_
 
 #include "cc/tier/settings.h"
 
@@ -14,11 +14,11 @@ namespace tf_malleable {
 namespace tier {
 
 // A file, or a folder with all in it, is another one now.
-void Changed(Key* key);
+void Invalidate(Key* key);
 // The same, for a path that may be anywhere.
-void ChangedPath(int folder, const char* path);
+void InvalidatePath(int folder, const char* path);
 
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_CHANGES_H_
+#endif  // TF_MALLEABLE_CC_TIER_INVALIDATION_H_

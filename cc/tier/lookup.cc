@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/complete.h"
+#include "cc/tier/lookup.h"
 
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -21,8 +21,8 @@ bool HasPartialCopy(const Key& key) {
 }
 
 // Whether an open file of the store is a copy that may be used; its own status.
-bool IsGoodCopy(int fd, bool is_valid, const char* source,
-                struct stat* status) {
+bool IsUsableCopy(int fd, bool is_valid, const char* source,
+                  struct stat* status) {
   // Without a right, it was dropped by its owner where only the daemon removes.
   if (syscall(SYS_fstat, fd, status) != 0 || !S_ISREG(status->st_mode) ||
       (status->st_mode & 0777) == 0) {
@@ -56,7 +56,7 @@ int OpenCopy(Key* key, const char* source, int flags) {
       continue;
     }
     struct stat status;
-    if (IsGoodCopy(fd, view.is_valid, source, &status)) {
+    if (IsUsableCopy(fd, view.is_valid, source, &status)) {
       const uint64_t device = status.st_dev;
       if (shim.copies_device.load(std::memory_order_relaxed) != device) {
         shim.copies_device.store(device, std::memory_order_relaxed);
@@ -72,8 +72,7 @@ int OpenCopy(Key* key, const char* source, int flags) {
   return -1;
 }
 
-int OpenCopyOrAsk(Key* key, const char* source, int flags,
-                  LookupResult* result) {
+int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result) {
   *result = LookupResult::kNotAsked;
   errno = 0;
   int copy = OpenCopy(key, source, flags);
@@ -99,7 +98,7 @@ int OpenCopyOrAsk(Key* key, const char* source, int flags,
   return OpenCopy(key, source, flags);
 }
 
-bool SwapIn(PartialCopy* partial, int fd) {
+bool SwapInCopy(PartialCopy* partial, int fd) {
   Key key;
   key.Set(partial->key, partial->key_size);
   const int copy = OpenCopy(&key, nullptr, O_CLOEXEC);
