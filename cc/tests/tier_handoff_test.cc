@@ -16,7 +16,7 @@
 #include "cc/tests/tier_test.h"
 #include "cc/tier/handoff_server.h"
 #include "cc/tier/identity.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {

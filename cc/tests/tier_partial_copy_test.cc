@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cc/tests/tier_test.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cc/tier/partial_copy_files.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {

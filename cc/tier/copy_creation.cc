@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "cc/tier/partial_copy_files.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -74,7 +74,7 @@ bool CreateSharedMap(PartialCopy* partial, int fd) {
 
 PartialCopy::Stage CreateCopy(PartialCopy* partial, int fd, int64_t offset) {
   const int64_t size = partial->identity.size;
-  const bool has_room = size <= shim.daemon.Largest();
+  const bool has_room = size <= shim.daemon.MaxFileBytes();
   if (!has_room && !partial->is_expected) return PartialCopy::kOff;
   if (!partial->is_public && !MayWrite(size)) return PartialCopy::kOff;
   // The program's descriptors come first.

@@ -6,7 +6,7 @@
 
 #include "cc/tier/handoff_client.h"
 #include "cc/tier/partial_copy_files.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {

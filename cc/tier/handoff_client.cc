@@ -8,7 +8,7 @@
 #include "cc/tier/identity.h"
 #include "cc/tier/partial_copy.h"
 #include "cc/tier/partial_copy_files.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -47,7 +47,7 @@ bool HasName(const PartialCopy& partial) {
                  &status) == 0 &&
          S_ISREG(status.stx_mode) &&
          DeviceOf(status) == partial.identity.device &&
-         IsSame(partial.identity, status);
+         IsSameVersionAndMode(partial.identity, status);
 }
 
 void Unmap() {
@@ -164,7 +164,7 @@ bool HandOver(const PartialCopy& partial, int fd, const char* data) {
       __atomic_store_n(&queue->is_watched, 0, __ATOMIC_SEQ_CST);
     }
   } else {
-    shim.daemon.Report("", 0);
+    shim.daemon.ReportCounts("", 0);
   }
   return true;
 }

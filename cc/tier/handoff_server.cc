@@ -10,7 +10,7 @@
 #include "cc/tier/checksum.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/settings.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cc/tier/hook.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/invalidation.h"
 #include "cc/tier/lookup.h"
 #include "cc/tier/partial_copy.h"
-#include "cc/tier/real.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -54,7 +54,7 @@ __attribute__((constructor)) void Load() {
 __attribute__((destructor)) void Unload() {
   if (!shim.is_on.load(std::memory_order_acquire)) return;
   shim.table.ForEach([](int fd, PartialCopy*) { BeforeClose(fd); });
-  shim.daemon.ReportLast();
+  shim.daemon.ReportFinalCounts();
 }
 
 using Open = int(const char*, int, ...);
@@ -69,8 +69,8 @@ struct Opening {
                            : (*real_at)(folder, path, flags, mode);
   }
 
-  Real<Open>* real;
-  Real<OpenAt>* real_at;
+  RealFunction<Open>* real;
+  RealFunction<OpenAt>* real_at;
   int folder;
   const char* path;
   int flags;
@@ -135,10 +135,10 @@ Mode ModeOf(const char* mode) {
   return strchr(mode, ',') != nullptr ? Mode::kUnknown : Mode::kReads;
 }
 
-__attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
+__attribute__((noinline)) FILE* OpenStdioBelow(RealFunction<OpenStdio>* real,
                                                const char* path,
                                                const char* mode) {
-  static Real<FILE*(int, const char*)> real_fdopen("fdopen");
+  static RealFunction<FILE*(int, const char*)> real_fdopen("fdopen");
   Key key;
   const Mode what = ModeOf(mode);
   if (what == Mode::kUnknown || !key.Find(shim.settings, path)) {
@@ -177,7 +177,7 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   return file;
 }
 
-inline FILE* OpenStdioHook(Real<OpenStdio>* real, const char* path,
+inline FILE* OpenStdioHook(RealFunction<OpenStdio>* real, const char* path,
                            const char* mode) {
   if (!shim.is_on.load(std::memory_order_relaxed) || path == nullptr ||
       mode == nullptr) {
@@ -190,7 +190,7 @@ inline FILE* OpenStdioHook(Real<OpenStdio>* real, const char* path,
 
 #define TFM_OPEN(name)                                              \
   TFM_HOOK(int, name, (const char* path, int flags, ...)) {         \
-    static Real<Open> real(#name);                                  \
+    static RealFunction<Open> real(#name);                          \
     va_list arguments;                                              \
     va_start(arguments, flags);                                     \
     const mode_t mode = ModeOf(flags, arguments);                   \
@@ -202,7 +202,7 @@ TFM_OPEN(open64)
 
 #define TFM_OPENAT(name)                                                \
   TFM_HOOK(int, name, (int folder, const char* path, int flags, ...)) { \
-    static Real<OpenAt> real(#name);                                    \
+    static RealFunction<OpenAt> real(#name);                            \
     va_list arguments;                                                  \
     va_start(arguments, flags);                                         \
     const mode_t mode = ModeOf(flags, arguments);                       \
@@ -215,7 +215,7 @@ TFM_OPENAT(openat64)
 // What the headers make of open() without a mode, if they fortify.
 #define TFM_OPEN_2(name, plain)                                  \
   TFM_HOOK(int, name, (const char* path, int flags)) {           \
-    static Real<Open> real(#plain);                              \
+    static RealFunction<Open> real(#plain);                      \
     return OpenHook({&real, nullptr, AT_FDCWD, path, flags, 0}); \
   }
 TFM_OPEN_2(__open_2, open)
@@ -223,7 +223,7 @@ TFM_OPEN_2(__open64_2, open64)
 
 #define TFM_OPENAT_2(name, plain)                                  \
   TFM_HOOK(int, name, (int folder, const char* path, int flags)) { \
-    static Real<OpenAt> real(#plain);                              \
+    static RealFunction<OpenAt> real(#plain);                      \
     return OpenHook({nullptr, &real, folder, path, flags, 0});     \
   }
 TFM_OPENAT_2(__openat_2, openat)
@@ -231,7 +231,7 @@ TFM_OPENAT_2(__openat64_2, openat64)
 
 #define TFM_CREAT(name)                                              \
   TFM_HOOK(int, name, (const char* path, mode_t mode)) {             \
-    static Real<Open> real("open");                                  \
+    static RealFunction<Open> real("open");                          \
     constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;             \
     return OpenHook({&real, nullptr, AT_FDCWD, path, kFlags, mode}); \
   }
@@ -240,21 +240,21 @@ TFM_CREAT(creat64)
 
 #define TFM_FOPEN(name)                                         \
   TFM_HOOK(FILE*, name, (const char* path, const char* mode)) { \
-    static Real<OpenStdio> real(#name);                         \
+    static RealFunction<OpenStdio> real(#name);                 \
     return OpenStdioHook(&real, path, mode);                    \
   }
 TFM_FOPEN(fopen)
 TFM_FOPEN(fopen64)
 
 TFM_HOOK(int, chdir, (const char* path)) {
-  static Real<int(const char*)> real("chdir");
+  static RealFunction<int(const char*)> real("chdir");
   const int result = real(path);
   if (result == 0) Key::WorkingDirectoryChanged();
   return result;
 }
 
 TFM_HOOK(int, fchdir, (int folder)) {
-  static Real<int(int)> real("fchdir");
+  static RealFunction<int(int)> real("fchdir");
   const int result = real(folder);
   if (result == 0) Key::WorkingDirectoryChanged();
   return result;
@@ -262,7 +262,7 @@ TFM_HOOK(int, fchdir, (int folder)) {
 
 #define TFM_FREOPEN(name)                                                   \
   TFM_HOOK(FILE*, name, (const char* path, const char* mode, FILE* file)) { \
-    static Real<Reopen> real(#name);                                        \
+    static RealFunction<Reopen> real(#name);                                \
     FILE* opened = real(path, mode, file);                                  \
     if (opened != nullptr && path != nullptr &&                             \
         ModeOf(mode) == Mode::kChanges) {                                   \

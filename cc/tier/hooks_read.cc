@@ -7,9 +7,9 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
+#include "cc/tier/hook.h"
 #include "cc/tier/partial_copy.h"
-#include "cc/tier/real.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -65,7 +65,7 @@ bool AreGood(const struct iovec* parts, int count) {
 // partial copy.
 #define TFM_READ(name, parameters, arguments, can, read_partial)            \
   TFM_HOOK(ssize_t, name, parameters) {                                     \
-    static Real<ssize_t parameters> real(#name);                            \
+    static RealFunction<ssize_t parameters> real(#name);                    \
     if (__builtin_expect(shim.table.Has(fd), 0) && (can)) {                 \
       bool is_partial;                                                      \
       const ssize_t got = WithEntry(                                        \
@@ -121,7 +121,7 @@ TFM_READ(preadv64v2,
 // A seek waits for a read by the same position, as it would in the kernel.
 #define TFM_SEEK(name)                                            \
   TFM_HOOK(off64_t, name, (int fd, off64_t offset, int whence)) { \
-    static Real<off64_t(int, off64_t, int)> real(#name);          \
+    static RealFunction<off64_t(int, off64_t, int)> real(#name);  \
     if (__builtin_expect(shim.table.Has(fd), 0)) {                \
       if (Table::Entry* entry = shim.table.Acquire(fd)) {         \
         off64_t result;                                           \
@@ -139,19 +139,19 @@ TFM_SEEK(lseek)
 TFM_SEEK(lseek64)
 
 TFM_HOOK(int, close, (int fd)) {
-  static Real<int(int)> real("close");
+  static RealFunction<int(int)> real("close");
   if (__builtin_expect(shim.table.Has(fd), 0)) BeforeClose(fd);
   return real(fd);
 }
 
 TFM_HOOK(int, dup, (int fd)) {
-  static Real<int(int)> real("dup");
+  static RealFunction<int(int)> real("dup");
   if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
   return real(fd);
 }
 
 TFM_HOOK(int, dup2, (int fd, int other)) {
-  static Real<int(int, int)> real("dup2");
+  static RealFunction<int(int, int)> real("dup2");
   if (fd != other) {
     if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
     if (shim.table.Has(other)) BeforeClose(other);
@@ -160,7 +160,7 @@ TFM_HOOK(int, dup2, (int fd, int other)) {
 }
 
 TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
-  static Real<int(int, int, int)> real("dup3");
+  static RealFunction<int(int, int, int)> real("dup3");
   if (fd != other) {
     if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
     if (shim.table.Has(other)) BeforeClose(other);
@@ -170,7 +170,7 @@ TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
 
 #define TFM_FCNTL(name, other)                                        \
   TFM_HOOK(int, name, (int fd, int command, ...)) {                   \
-    static Real<int(int, int, ...)> real(#name, #other);              \
+    static RealFunction<int(int, int, ...)> real(#name, #other);      \
     va_list arguments;                                                \
     va_start(arguments, command);                                     \
     void* argument = va_arg(arguments, void*);                        \
@@ -192,7 +192,8 @@ TFM_FCNTL(fcntl64, fcntl)
   TFM_HOOK(void*, name,                                                        \
            (void* address, size_t size, int protection, int flags, int fd,     \
             off64_t offset)) {                                                 \
-    static Real<void*(void*, size_t, int, int, int, off64_t)> real(#name);     \
+    static RealFunction<void*(void*, size_t, int, int, int, off64_t)> real(    \
+        #name);                                                                \
     if (__builtin_expect(shim.table.Has(fd), 0) && !(flags & MAP_ANONYMOUS)) { \
       BeforeUnseenUse(fd, UnseenUse::kMapped);                                 \
     }                                                                          \
@@ -202,14 +203,14 @@ TFM_MMAP(mmap)
 TFM_MMAP(mmap64)
 
 TFM_HOOK(FILE*, fdopen, (int fd, const char* mode)) {
-  static Real<FILE*(int, const char*)> real("fdopen");
+  static RealFunction<FILE*(int, const char*)> real("fdopen");
   if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kGone);
   return real(fd, mode);
 }
 
 #define TFM_SENDFILE(name)                                                  \
   TFM_HOOK(ssize_t, name, (int to, int fd, off64_t* offset, size_t size)) { \
-    static Real<ssize_t(int, int, off64_t*, size_t)> real(#name);           \
+    static RealFunction<ssize_t(int, int, off64_t*, size_t)> real(#name);   \
     if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);        \
     return real(to, fd, offset, size);                                      \
   }
@@ -219,8 +220,8 @@ TFM_SENDFILE(sendfile64)
 TFM_HOOK(ssize_t, copy_file_range,
          (int fd, off64_t* from, int to, off64_t* offset, size_t size,
           unsigned flags)) {
-  static Real<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)> real(
-      "copy_file_range");
+  static RealFunction<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)>
+      real("copy_file_range");
   if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);
   return real(fd, from, to, offset, size, flags);
 }
@@ -228,8 +229,8 @@ TFM_HOOK(ssize_t, copy_file_range,
 TFM_HOOK(ssize_t, splice,
          (int fd, off64_t* from, int to, off64_t* offset, size_t size,
           unsigned flags)) {
-  static Real<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)> real(
-      "splice");
+  static RealFunction<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)>
+      real("splice");
   if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);
   return real(fd, from, to, offset, size, flags);
 }

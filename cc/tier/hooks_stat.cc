@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "cc/tier/hook.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/partial_copy.h"
-#include "cc/tier/real.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -38,7 +38,7 @@ __attribute__((noinline)) bool FindIdentity(const char* path,
   Key key;
   if (!key.Find(shim.settings, path)) return false;
   const ErrnoGuard guard;
-  const View view = shim.daemon.Look();
+  const StateView view = shim.daemon.ReadState();
   if (!view.is_valid) return false;
   const Folder* const folders[] = {&shim.settings.private_copies,
                                    &shim.settings.public_copies};
@@ -65,7 +65,7 @@ void Correct(int fd, struct stat* status) {
   Identity identity;
   if (IsOn() && MayBeCopy(status->st_dev, status->st_mode) &&
       FindIdentity(fd, status->st_ino, &identity)) {
-    Fill(identity, status);
+    FillStatus(identity, status);
   }
 }
 
@@ -78,25 +78,25 @@ bool IsOfDescriptor(const char* path, int flags) {
 static_assert(sizeof(struct stat) == sizeof(struct stat64),
               "both have the same layout on 64-bit machines");
 
-#define TFM_STAT(name)                                           \
-  TFM_HOOK(int, name, (const char* path, struct stat* status)) { \
-    static Real<int(const char*, struct stat*)> real(#name);     \
-    Identity identity;                                           \
-    if (IsFound(AT_FDCWD, path, 0, &identity)) {                 \
-      Fill(identity, status);                                    \
-      return 0;                                                  \
-    }                                                            \
-    return real(path, status);                                   \
+#define TFM_STAT(name)                                               \
+  TFM_HOOK(int, name, (const char* path, struct stat* status)) {     \
+    static RealFunction<int(const char*, struct stat*)> real(#name); \
+    Identity identity;                                               \
+    if (IsFound(AT_FDCWD, path, 0, &identity)) {                     \
+      FillStatus(identity, status);                                  \
+      return 0;                                                      \
+    }                                                                \
+    return real(path, status);                                       \
   }
 TFM_STAT(stat)
 TFM_STAT(stat64)
 
 #define TFM_XSTAT(name)                                                       \
   TFM_HOOK(int, name, (int version, const char* path, struct stat* status)) { \
-    static Real<int(int, const char*, struct stat*)> real(#name);             \
+    static RealFunction<int(int, const char*, struct stat*)> real(#name);     \
     Identity identity;                                                        \
     if (IsFound(AT_FDCWD, path, 0, &identity)) {                              \
-      Fill(identity, status);                                                 \
+      FillStatus(identity, status);                                           \
       return 0;                                                               \
     }                                                                         \
     return real(version, path, status);                                       \
@@ -104,19 +104,19 @@ TFM_STAT(stat64)
 TFM_XSTAT(__xstat)
 TFM_XSTAT(__xstat64)
 
-#define TFM_FSTAT(name)                                \
-  TFM_HOOK(int, name, (int fd, struct stat* status)) { \
-    static Real<int(int, struct stat*)> real(#name);   \
-    const int result = real(fd, status);               \
-    if (result == 0) Correct(fd, status);              \
-    return result;                                     \
+#define TFM_FSTAT(name)                                      \
+  TFM_HOOK(int, name, (int fd, struct stat* status)) {       \
+    static RealFunction<int(int, struct stat*)> real(#name); \
+    const int result = real(fd, status);                     \
+    if (result == 0) Correct(fd, status);                    \
+    return result;                                           \
   }
 TFM_FSTAT(fstat)
 TFM_FSTAT(fstat64)
 
 #define TFM_FXSTAT(name)                                            \
   TFM_HOOK(int, name, (int version, int fd, struct stat* status)) { \
-    static Real<int(int, int, struct stat*)> real(#name);           \
+    static RealFunction<int(int, int, struct stat*)> real(#name);   \
     const int result = real(version, fd, status);                   \
     if (result == 0) Correct(fd, status);                           \
     return result;                                                  \
@@ -124,18 +124,18 @@ TFM_FSTAT(fstat64)
 TFM_FXSTAT(__fxstat)
 TFM_FXSTAT(__fxstat64)
 
-#define TFM_FSTATAT(name)                                                    \
-  TFM_HOOK(int, name,                                                        \
-           (int folder, const char* path, struct stat* status, int flags)) { \
-    static Real<int(int, const char*, struct stat*, int)> real(#name);       \
-    Identity identity;                                                       \
-    if (IsFound(folder, path, flags, &identity)) {                           \
-      Fill(identity, status);                                                \
-      return 0;                                                              \
-    }                                                                        \
-    const int result = real(folder, path, status, flags);                    \
-    if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status); \
-    return result;                                                           \
+#define TFM_FSTATAT(name)                                                      \
+  TFM_HOOK(int, name,                                                          \
+           (int folder, const char* path, struct stat* status, int flags)) {   \
+    static RealFunction<int(int, const char*, struct stat*, int)> real(#name); \
+    Identity identity;                                                         \
+    if (IsFound(folder, path, flags, &identity)) {                             \
+      FillStatus(identity, status);                                            \
+      return 0;                                                                \
+    }                                                                          \
+    const int result = real(folder, path, status, flags);                      \
+    if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status);   \
+    return result;                                                             \
   }
 TFM_FSTATAT(fstatat)
 TFM_FSTATAT(fstatat64)
@@ -144,10 +144,11 @@ TFM_FSTATAT(fstatat64)
   TFM_HOOK(int, name,                                                        \
            (int version, int folder, const char* path, struct stat* status,  \
             int flags)) {                                                    \
-    static Real<int(int, int, const char*, struct stat*, int)> real(#name);  \
+    static RealFunction<int(int, int, const char*, struct stat*, int)> real( \
+        #name);                                                              \
     Identity identity;                                                       \
     if (IsFound(folder, path, flags, &identity)) {                           \
-      Fill(identity, status);                                                \
+      FillStatus(identity, status);                                          \
       return 0;                                                              \
     }                                                                        \
     const int result = real(version, folder, path, status, flags);           \
@@ -160,18 +161,18 @@ TFM_FXSTATAT(__fxstatat64)
 TFM_HOOK(int, statx,
          (int folder, const char* path, int flags, unsigned mask,
           struct statx* status)) {
-  static Real<int(int, const char*, int, unsigned, struct statx*)> real(
+  static RealFunction<int(int, const char*, int, unsigned, struct statx*)> real(
       "statx");
   Identity identity;
   if (IsFound(folder, path, flags, &identity)) {
-    Fill(identity, status);
+    FillStatus(identity, status);
     return 0;
   }
   const int result = real(folder, path, flags, mask, status);
   if (result == 0 && IsOn() && IsOfDescriptor(path, flags) &&
       MayBeCopy(DeviceOf(*status), status->stx_mode) &&
       FindIdentity(folder, status->stx_ino, &identity)) {
-    Fill(identity, status);
+    FillStatus(identity, status);
   }
   return result;
 }
@@ -179,7 +180,7 @@ TFM_HOOK(int, statx,
 // A copy's attributes are ours: a program that copies a file with its
 // attributes sees none.
 TFM_HOOK(ssize_t, flistxattr, (int fd, char* list, size_t size)) {
-  static Real<ssize_t(int, char*, size_t)> real("flistxattr");
+  static RealFunction<ssize_t(int, char*, size_t)> real("flistxattr");
   struct statx status;
   Identity identity;
   if (IsOn() && sys::CachedStatus(fd, &status) == 0 &&
@@ -192,7 +193,8 @@ TFM_HOOK(ssize_t, flistxattr, (int fd, char* list, size_t size)) {
 
 TFM_HOOK(ssize_t, fgetxattr,
          (int fd, const char* name, void* value, size_t size)) {
-  static Real<ssize_t(int, const char*, void*, size_t)> real("fgetxattr");
+  static RealFunction<ssize_t(int, const char*, void*, size_t)> real(
+      "fgetxattr");
   struct statx status;
   Identity identity;
   if (IsOn() && sys::CachedStatus(fd, &status) == 0 &&

@@ -5,35 +5,35 @@
 #include <fcntl.h>
 #include <stdint.h>
 
+#include "cc/tier/hook.h"
 #include "cc/tier/invalidation.h"
-#include "cc/tier/real.h"
 
 namespace tf_malleable {
 namespace tier {
 
 TFM_HOOK(int, unlink, (const char* path)) {
-  static Real<int(const char*)> real("unlink");
+  static RealFunction<int(const char*)> real("unlink");
   const int result = real(path);
   if (result == 0) InvalidatePath(AT_FDCWD, path);
   return result;
 }
 
 TFM_HOOK(int, remove, (const char* path)) {
-  static Real<int(const char*)> real("remove");
+  static RealFunction<int(const char*)> real("remove");
   const int result = real(path);
   if (result == 0) InvalidatePath(AT_FDCWD, path);
   return result;
 }
 
 TFM_HOOK(int, unlinkat, (int folder, const char* path, int flags)) {
-  static Real<int(int, const char*, int)> real("unlinkat");
+  static RealFunction<int(int, const char*, int)> real("unlinkat");
   const int result = real(folder, path, flags);
   if (result == 0) InvalidatePath(folder, path);
   return result;
 }
 
 TFM_HOOK(int, rename, (const char* from, const char* to)) {
-  static Real<int(const char*, const char*)> real("rename");
+  static RealFunction<int(const char*, const char*)> real("rename");
   const int result = real(from, to);
   if (result == 0) {
     InvalidatePath(AT_FDCWD, from);
@@ -44,7 +44,7 @@ TFM_HOOK(int, rename, (const char* from, const char* to)) {
 
 TFM_HOOK(int, renameat,
          (int from_folder, const char* from, int to_folder, const char* to)) {
-  static Real<int(int, const char*, int, const char*)> real("renameat");
+  static RealFunction<int(int, const char*, int, const char*)> real("renameat");
   const int result = real(from_folder, from, to_folder, to);
   if (result == 0) {
     InvalidatePath(from_folder, from);
@@ -56,7 +56,7 @@ TFM_HOOK(int, renameat,
 TFM_HOOK(int, renameat2,
          (int from_folder, const char* from, int to_folder, const char* to,
           unsigned flags)) {
-  static Real<int(int, const char*, int, const char*, unsigned)> real(
+  static RealFunction<int(int, const char*, int, const char*, unsigned)> real(
       "renameat2");
   const int result = real(from_folder, from, to_folder, to, flags);
   if (result == 0) {
@@ -66,12 +66,12 @@ TFM_HOOK(int, renameat2,
   return result;
 }
 
-#define TFM_TRUNCATE(name)                                \
-  TFM_HOOK(int, name, (const char* path, int64_t size)) { \
-    static Real<int(const char*, int64_t)> real(#name);   \
-    const int result = real(path, size);                  \
-    if (result == 0) InvalidatePath(AT_FDCWD, path);      \
-    return result;                                        \
+#define TFM_TRUNCATE(name)                                      \
+  TFM_HOOK(int, name, (const char* path, int64_t size)) {       \
+    static RealFunction<int(const char*, int64_t)> real(#name); \
+    const int result = real(path, size);                        \
+    if (result == 0) InvalidatePath(AT_FDCWD, path);            \
+    return result;                                              \
   }
 TFM_TRUNCATE(truncate)
 TFM_TRUNCATE(truncate64)

@@ -21,12 +21,12 @@ Identity IdentityOf(const struct statx& status);
 bool IsIdentity(const Identity& identity, ssize_t size);
 // Whether a file with this status is the version of the file that was copied,
 // and may be read by the same users.
-bool IsSame(const Identity& identity, const struct statx& status);
+bool IsSameVersionAndMode(const Identity& identity, const struct statx& status);
 // Whether an open file with this status is still that version.
 bool IsSameVersion(const Identity& identity, const struct statx& status);
-void Fill(const Identity& identity, struct stat* status);
+void FillStatus(const Identity& identity, struct stat* status);
 // Fills in what `status` has, of what statx was asked for.
-void Fill(const Identity& identity, struct statx* status);
+void FillStatus(const Identity& identity, struct statx* status);
 
 }  // namespace tier
 }  // namespace tf_malleable

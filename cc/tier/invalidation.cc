@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "cc/tier/partial_copy.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {

@@ -6,7 +6,7 @@
 #include <sys/xattr.h>
 
 #include "cc/tier/identity.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -33,13 +33,13 @@ bool IsUsableCopy(int fd, bool is_valid, const char* source,
   struct statx now;
   return IsIdentity(identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
                                       &identity, sizeof(identity))) &&
-         sys::Status(source, &now) == 0 && IsSame(identity, now);
+         sys::Status(source, &now) == 0 && IsSameVersionAndMode(identity, now);
 }
 
 }  // namespace
 
 int OpenCopy(Key* key, const char* source, int flags) {
-  const View view = shim.daemon.Look();
+  const StateView view = shim.daemon.ReadState();
   if (!view.has_store) return -1;
   const Folder* const folders[] = {&shim.settings.private_copies,
                                    &shim.settings.public_copies};
@@ -64,7 +64,7 @@ int OpenCopy(Key* key, const char* source, int flags) {
       shim.daemon.Count(&AtomicCounts::copy_opens);
       shim.daemon.Count(&AtomicCounts::copy_bytes,
                         static_cast<uint64_t>(status.st_size));
-      shim.daemon.Report(key->key(), key->size());
+      shim.daemon.ReportCounts(key->key(), key->size());
       return fd;
     }
     sys::Close(fd);

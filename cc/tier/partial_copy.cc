@@ -10,7 +10,7 @@
 #include "cc/tier/identity.h"
 #include "cc/tier/lookup.h"
 #include "cc/tier/partial_copy_files.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -94,7 +94,7 @@ bool IsExpected(PartialCopy* partial) {
 // Whether a copy of an open file grows, or will.
 bool Track(int fd, const Key& key, bool is_expected) {
   // There is room for what grows.
-  const int64_t largest = is_expected ? INT64_MAX : shim.daemon.Largest();
+  const int64_t largest = is_expected ? INT64_MAX : shim.daemon.MaxFileBytes();
   if (largest <= 0 || key.size() >= PATH_MAX) return false;
   struct statx status;
   if (sys::CachedStatus(fd, &status) != 0 || !S_ISREG(status.stx_mode) ||
@@ -105,7 +105,7 @@ bool Track(int fd, const Key& key, bool is_expected) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME_COARSE, &now);
   if (now.tv_sec - status.stx_mtime.tv_sec < kSettledSeconds) return false;
-  Table::Entry* entry = shim.table.Take();
+  Table::Entry* entry = shim.table.Allocate();
   if (entry == nullptr) return false;
   PartialCopy* partial = &entry->payload;
   partial->stage.store(PartialCopy::kFresh, std::memory_order_relaxed);

@@ -14,8 +14,8 @@
 
 #include <atomic>
 
-#include "cc/tier/daemon.h"
-#include "cc/tier/descriptors.h"
+#include "cc/tier/daemon_client.h"
+#include "cc/tier/descriptor_table.h"
 #include "cc/tier/handoff_client.h"
 #include "cc/tier/protocol.h"
 #include "cc/tier/settings.h"
@@ -71,13 +71,13 @@ struct PartialCopy {
   char key[PATH_MAX];  // With a 0 after it.
 };
 
-using Table = Descriptors<PartialCopy>;
+using Table = DescriptorTable<PartialCopy>;
 
 // All that the shim remembers. Zero at first, and then off.
 struct Shim {
   std::atomic<bool> is_on;
   Settings settings;
-  Daemon daemon;
+  DaemonClient daemon;
   HandoffQueue handoff;
   Table table;
   std::atomic<uint64_t> copies_device;  // Of complete copies.

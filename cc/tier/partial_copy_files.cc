@@ -3,7 +3,7 @@
 #include "cc/tier/partial_copy_files.h"
 
 #include "cc/tier/identity.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -82,14 +82,14 @@ bool WriteHeader(const PartialCopy& partial) {
 }
 
 void OwnFile::Take(int opened) {
-  fd = MoveUp(opened);
+  fd = MoveFdUp(opened);
   inode = InodeOf(fd);
   if (fd >= 0) shim.own_files.fetch_add(1, std::memory_order_relaxed);
 }
 
 void OwnFile::Close() {
   if (fd < 0) return;
-  CloseOwn(fd, inode);
+  CloseIfSame(fd, inode);
   fd = -1;
   shim.own_files.fetch_sub(1, std::memory_order_relaxed);
 }

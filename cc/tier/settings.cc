@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {

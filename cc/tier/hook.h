@@ -2,8 +2,8 @@
 //
 // The functions that the hooks are in front of.
 
-#ifndef TF_MALLEABLE_CC_TIER_REAL_H_
-#define TF_MALLEABLE_CC_TIER_REAL_H_
+#ifndef TF_MALLEABLE_CC_TIER_HOOK_H_
+#define TF_MALLEABLE_CC_TIER_HOOK_H_
 
 #include <dlfcn.h>
 
@@ -15,9 +15,9 @@ namespace tier {
 // A function of the next library that has it, looked up when it is first
 // called: constructors of other libraries may run before ours.
 template <typename Function>
-class Real {
+class RealFunction {
  public:
-  constexpr explicit Real(const char* name, const char* other = nullptr)
+  constexpr explicit RealFunction(const char* name, const char* other = nullptr)
       : name_(name), other_(other), function_(nullptr) {}
 
   template <typename... Arguments>
@@ -53,4 +53,4 @@ class Real {
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_REAL_H_
+#endif  // TF_MALLEABLE_CC_TIER_HOOK_H_

@@ -6,8 +6,8 @@
 // Thread-safety: all may be called from any thread and from signal handlers.
 // Only Ask waits, for a bounded time.
 
-#ifndef TF_MALLEABLE_CC_TIER_DAEMON_H_
-#define TF_MALLEABLE_CC_TIER_DAEMON_H_
+#ifndef TF_MALLEABLE_CC_TIER_DAEMON_CLIENT_H_
+#define TF_MALLEABLE_CC_TIER_DAEMON_CLIENT_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,13 +29,13 @@ struct AtomicCounts {
 };
 
 // What the page says at one moment.
-struct View {
+struct StateView {
   bool has_store;  // The daemon has lived since the machine was started.
   bool is_valid;   // It lives, so copies are as the source was a minute ago.
   uint64_t flags;  // 0 if it does not live.
 };
 
-class Daemon {
+class DaemonClient {
  public:
   // Begins. `socket` must stay. `counts` is the file of the sums of all
   // processes of the job, or null.
@@ -50,12 +50,12 @@ class Daemon {
     }
   }
 
-  View Look();
-  bool HasStore() { return Look().has_store; }
-  bool IsValid() { return Look().is_valid; }
-  uint64_t Flags() { return Look().flags; }
+  StateView ReadState();
+  bool HasStore() { return ReadState().has_store; }
+  bool IsValid() { return ReadState().is_valid; }
+  uint64_t Flags() { return ReadState().flags; }
   // The size of the largest file of which a copy may be begun; 0 for none.
-  int64_t Largest();
+  int64_t MaxFileBytes();
   // Whether it takes small files of this process's user from memory.
   bool TakesHandoffs();
   // The inode of the socket, which is connected if it was not; 0 if it cannot.
@@ -67,9 +67,9 @@ class Daemon {
   bool Send(MessageKind kind, const char* key, size_t size,
             const Identity* identity, const int* fds, int fds_size);
   // Sends counts and the key of a copy if the last time was a second ago.
-  void Report(const char* key, size_t size);
+  void ReportCounts(const char* key, size_t size);
   // The same at the end of the process.
-  void ReportLast();
+  void ReportFinalCounts();
   // Asks about a key; the answer is never kWait.
   Reply Ask(const char* key, size_t size);
 
@@ -80,8 +80,8 @@ class Daemon {
   int pid() const { return pid_.load(std::memory_order_relaxed); }
 
  private:
-  const State* Page(bool* is_valid);
-  const State* Map(unsigned* owner);
+  const State* CurrentPage(bool* is_valid);
+  const State* MapPage(unsigned* owner);
   static bool IsValid(const State* page);
   int Connection();
 
@@ -104,13 +104,13 @@ class Daemon {
 
 // Moves a descriptor of ours out of the way of the program's; returns its new
 // number, the old one if that fails, or -1.
-int MoveUp(int fd);
+int MoveFdUp(int fd);
 // Closes it if it still is that file.
-void CloseOwn(int fd, uint64_t inode);
+void CloseIfSame(int fd, uint64_t inode);
 // The inode of an open file; 0 if it is none.
 uint64_t InodeOf(int fd);
 
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_DAEMON_H_
+#endif  // TF_MALLEABLE_CC_TIER_DAEMON_CLIENT_H_

@@ -4,8 +4,8 @@
 // cancellation, no hooks, and none uses memory of malloc. All are safe in
 // signal handlers.
 
-#ifndef TF_MALLEABLE_CC_TIER_SYSTEM_H_
-#define TF_MALLEABLE_CC_TIER_SYSTEM_H_
+#ifndef TF_MALLEABLE_CC_TIER_SYSCALLS_H_
+#define TF_MALLEABLE_CC_TIER_SYSCALLS_H_
 
 #include <errno.h>
 #include <fcntl.h>
@@ -91,4 +91,4 @@ inline void Sleep(int64_t ns) {
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_SYSTEM_H_
+#endif  // TF_MALLEABLE_CC_TIER_SYSCALLS_H_

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/daemon.h"
+#include "cc/tier/daemon_client.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -10,18 +10,18 @@
 
 #include <initializer_list>
 
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
 
 constexpr int64_t kSecond = 1000000000;
-constexpr int kMostDescriptors = 3;
+constexpr int kMaxFds = 3;
 // If the daemon says again and again that it comes.
-constexpr int64_t kLongestNs = 10 * kSecond;
+constexpr int64_t kMaxAskNs = 10 * kSecond;
 
-uint64_t Boot() {
+uint64_t ReadBootId() {
   const int fd = sys::Open("/proc/sys/kernel/random/boot_id", O_RDONLY);
   if (fd < 0) return 0;
   char text[40];
@@ -66,7 +66,7 @@ Counts AtomicCounts::Get() const {
           waits.load(relaxed),        wait_ns.load(relaxed)};
 }
 
-int MoveUp(int fd) {
+int MoveFdUp(int fd) {
   if (fd < 0) return fd;
   // High, but not so high that the kernel's table becomes large.
   uint64_t limit = sys::Soft(RLIMIT_NOFILE);
@@ -84,20 +84,20 @@ uint64_t InodeOf(int fd) {
   return status.stx_ino;
 }
 
-void CloseOwn(int fd, uint64_t inode) {
+void CloseIfSame(int fd, uint64_t inode) {
   if (fd >= 0 && InodeOf(fd) == inode) sys::Close(fd);
 }
 
-void Daemon::Start(const char* socket, const char* counts) {
+void DaemonClient::Start(const char* socket, const char* counts) {
   socket_ = socket;
   all_counts_.store(counts == nullptr ? nullptr : MapCounts(counts),
                     std::memory_order_relaxed);
-  boot_ = Boot();
+  boot_ = ReadBootId();
   pid_.store(sys::Pid(), std::memory_order_relaxed);
-  Look();
+  ReadState();
 }
 
-const State* Daemon::Map(unsigned* owner) {
+const State* DaemonClient::MapPage(unsigned* owner) {
   char path[sizeof(sockaddr_un::sun_path) + 8];
   const size_t size = strlen(socket_);
   if (size + sizeof(".state") > sizeof(path)) return nullptr;
@@ -118,13 +118,13 @@ const State* Daemon::Map(unsigned* owner) {
   return page == MAP_FAILED ? nullptr : static_cast<const State*>(page);
 }
 
-bool Daemon::IsValid(const State* page) {
+bool DaemonClient::IsValid(const State* page) {
   return page != nullptr &&
          static_cast<uint64_t>(sys::Now(CLOCK_BOOTTIME)) <
              __atomic_load_n(&page->valid_until, __ATOMIC_ACQUIRE);
 }
 
-const State* Daemon::Page(bool* is_valid) {
+const State* DaemonClient::CurrentPage(bool* is_valid) {
   const State* page = page_.load(std::memory_order_acquire);
   // The clock that IsValid reads counts suspended time, and takes longer.
   const int64_t tick = sys::Now(CLOCK_MONOTONIC_COARSE);
@@ -145,7 +145,7 @@ const State* Daemon::Page(bool* is_valid) {
   }
   const ErrnoGuard guard;
   unsigned owner = 0;
-  const State* found = Map(&owner);
+  const State* found = MapPage(&owner);
   if (found == nullptr) return page;
   // A page that is replaced stays mapped, as somebody may be reading it.
   const bool is_found_valid = IsValid(found);
@@ -160,18 +160,18 @@ const State* Daemon::Page(bool* is_valid) {
   return page;
 }
 
-View Daemon::Look() {
-  View view;
-  const State* page = Page(&view.is_valid);
+StateView DaemonClient::ReadState() {
+  StateView view;
+  const State* page = CurrentPage(&view.is_valid);
   view.has_store = page != nullptr;
   view.flags =
       view.is_valid ? __atomic_load_n(&page->flags, __ATOMIC_RELAXED) : 0;
   return view;
 }
 
-int64_t Daemon::Largest() {
+int64_t DaemonClient::MaxFileBytes() {
   bool is_valid;
-  const State* page = Page(&is_valid);
+  const State* page = CurrentPage(&is_valid);
   if (!is_valid ||
       !(__atomic_load_n(&page->flags, __ATOMIC_RELAXED) & kFills)) {
     return 0;
@@ -180,14 +180,14 @@ int64_t Daemon::Largest() {
   return largest > INT64_MAX ? INT64_MAX : static_cast<int64_t>(largest);
 }
 
-bool Daemon::TakesHandoffs() {
+bool DaemonClient::TakesHandoffs() {
   return (Flags() & kTakes) && owner_.load(std::memory_order_relaxed) ==
                                    static_cast<unsigned>(syscall(SYS_geteuid));
 }
 
-bool Daemon::IsUnasked(const char* key, size_t size) {
+bool DaemonClient::IsUnasked(const char* key, size_t size) {
   bool is_valid;
-  const State* page = Page(&is_valid);
+  const State* page = CurrentPage(&is_valid);
   if (!is_valid) return false;
   while (size > 0 && key[size - 1] != '/') --size;
   if (size == 0) return false;
@@ -206,7 +206,7 @@ bool Daemon::IsUnasked(const char* key, size_t size) {
   return false;
 }
 
-int Daemon::Connection() {
+int DaemonClient::Connection() {
   // ValueOf vfork(), this is the parent's memory, but not its descriptors.
   if (sys::Pid() != pid()) return -1;
   int number = connection_.load(std::memory_order_acquire);
@@ -230,7 +230,7 @@ int Daemon::Connection() {
     sys::Close(fd);
     return -1;
   }
-  fd = MoveUp(fd);
+  fd = MoveFdUp(fd);
   const uint64_t inode = InodeOf(fd);
   int none = 0;
   // Inode first: with the number, others use both.
@@ -246,13 +246,14 @@ int Daemon::Connection() {
   return fd;
 }
 
-uint64_t Daemon::ConnectionInode() {
+uint64_t DaemonClient::ConnectionInode() {
   return Connection() < 0 ? 0
                           : connection_inode_.load(std::memory_order_relaxed);
 }
 
-bool Daemon::Send(MessageKind kind, const char* key, size_t size,
-                  const Identity* identity, const int* fds, int fds_size) {
+bool DaemonClient::Send(MessageKind kind, const char* key, size_t size,
+                        const Identity* identity, const int* fds,
+                        int fds_size) {
   const ErrnoGuard guard;
   const int connection = Connection();
   if (connection < 0) return false;
@@ -264,8 +265,7 @@ bool Daemon::Send(MessageKind kind, const char* key, size_t size,
   message.counts = counts_.Get();
   struct iovec parts[2] = {{&message, sizeof(message)},
                            {const_cast<char*>(key), size}};
-  alignas(
-      struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)];
   struct msghdr header;
   memset(&header, 0, sizeof(header));
   header.msg_iov = parts;
@@ -287,7 +287,7 @@ bool Daemon::Send(MessageKind kind, const char* key, size_t size,
   return false;
 }
 
-void Daemon::Report(const char* key, size_t size) {
+void DaemonClient::ReportCounts(const char* key, size_t size) {
   const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
   int64_t next = next_report_.load(std::memory_order_relaxed);
   if (now < next ||
@@ -297,13 +297,13 @@ void Daemon::Report(const char* key, size_t size) {
   Send(kCounts, key, size, nullptr, nullptr, 0);
 }
 
-void Daemon::ReportLast() {
+void DaemonClient::ReportFinalCounts() {
   const Counts now = counts_.Get();
   if (now.copy_opens + now.copy_stats + now.source_opens == 0) return;
   Send(kCounts, "", 0, nullptr, nullptr, 0);
 }
 
-Reply Daemon::Ask(const char* key, size_t size) {
+Reply DaemonClient::Ask(const char* key, size_t size) {
   const ErrnoGuard guard;
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   if (begin < quiet_until_.load(std::memory_order_relaxed)) return kUseSource;
@@ -315,7 +315,7 @@ Reply Daemon::Ask(const char* key, size_t size) {
   int64_t until = begin + kReplyNs;
   while (reply == kWait) {
     const int64_t now = sys::Now(CLOCK_MONOTONIC);
-    if (now >= until || now >= begin + kLongestNs) {
+    if (now >= until || now >= begin + kMaxAskNs) {
       quiet_until_.store(now + kQuietNs, std::memory_order_relaxed);
       reply = kUseSource;
       break;
@@ -342,11 +342,11 @@ Reply Daemon::Ask(const char* key, size_t size) {
   return reply;
 }
 
-void Daemon::AfterFork() {
+void DaemonClient::AfterFork() {
   // The parent's connection has its process id.
   const int number = connection_.exchange(0, std::memory_order_relaxed);
   if (number > 0) {
-    CloseOwn(number - 1, connection_inode_.load(std::memory_order_relaxed));
+    CloseIfSame(number - 1, connection_inode_.load(std::memory_order_relaxed));
   }
   std::atomic<uint64_t>* const all[] = {
       &counts_.copy_opens,   &counts_.copy_bytes,   &counts_.copy_stats,
@@ -358,10 +358,10 @@ void Daemon::AfterFork() {
   pid_.store(sys::Pid(), std::memory_order_relaxed);
 }
 
-void Daemon::Disconnect() {
+void DaemonClient::Disconnect() {
   const int number = connection_.exchange(0, std::memory_order_relaxed);
   if (number > 0) {
-    CloseOwn(number - 1, connection_inode_.load(std::memory_order_relaxed));
+    CloseIfSame(number - 1, connection_inode_.load(std::memory_order_relaxed));
   }
 }
 

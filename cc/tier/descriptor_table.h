@@ -6,8 +6,8 @@
 // Nothing here blocks. A program may use a descriptor in one thread while it
 // closes it in another one: an entry lives until the last user has released it.
 
-#ifndef TF_MALLEABLE_CC_TIER_DESCRIPTORS_H_
-#define TF_MALLEABLE_CC_TIER_DESCRIPTORS_H_
+#ifndef TF_MALLEABLE_CC_TIER_DESCRIPTOR_TABLE_H_
+#define TF_MALLEABLE_CC_TIER_DESCRIPTOR_TABLE_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ namespace tier {
 // Entries of a type with `void Reset()`, which is called when the last user is
 // gone. Zero-initialised, so that it needs no constructor to be run.
 template <typename Payload, int kFds = 65536, int kEntries = 512>
-class Descriptors {
+class DescriptorTable {
  public:
   struct Entry {
     Payload payload;
@@ -71,7 +71,7 @@ class Descriptors {
 
   // A free entry, whose payload the caller fills in before it calls Insert or
   // Release; null if all are taken.
-  Entry* Take() {
+  Entry* Allocate() {
     if (used_.fetch_add(1, std::memory_order_relaxed) >= kEntries) {
       used_.fetch_sub(1, std::memory_order_relaxed);
       return nullptr;
@@ -138,4 +138,4 @@ class Descriptors {
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_DESCRIPTORS_H_
+#endif  // TF_MALLEABLE_CC_TIER_DESCRIPTOR_TABLE_H_
