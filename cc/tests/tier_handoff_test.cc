@@ -236,9 +236,9 @@ TEST_F(TierHandoffTest, AReaderMayWriteAnything) {
     ReadWhole(path, kSize);
     if (queue_ == nullptr) TakeQueue();
     auto* queue = static_cast<QueueHeader*>(queue_);
-    change(queue,
-           reinterpret_cast<QueueRecord*>(static_cast<char*>(queue_) +
-                                          kQueueHead + taken_ % kQueueRoom));
+    change(queue, reinterpret_cast<QueueRecord*>(static_cast<char*>(queue_) +
+                                                 kQueueRingOffset +
+                                                 taken_ % kQueueRingBytes));
     const std::map<std::string, int> taken = Take();
     const bool is_refused = is_broken_;
     taken_ = queue->taken = queue->written;
@@ -251,8 +251,9 @@ TEST_F(TierHandoffTest, AReaderMayWriteAnything) {
       [](QueueHeader*, QueueRecord* r) { r->key_size = 0xffffffff; }));
   EXPECT_TRUE(
       hand_over([](QueueHeader*, QueueRecord* r) { r->identity.size = -1; }));
-  EXPECT_TRUE(hand_over(
-      [](QueueHeader*, QueueRecord* r) { r->identity.size = kSmall + 1; }));
+  EXPECT_TRUE(hand_over([](QueueHeader*, QueueRecord* r) {
+    r->identity.size = kSmallFileBytes + 1;
+  }));
   EXPECT_TRUE(hand_over([](QueueHeader*, QueueRecord* r) {
     r->size = r->size + 64;
     r->identity.size += 64;

@@ -44,8 +44,8 @@ TEST_F(TierPartialCopyTest, ThreadsFillOneCopyThroughOneDescriptor) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(Contents(Part(path)), data);
   const std::string map = Contents(Map(path));
-  const int64_t units = (kSize + kLeastUnit - 1) / kLeastUnit;
-  EXPECT_EQ(map.substr(kMapBytes), std::string(units, kThere));
+  const int64_t units = (kSize + kMinUnitBytes - 1) / kMinUnitBytes;
+  EXPECT_EQ(map.substr(kMapHeaderBytes), std::string(units, kPresent));
   MapHeader header;
   memcpy(&header, map.data(), sizeof(header));
   EXPECT_EQ(header.state, kIsFull);
@@ -58,13 +58,16 @@ TEST_F(TierPartialCopyTest, AnOddReadMarksOnlyWholeUnits) {
   std::vector<char> buffer(10000);
   ASSERT_EQ(Read(fd, buffer.data(), 10000, 5000), 10000);
   // From 5000 to 15000, only 8192 to 12288 is a whole unit.
-  EXPECT_EQ(Contents(Map(path)).substr(kMapBytes), std::string("\0\0\1", 3));
+  EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
+            std::string("\0\0\1", 3));
   // Goes on where that ended.
   ASSERT_EQ(Read(fd, buffer.data(), 1384, 15000), 1384);
-  EXPECT_EQ(Contents(Map(path)).substr(kMapBytes), std::string("\0\0\1\1", 4));
+  EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
+            std::string("\0\0\1\1", 4));
   // Does not.
   ASSERT_EQ(Read(fd, buffer.data(), 100, 100), 100);
-  EXPECT_EQ(Contents(Map(path)).substr(kMapBytes), std::string("\0\0\1\1", 4));
+  EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
+            std::string("\0\0\1\1", 4));
   Close(fd);
 }
 

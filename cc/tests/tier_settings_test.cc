@@ -146,7 +146,7 @@ TEST_F(TierSettingsTest, KeysHavePathsInTheStore) {
 }
 
 TEST_F(TierSettingsTest, NamesAreHashes) {
-  char name[33];
+  char name[kNameBytes];
   // Of the reference implementation's test vectors.
   NameOf("", 0, name);
   EXPECT_STREQ(name, "6c62272e07bb014262b821756295c58d");

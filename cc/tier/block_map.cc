@@ -11,12 +11,21 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
+// Time between two searches for a public copy.
+constexpr int64_t kSearchIntervalNs = 20 * kMillisecondNs;
+// PartialCopy::next_search while a thread searches, and after a copy was found.
+constexpr int64_t kIsSearching = INT64_MAX;
+constexpr int64_t kIsFound = -1;
+// Pauses between two looks at a range that is being fetched.
+constexpr int64_t kFirstPauseNs = 100 * kMicrosecondNs;
+constexpr int64_t kLongestPauseNs = 2 * kMillisecondNs;
+
 // The daemon makes copies of what everybody may read: finds one that grows.
 void FindPublicCopy(PartialCopy* partial) {
   const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
   int64_t next = partial->next_search.load(std::memory_order_relaxed);
   if (now < next || next < 0 ||
-      !partial->next_search.compare_exchange_strong(next, INT64_MAX)) {
+      !partial->next_search.compare_exchange_strong(next, kIsSearching)) {
     return;
   }
   char path[kPartialPathBytes];
@@ -29,12 +38,12 @@ void FindPublicCopy(PartialCopy* partial) {
     if (part >= 0) {
       partial->read_part.Take(part);
       partial->read_map.Take(map);
-      partial->next_search.store(-1, std::memory_order_release);
+      partial->next_search.store(kIsFound, std::memory_order_release);
       return;
     }
   }
   if (map >= 0) sys::Close(map);
-  partial->next_search.store(now + 20 * kMillisecond,
+  partial->next_search.store(now + kSearchIntervalNs,
                              std::memory_order_release);
 }
 
@@ -50,8 +59,8 @@ bool HasReadMap(PartialCopy* partial) {
 
 void SetUnits(PartialCopy* partial) {
   const int64_t size = partial->identity.size;
-  partial->unit = kLeastUnit;
-  while ((size + partial->unit - 1) / partial->unit > kMostUnits) {
+  partial->unit = kMinUnitBytes;
+  while ((size + partial->unit - 1) / partial->unit > kMaxUnits) {
     partial->unit *= 2;
   }
   partial->units =
@@ -61,31 +70,34 @@ void SetUnits(PartialCopy* partial) {
 MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size) {
   MapRange range = {size, false, false, false};
   if (!HasReadMap(partial)) return range;
-  uint32_t header[8];
-  static_assert(offsetof(MapHeader, identity) == sizeof(header),
-                "what changes comes first");
+  // All fields that change come before the identity.
+  constexpr size_t kHeaderFields =
+      offsetof(MapHeader, identity) / sizeof(uint32_t);
+  constexpr size_t kState = offsetof(MapHeader, state) / sizeof(uint32_t);
+  constexpr size_t kFetching = offsetof(MapHeader, fetching) / sizeof(uint32_t);
+  uint32_t header[kHeaderFields];
   const OwnFile& map = partial->read_map;
   if (!map.IsOpen() ||
       sys::ReadAt(map.fd, header, sizeof(header), 0) != sizeof(header) ||
-      header[4] == kIsDropped) {
+      header[kState] == kIsDropped) {
     range.is_dropped = true;
     return range;
   }
-  range.is_fetching = header[5] == 1;
+  range.is_fetching = header[kFetching] == 1;
   const int64_t unit = partial->unit;
   const int64_t first = offset / unit;
   int64_t count = (offset + size - 1) / unit - first + 1;
   if (count > static_cast<int64_t>(kMapChunkBytes)) count = kMapChunkBytes;
   uint8_t there[kMapChunkBytes];
-  ssize_t got =
-      sys::ReadAt(map.fd, there, static_cast<size_t>(count), kMapBytes + first);
+  ssize_t got = sys::ReadAt(map.fd, there, static_cast<size_t>(count),
+                            kMapHeaderBytes + first);
   if (got < 0) got = 0;
   memset(there + got, 0, static_cast<size_t>(count - got));
   int64_t same = 1;
-  while (same < count && (there[same] == kThere) == (there[0] == kThere)) {
+  while (same < count && (there[same] == kPresent) == (there[0] == kPresent)) {
     ++same;
   }
-  range.is_present = there[0] == kThere;
+  range.is_present = there[0] == kPresent;
   const int64_t end = (first + same) * unit;
   range.size = end - offset < size ? end - offset : size;
   return range;
@@ -93,11 +105,11 @@ MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size) {
 
 MapRange AwaitRange(PartialCopy* partial, int64_t offset, int64_t size) {
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
-  int64_t pause = kMillisecond / 10;
+  int64_t pause = kFirstPauseNs;
   MapRange range;
   do {
     sys::Sleep(pause);
-    if (pause < 2 * kMillisecond) pause *= 2;
+    if (pause < kLongestPauseNs) pause *= 2;
     range = FindRange(partial, offset, size);
     if (sys::Now(CLOCK_MONOTONIC) - begin > kStallNs) {
       // Once is enough: the rest comes from the source.

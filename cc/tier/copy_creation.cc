@@ -12,6 +12,13 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
+// Looks at a copy that another thread creates: first often, then each
+// millisecond.
+constexpr int kLooks = 100;
+constexpr int kFastLooks = 50;
+constexpr int64_t kFastPauseNs = 20 * kMicrosecondNs;
+constexpr int64_t kSlowPauseNs = kMillisecondNs;
+
 // Joins a copy that somebody else has begun.
 bool Join(PartialCopy* partial, const char* map_path, const char* part_path) {
   const int map = sys::Open(map_path, O_RDWR | O_NOFOLLOW);
@@ -39,7 +46,7 @@ bool CreateFiles(PartialCopy* partial, int fd, bool has_room) {
   PathOf(*partial, shim.settings.private_partials, ".part", part_path);
   if (!has_room) return Join(partial, map_path, part_path);
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
-  const int part = sys::Open(part_path, flags, 0600);
+  const int part = sys::Open(part_path, flags, kPrivateFileMode);
   if (part < 0) {
     return errno == EEXIST && Join(partial, map_path, part_path);
   }
@@ -48,7 +55,7 @@ bool CreateFiles(PartialCopy* partial, int fd, bool has_room) {
                                  partial->identity.size) == 0 ||
                          errno == EOPNOTSUPP;
   if (has_space) {
-    const int map = sys::Open(map_path, flags, 0600);
+    const int map = sys::Open(map_path, flags, kPrivateFileMode);
     if (map >= 0) {
       partial->map.Take(map);
       const int fds[] = {fd, partial->map.fd, partial->part.fd};
@@ -77,20 +84,23 @@ PartialCopy::Stage CreateCopy(PartialCopy* partial, int fd, int64_t offset) {
   const bool has_room = size <= shim.daemon.MaxFileBytes();
   if (!has_room && !partial->is_expected) return PartialCopy::kOff;
   if (!partial->is_public && !MayWrite(size)) return PartialCopy::kOff;
-  // The program's descriptors come first.
+  // The program's descriptors come first: the shim uses at most an eighth of
+  // the limit, and none while the program uses the highest quarter.
   const uint64_t limit = sys::Soft(RLIMIT_NOFILE);
-  if (static_cast<uint64_t>(fd) > limit / 4 * 3 ||
+  const uint64_t max_program_fd = limit / 4 * 3;
+  const uint64_t max_own_files = limit / 8;
+  if (static_cast<uint64_t>(fd) > max_program_fd ||
       static_cast<uint64_t>(shim.own_files.load(std::memory_order_relaxed)) >
-          limit / 8) {
+          max_own_files) {
     return PartialCopy::kOff;
   }
-  if (has_room && size <= kSmall && offset == 0) {
+  if (has_room && size <= kSmallFileBytes && offset == 0) {
     // One that is read at once needs no part.
     if (partial->is_public || shim.daemon.TakesHandoffs()) {
       return PartialCopy::kSmallFile;
     }
     const int part = sys::Open(shim.settings.private_partials.path,
-                               O_TMPFILE | O_RDWR, 0600);
+                               O_TMPFILE | O_RDWR, kPrivateFileMode);
     if (part >= 0) {
       partial->part.Take(part);
       return PartialCopy::kSmallFile;
@@ -118,8 +128,8 @@ PartialCopy::Stage BeginCopy(PartialCopy* partial, int fd, int64_t offset) {
     stage = CreateCopy(partial, fd, offset);
     partial->stage.store(stage, std::memory_order_release);
   }
-  for (int i = 0; stage == PartialCopy::kCreating && i < 100; ++i) {
-    sys::Sleep(i < 50 ? kMillisecond / 50 : kMillisecond);
+  for (int i = 0; stage == PartialCopy::kCreating && i < kLooks; ++i) {
+    sys::Sleep(i < kFastLooks ? kFastPauseNs : kSlowPauseNs);
     stage = partial->stage.load(std::memory_order_acquire);
   }
   return static_cast<PartialCopy::Stage>(stage);

@@ -16,27 +16,40 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int64_t kSecond = 1000000000;
-constexpr int kMaxFds = 3;
+constexpr int kMaxFds = 3;  // In one message.
+constexpr char kStateSuffix[] = ".state";
+// Time between two looks for another state file, and between two reports.
+constexpr int64_t kRetryNs = 500 * kMillisecondNs;
+constexpr int64_t kReportIntervalNs = kSecondNs;
 // If the daemon says again and again that it comes.
-constexpr int64_t kMaxAskNs = 10 * kSecond;
+constexpr int64_t kMaxAskNs = 10 * kSecondNs;
+// A boot id: 32 hexadecimal digits and four '-', of which State::boot has the
+// first digits.
+constexpr size_t kBootIdBytes = 40;
+constexpr int kBootDigits = 16;
+// The highest descriptor that the shim asks for: the kernel's table of a
+// process grows with its highest descriptor.
+constexpr uint64_t kMaxFdLimit = 4096;
+// The 64-bit FNV-1a hash.
+constexpr uint64_t kFnv64Basis = 0xcbf29ce484222325;
+constexpr uint64_t kFnv64Prime = 0x100000001b3;
 
 uint64_t ReadBootId() {
   const int fd = sys::Open("/proc/sys/kernel/random/boot_id", O_RDONLY);
   if (fd < 0) return 0;
-  char text[40];
+  char text[kBootIdBytes];
   const ssize_t size = sys::Read(fd, text, sizeof(text));
   sys::Close(fd);
   uint64_t boot = 0;
   int digits = 0;
-  for (ssize_t i = 0; i < size && digits < 16; ++i) {
+  for (ssize_t i = 0; i < size && digits < kBootDigits; ++i) {
     const char c = text[i];
     if (c == '-') continue;
     boot = boot << 4 |
            static_cast<uint64_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
     ++digits;
   }
-  return digits == 16 ? boot : 0;
+  return digits == kBootDigits ? boot : 0;
 }
 
 // Maps the file of a job's sums; null if it is none of this user's.
@@ -68,9 +81,8 @@ Counts AtomicCounts::Get() const {
 
 int MoveFdUp(int fd) {
   if (fd < 0) return fd;
-  // High, but not so high that the kernel's table becomes large.
   uint64_t limit = sys::Soft(RLIMIT_NOFILE);
-  if (limit > 4096) limit = 4096;
+  if (limit > kMaxFdLimit) limit = kMaxFdLimit;
   const int high =
       sys::Fcntl(fd, F_DUPFD_CLOEXEC, static_cast<long>(limit * 3 / 4));
   if (high < 0) return fd;
@@ -98,11 +110,11 @@ void DaemonClient::Start(const char* socket, const char* counts) {
 }
 
 const State* DaemonClient::MapPage(unsigned* owner) {
-  char path[sizeof(sockaddr_un::sun_path) + 8];
+  char path[sizeof(sockaddr_un::sun_path) + sizeof(kStateSuffix)];
   const size_t size = strlen(socket_);
-  if (size + sizeof(".state") > sizeof(path)) return nullptr;
+  if (size + sizeof(kStateSuffix) > sizeof(path)) return nullptr;
   memcpy(path, socket_, size);
-  memcpy(path + size, ".state", sizeof(".state"));
+  memcpy(path + size, kStateSuffix, sizeof(kStateSuffix));
   const int fd = sys::Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return nullptr;
   struct statx status;
@@ -139,8 +151,7 @@ const State* DaemonClient::CurrentPage(bool* is_valid) {
   // There may be another file now: look again, but not all the time.
   const int64_t now = sys::Now(CLOCK_MONOTONIC);
   int64_t next = next_try_.load(std::memory_order_relaxed);
-  if (now < next ||
-      !next_try_.compare_exchange_strong(next, now + kSecond / 2)) {
+  if (now < next || !next_try_.compare_exchange_strong(next, now + kRetryNs)) {
     return page;
   }
   const ErrnoGuard guard;
@@ -191,15 +202,15 @@ bool DaemonClient::IsUnasked(const char* key, size_t size) {
   if (!is_valid) return false;
   while (size > 0 && key[size - 1] != '/') --size;
   if (size == 0) return false;
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a.
+  uint64_t hash = kFnv64Basis;
   uint64_t outer = 0;
   for (size_t i = 0; i + 1 < size; ++i) {
     if (key[i] == '/') outer = hash;
-    hash = (hash ^ static_cast<unsigned char>(key[i])) * 0x100000001b3;
+    hash = (hash ^ static_cast<unsigned char>(key[i])) * kFnv64Prime;
   }
   for (const uint64_t each : {hash, outer}) {
-    if (__atomic_load_n(&page->unasked[each % kUnasked], __ATOMIC_RELAXED) ==
-        each) {
+    if (__atomic_load_n(&page->unasked[each % kUnaskedFolders],
+                        __ATOMIC_RELAXED) == each) {
       return true;
     }
   }
@@ -291,7 +302,7 @@ void DaemonClient::ReportCounts(const char* key, size_t size) {
   const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
   int64_t next = next_report_.load(std::memory_order_relaxed);
   if (now < next ||
-      !next_report_.compare_exchange_strong(next, now + kSecond)) {
+      !next_report_.compare_exchange_strong(next, now + kReportIntervalNs)) {
     return;
   }
   Send(kCounts, key, size, nullptr, nullptr, 0);
@@ -321,8 +332,8 @@ Reply DaemonClient::Ask(const char* key, size_t size) {
       break;
     }
     struct pollfd poll = {ends[0], POLLIN, 0};
-    const struct timespec rest = {(until - now) / kSecond,
-                                  (until - now) % kSecond};
+    const struct timespec rest = {(until - now) / kSecondNs,
+                                  (until - now) % kSecondNs};
     if (syscall(SYS_ppoll, &poll, 1, &rest, nullptr, 0) <= 0) continue;
     uint8_t answer;
     const ssize_t got = sys::Read(ends[0], &answer, 1);

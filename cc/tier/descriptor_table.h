@@ -126,7 +126,7 @@ class DescriptorTable {
   int size() const { return used_.load(std::memory_order_relaxed); }
 
  private:
-  static_assert(kEntries < 65536, "the index has 16 bits");
+  static_assert(kEntries <= UINT16_MAX, "the index has 16 bits");
   static constexpr uint32_t kResetting = 1u << 31;
 
   std::atomic<uint16_t> index_[kFds];

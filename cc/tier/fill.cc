@@ -43,13 +43,13 @@ bool MarkUnits(PartialCopy* partial, int64_t begin, int64_t end) {
     last = partial->units;
   }
   uint8_t there[kMapChunkBytes];
-  memset(there, kThere, sizeof(there));
+  memset(there, kPresent, sizeof(there));
   while (first < last) {
     const int64_t count = last - first < static_cast<int64_t>(kMapChunkBytes)
                               ? last - first
                               : static_cast<int64_t>(kMapChunkBytes);
     if (!WriteAll(partial->map, reinterpret_cast<const char*>(there), count,
-                  kMapBytes + first)) {
+                  kMapHeaderBytes + first)) {
       return false;
     }
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -64,7 +64,7 @@ bool MarkUnits(PartialCopy* partial, int64_t begin, int64_t end) {
 bool HasPart(PartialCopy* partial) {
   if (!partial->part.IsOpen()) {
     partial->part.Take(sys::Open(shim.settings.private_partials.path,
-                                 O_TMPFILE | O_RDWR, 0600));
+                                 O_TMPFILE | O_RDWR, kPrivateFileMode));
   }
   return partial->part.IsOpen();
 }
@@ -78,9 +78,9 @@ void CheckFull(PartialCopy* partial) {
     const uint32_t rest = partial->units - cursor;
     const ssize_t got = sys::ReadAt(
         partial->map.fd, there, rest < kMapChunkBytes ? rest : kMapChunkBytes,
-        kMapBytes + cursor);
+        kMapHeaderBytes + cursor);
     ssize_t same = 0;
-    while (same < got && there[same] == kThere) ++same;
+    while (same < got && there[same] == kPresent) ++same;
     if (same <= 0) break;
     cursor += static_cast<uint32_t>(same);
     partial->cursor.store(cursor, std::memory_order_relaxed);

@@ -14,8 +14,10 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int kSpins = 2000;
-constexpr int64_t kMaxWaitNs = 100 * kMillisecond;
+constexpr int kLockTries = 2000;
+// For the daemon to finish the record that is withdrawn.
+constexpr int64_t kMaxWaitNs = 100 * kMillisecondNs;
+constexpr int64_t kPauseNs = 100 * kMicrosecondNs;
 // Not when it was read: that changes with each read, and a server is asked.
 constexpr unsigned kCompared = STATX_TYPE | STATX_MODE | STATX_UID | STATX_GID |
                                STATX_INO | STATX_SIZE | STATX_MTIME;
@@ -24,7 +26,7 @@ class QueueLock {
  public:
   QueueLock() : held_(false) {
     // Not for ever: a signal handler may have interrupted who has it.
-    for (int i = 0; i < kSpins && !held_; ++i) {
+    for (int i = 0; i < kLockTries && !held_; ++i) {
       held_ = !shim.handoff.lock.exchange(true, std::memory_order_acquire);
     }
   }
@@ -99,7 +101,8 @@ QueueHeader* Queue() {
 }
 
 char* PlaceOf(QueueHeader* queue, uint64_t position) {
-  return reinterpret_cast<char*>(queue) + kQueueHead + position % kQueueRoom;
+  return reinterpret_cast<char*>(queue) + kQueueRingOffset +
+         position % kQueueRingBytes;
 }
 
 bool ReadPart(const PartialCopy& partial, char* to) {
@@ -135,9 +138,9 @@ bool HandOver(const PartialCopy& partial, int fd, const char* data) {
       partial.key_size, static_cast<uint64_t>(partial.identity.size));
   uint64_t written = __atomic_load_n(&queue->written, __ATOMIC_RELAXED);
   const uint64_t taken = __atomic_load_n(&queue->taken, __ATOMIC_ACQUIRE);
-  const uint64_t rest = kQueueRoom - written % kQueueRoom;
+  const uint64_t rest = kQueueRingBytes - written % kQueueRingBytes;
   const uint64_t skipped = rest < size ? rest : 0;
-  if (written + skipped + size - taken > kQueueRoom) return false;
+  if (written + skipped + size - taken > kQueueRingBytes) return false;
   if (skipped > 0) {
     memcpy(PlaceOf(queue, written), &kSkipMagic, sizeof(kSkipMagic));
     written += skipped;
@@ -179,7 +182,7 @@ void Withdraw(const Key& key) {
   while (at < written) {
     auto* record = reinterpret_cast<QueueRecord*>(PlaceOf(queue, at));
     if (record->magic != kRecordMagic) {
-      at += kQueueRoom - at % kQueueRoom;
+      at += kQueueRingBytes - at % kQueueRingBytes;
       continue;
     }
     const char* its = reinterpret_cast<const char*>(record + 1);
@@ -190,7 +193,7 @@ void Withdraw(const Key& key) {
       while (__atomic_load_n(&queue->is_busy, __ATOMIC_SEQ_CST) != 0 &&
              __atomic_load_n(&queue->taken, __ATOMIC_SEQ_CST) == at &&
              sys::Now(CLOCK_MONOTONIC) - begin < kMaxWaitNs) {
-        sys::Sleep(kMillisecond / 10);
+        sys::Sleep(kPauseNs);
       }
     }
     at += record->size;

@@ -17,7 +17,11 @@ namespace tier {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-constexpr int64_t kAlignment = 8;
+constexpr int64_t kResultAlignment = 8;  // Bytes.
+// Another process may create or remove the same name or folder meanwhile.
+constexpr int kLinkTries = 3;
+constexpr char kOwnDescriptors[] = "/proc/self/fd/";
+constexpr size_t kMaxDigits = 12;  // Of a descriptor.
 
 // Closes a descriptor at its end.
 class File {
@@ -62,7 +66,8 @@ void CreateFolders(char* path, size_t least) {
     while (size > least && path[size] != '/') --size;
     if (size == least) break;
     path[size] = '\0';
-    if (syscall(SYS_mkdirat, AT_FDCWD, path, 0755) == 0 || errno == EEXIST) {
+    if (syscall(SYS_mkdirat, AT_FDCWD, path, kFolderMode) == 0 ||
+        errno == EEXIST) {
       break;
     }
   }
@@ -71,7 +76,7 @@ void CreateFolders(char* path, size_t least) {
     do {
       ++size;
     } while (size < whole && path[size] != '\0');
-    if (size < whole) syscall(SYS_mkdirat, AT_FDCWD, path, 0755);
+    if (size < whole) syscall(SYS_mkdirat, AT_FDCWD, path, kFolderMode);
   }
 }
 
@@ -101,8 +106,9 @@ int SetAttributes(int fd, const Identity& identity, uint32_t code) {
 
 // Gives an open file a name, in place of another one that may have it.
 int LinkInPlace(int fd, char* path, size_t folder) {
-  char file[32] = "/proc/self/fd/";
-  char digits[12];
+  char file[sizeof(kOwnDescriptors) + kMaxDigits];
+  memcpy(file, kOwnDescriptors, sizeof(kOwnDescriptors));
+  char digits[kMaxDigits];
   int count = 0;
   for (int rest = fd; rest > 0 || count == 0; rest /= 10) {
     digits[count++] = static_cast<char>('0' + rest % 10);
@@ -110,7 +116,7 @@ int LinkInPlace(int fd, char* path, size_t folder) {
   char* to = file + strlen(file);
   while (count > 0) *to++ = digits[--count];
   *to = '\0';
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < kLinkTries; ++i) {
     if (syscall(SYS_linkat, AT_FDCWD, file, AT_FDCWD, path,
                 AT_SYMLINK_FOLLOW) == 0) {
       return 0;
@@ -135,7 +141,7 @@ int MakeCopy(const QueueRecord& record, const QueueRecord* shared,
   if (folder + record.key_size >= sizeof(path)) return ENAMETOOLONG;
   memcpy(path, store, folder);
   memcpy(path + folder, key, record.key_size + size_t{1});
-  const File file(sys::Open(growing, O_TMPFILE | O_RDWR, 0600));
+  const File file(sys::Open(growing, O_TMPFILE | O_RDWR, kPrivateFileMode));
   if (file.fd() < 0) return errno;
   const int64_t size = record.identity.size;
   int error = Write(file.fd(), data, size);
@@ -180,16 +186,16 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
                             const char* growing, const char* sources, char* out,
                             int64_t size) {
   auto* queue = static_cast<QueueHeader*>(page);
-  char* const ring = static_cast<char*>(page) + kQueueHead;
+  char* const ring = static_cast<char*>(page) + kQueueRingOffset;
   char key[PATH_MAX];
   int64_t filled = 0;
   __atomic_store_n(&queue->is_busy, 1, __ATOMIC_SEQ_CST);
   const uint64_t written = __atomic_load_n(&queue->written, __ATOMIC_ACQUIRE);
   while (*taken != written) {
-    if (written - *taken > kQueueRoom) return -1;
-    const uint64_t rest = kQueueRoom - *taken % kQueueRoom;
+    if (written - *taken > kQueueRingBytes) return -1;
+    const uint64_t rest = kQueueRingBytes - *taken % kQueueRingBytes;
     const auto* shared =
-        reinterpret_cast<const QueueRecord*>(ring + *taken % kQueueRoom);
+        reinterpret_cast<const QueueRecord*>(ring + *taken % kQueueRingBytes);
     QueueRecord record;
     memcpy(&record, shared, sizeof(record.magic));
     uint64_t step = rest;  // Of one that does not fit before the end.
@@ -198,7 +204,7 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
       memcpy(&record, shared, sizeof(record));
       if (record.magic != kRecordMagic || record.key_size == 0 ||
           record.key_size >= sizeof(key) || record.identity.size < 0 ||
-          record.identity.size > kSmall ||
+          record.identity.size > kSmallFileBytes ||
           !IsIdentity(record.identity, sizeof(record.identity)) ||
           record.size !=
               QueueRecordSize(record.key_size,
@@ -207,8 +213,8 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
         return -1;
       }
       const int64_t needed = (static_cast<int64_t>(sizeof(HandedFile)) +
-                              record.key_size + kAlignment - 1) /
-                             kAlignment * kAlignment;
+                              record.key_size + kResultAlignment - 1) /
+                             kResultAlignment * kResultAlignment;
       if (filled + needed > size) break;
       const char* its = reinterpret_cast<const char*>(shared + 1);
       memcpy(key, its, record.key_size);

@@ -18,7 +18,9 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-char environment[16384];
+// A longer value turns the shim off.
+constexpr size_t kMaxEnvironmentBytes = 16384;
+char environment[kMaxEnvironmentBytes];
 
 void BeforeFork() {
   shim.table.ForEach([](int, PartialCopy* partial) {
@@ -36,7 +38,7 @@ void InChild() {
 
 __attribute__((constructor)) void Load() {
   const ErrnoGuard guard;
-  const char* text = getenv(kVariable);
+  const char* text = getenv(kEnvironmentVariable);
   if (text == nullptr || strlen(text) >= sizeof(environment)) return;
   memcpy(environment, text, strlen(text) + 1);
   ParseSettings(environment, static_cast<unsigned>(syscall(SYS_geteuid)),

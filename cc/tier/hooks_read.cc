@@ -48,9 +48,11 @@ ssize_t ReadVector(Table::Entry* entry, int fd, const struct iovec* parts,
   return done;
 }
 
+constexpr int kMaxIovecs = 1024;  // The kernel's UIO_MAXIOV.
+
 // Whether the kernel would take the parts.
 bool AreGood(const struct iovec* parts, int count) {
-  if (count <= 0 || count > 1024) return false;
+  if (count <= 0 || count > kMaxIovecs) return false;
   size_t whole = 0;
   for (int i = 0; i < count; ++i) {
     if (parts[i].iov_len > SSIZE_MAX - whole) return false;

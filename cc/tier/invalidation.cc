@@ -11,7 +11,8 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int64_t kMaxWaitNs = 500 * kMillisecond;
+constexpr int64_t kMaxWaitNs = 500 * kMillisecondNs;
+constexpr int64_t kPauseNs = kMillisecondNs;
 
 bool Exists(const char* path) {
   struct statx status;
@@ -64,7 +65,7 @@ void Invalidate(Key* key) {
          sys::Now(CLOCK_MONOTONIC) - begin < kMaxWaitNs &&
          (HasCopy(key->In(shim.settings.private_copies)) ||
           HasCopy(key->In(shim.settings.public_copies)))) {
-    sys::Sleep(kMillisecond);
+    sys::Sleep(kPauseNs);
   }
 }
 

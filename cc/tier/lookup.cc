@@ -12,6 +12,8 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
+constexpr mode_t kPermissions = S_IRWXU | S_IRWXG | S_IRWXO;
+
 bool HasPartialCopy(const Key& key) {
   char path[kPartialPathBytes];
   struct statx status;
@@ -25,7 +27,7 @@ bool IsUsableCopy(int fd, bool is_valid, const char* source,
                   struct stat* status) {
   // Without a right, it was dropped by its owner where only the daemon removes.
   if (syscall(SYS_fstat, fd, status) != 0 || !S_ISREG(status->st_mode) ||
-      (status->st_mode & 0777) == 0) {
+      (status->st_mode & kPermissions) == 0) {
     return false;
   }
   if (is_valid || source == nullptr) return true;

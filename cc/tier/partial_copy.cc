@@ -20,8 +20,10 @@ Shim shim;
 namespace {
 
 constexpr int64_t kSettledSeconds = 10;
-constexpr int64_t kSwapNs = 1000 * kMillisecond;
-constexpr int64_t kPositionNs = 1000 * kMillisecond;
+constexpr int64_t kMaxSwapWaitNs = kSecondNs;
+constexpr int64_t kSwapPauseNs = 2 * kMillisecondNs;
+constexpr int64_t kMaxPositionWaitNs = kSecondNs;
+constexpr int64_t kPositionPauseNs = 50 * kMicrosecondNs;
 
 ssize_t ReadSource(int fd, void* data, size_t size, int64_t offset) {
   const ssize_t got = sys::ReadAt(fd, data, size, offset);
@@ -162,10 +164,11 @@ PositionLock::PositionLock(PartialCopy* partial)
       return;
     }
     // A signal handler that interrupted it, or a thread that was cancelled.
-    if (none == self || sys::Now(CLOCK_MONOTONIC) - begin > kPositionNs) {
+    if (none == self ||
+        sys::Now(CLOCK_MONOTONIC) - begin > kMaxPositionWaitNs) {
       return;
     }
-    sys::Sleep(kMillisecond / 20);
+    sys::Sleep(kPositionPauseNs);
   }
 }
 
@@ -247,9 +250,9 @@ void BeforeUnseenUse(int fd, UnseenUse use) {
     is_swapped = SwapInCopy(partial, fd);
     bool has_waited = false;
     while (!is_swapped && shim.daemon.IsValid() && IsExpected(partial) &&
-           sys::Now(CLOCK_MONOTONIC) - begin < kSwapNs) {
+           sys::Now(CLOCK_MONOTONIC) - begin < kMaxSwapWaitNs) {
       has_waited = true;
-      sys::Sleep(2 * kMillisecond);
+      sys::Sleep(kSwapPauseNs);
       is_swapped = SwapInCopy(partial, fd);
     }
     if (has_waited) {

@@ -58,12 +58,12 @@
 // where the shim reads what is there; else the daemon makes a copy for
 // private/UID out of sight. It never trusts what a reader wrote.
 //
-// A file of at most kSmall bytes has neither map nor name while it grows: the
-// part is made with O_TMPFILE in growing/private/UID. When it was read from
-// its beginning to its end, in this order, kWhole has descriptors of source and
-// part, to be published as in 4. If it was not, nothing is sent. With kShared
-// and a file that everybody may read, there is no part: the daemon reads the
-// source.
+// A file of at most kSmallFileBytes bytes has neither map nor name while it
+// grows: the part is made with O_TMPFILE in growing/private/UID. When it was
+// read from its beginning to its end, in this order, kWhole has descriptors of
+// source and part, to be published as in 4. If it was not, nothing is sent.
+// With kShared and a file that everybody may read, there is no part: the daemon
+// reads the source.
 //
 // With State::kTakes there is much room, and the daemon takes such a file of
 // its own user from memory, so that its reader need not make one on a disk: the
@@ -133,11 +133,15 @@ inline constexpr char kSourceAttribute[] = "user.tfm.source";
 // the next power of 2 with which a file has at most 800.
 inline constexpr char kBlocksAttribute[] = "user.tfm.blocks";
 
-// NAME.map: this header, then, from kMapBytes on, one byte for each unit of
-// the file: 0 or kThere. A unit is 4 KiB, or the next power of 2 with which the
-// file has at most 65536. The file may end before the last byte, which are 0
-// then. Whoever writes a byte wrote the unit to the part first. Bytes are
-// written whole, so nobody needs a lock.
+// Modes of files and folders in the store.
+inline constexpr uint32_t kPrivateFileMode = 0600;
+inline constexpr uint32_t kFolderMode = 0755;
+
+// NAME.map: this header, then, from kMapHeaderBytes on, one byte for each unit
+// of the file: 0 or kPresent. A unit is 4 KiB, or the next power of 2 with
+// which the file has at most 65536. The file may end before the last byte,
+// which are 0 then. Whoever writes a byte wrote the unit to the part first.
+// Bytes are written whole, so nobody needs a lock.
 struct MapHeader {
   uint32_t magic;  // kMapMagic, written last: before, the map is not ready.
   uint32_t version;
@@ -152,15 +156,15 @@ struct MapHeader {
 };
 static_assert(sizeof(MapHeader) == 256, "the layout is the daemon's too");
 inline constexpr uint32_t kMapMagic = 0x6d4d4654;  // "TFMm"
-inline constexpr int64_t kMapBytes = 256;
-inline constexpr uint32_t kLeastUnit = 4096;
-inline constexpr uint32_t kMostUnits = 65536;
+inline constexpr int64_t kMapHeaderBytes = 256;
+inline constexpr uint32_t kMinUnitBytes = 4096;
+inline constexpr uint32_t kMaxUnits = 65536;
 enum MapState : uint32_t {
   kIsGrowing = 0,
   kIsFull = 1,     // Every unit is there.
   kIsDropped = 2,  // Nobody may use or fill it any more.
 };
-inline constexpr uint8_t kThere = 1;
+inline constexpr uint8_t kPresent = 1;
 // While MapHeader::fetching, a read of what is not there waits for the next
 // piece for this long, and then goes to the source.
 inline constexpr int64_t kStallNs = 200 * 1000 * 1000;
@@ -169,6 +173,7 @@ inline constexpr int64_t kStallNs = 200 * 1000 * 1000;
 // replaces and never truncates. Readers map it. It belongs to root or to the
 // reader's user. An aligned field of 8 bytes is written whole, valid_until
 // last, at least each second.
+inline constexpr uint64_t kUnaskedFolders = 500;
 struct State {
   uint32_t magic;  // kStateMagic.
   uint32_t version;
@@ -181,11 +186,11 @@ struct State {
   uint64_t largest;  // Bytes: of a larger file, no copy is begun.
   uint8_t reserved[24];
   // Hashes of the folders of whose files, and of those in folders in them,
-  // nobody asks, each at the place that the hash says, modulo kUnasked; or 0.
-  uint64_t unasked[500];
+  // nobody asks, each at the place that the hash says, modulo kUnaskedFolders;
+  // or 0.
+  uint64_t unasked[kUnaskedFolders];
 };
 static_assert(sizeof(State) == 4064, "the layout is the daemon's too");
-inline constexpr uint64_t kUnasked = 500;
 inline constexpr uint32_t kStateMagic = 0x734d4654;  // "TFMs"
 inline constexpr uint64_t kStateBytes = 4096;
 enum StateFlag : uint64_t {
@@ -243,12 +248,12 @@ enum MessageKind : uint32_t {
   kQueue = 10,   // With the descriptor of this process's queue; no PATH.
   kHanded = 11,  // Something is in the queue, which was not watched; no PATH.
 };
-inline constexpr int64_t kSmall = 1 << 20;
+inline constexpr int64_t kSmallFileBytes = 1 << 20;
 
 // What a reader hands over: a memfd of kQueueBytes that can neither shrink nor
-// grow. It begins with a QueueHeader, and from kQueueHead on is a ring: records
-// follow each other, and none goes over its end. Positions are counted from the
-// beginning of time, modulo kQueueRoom.
+// grow. It begins with a QueueHeader, and from kQueueRingOffset on is a ring:
+// records follow each other, and none goes over its end. Positions are counted
+// from the beginning of time, modulo kQueueRingBytes.
 struct QueueHeader {
   uint32_t magic;  // kQueueMagic.
   uint32_t version;
@@ -258,9 +263,9 @@ struct QueueHeader {
   uint32_t is_busy;     // 1: the daemon is at the record at `taken`.
 };
 inline constexpr uint32_t kQueueMagic = 0x754d4654;  // "TFMu"
-inline constexpr uint64_t kQueueHead = 4096;
-inline constexpr uint64_t kQueueRoom = 4 << 20;
-inline constexpr uint64_t kQueueBytes = kQueueHead + kQueueRoom;
+inline constexpr uint64_t kQueueRingOffset = 4096;
+inline constexpr uint64_t kQueueRingBytes = 4 << 20;
+inline constexpr uint64_t kQueueBytes = kQueueRingOffset + kQueueRingBytes;
 // Followed by the key and the bytes of the file.
 struct QueueRecord {
   uint32_t magic;  // kRecordMagic; or kSkipMagic: go on at the ring's begin.
@@ -270,10 +275,12 @@ struct QueueRecord {
   uint32_t reserved;
   Identity identity;
 };
-inline constexpr uint32_t kRecordMagic = 0x724d4654;  // "TFMr"
-inline constexpr uint32_t kSkipMagic = 0x6b4d4654;    // "TFMk"
+inline constexpr uint32_t kRecordMagic = 0x724d4654;   // "TFMr"
+inline constexpr uint32_t kSkipMagic = 0x6b4d4654;     // "TFMk"
+inline constexpr uint64_t kQueueRecordAlignment = 64;  // Bytes.
 inline constexpr uint64_t QueueRecordSize(uint64_t key, uint64_t data) {
-  return (sizeof(QueueRecord) + key + data + 63) / 64 * 64;
+  return (sizeof(QueueRecord) + key + data + kQueueRecordAlignment - 1) /
+         kQueueRecordAlignment * kQueueRecordAlignment;
 }
 enum Reply : uint8_t {
   kUseSource = 'S',  // Nobody else has it: this node has the claim.
@@ -284,7 +291,8 @@ enum Reply : uint8_t {
 inline constexpr int64_t kReplyNs = 250 * 1000 * 1000;
 inline constexpr int64_t kQuietNs = 30LL * 1000 * 1000 * 1000;
 
-// What the shim is told: the environment variable kVariable has lines
+// What the shim is told: the environment variable kEnvironmentVariable has
+// lines
 //   socket=PATH  the daemon's. Beside it is PATH.state.
 //   store=PATH   the store.
 //   source=PATH  once or more often: a folder of the source as programs name
@@ -295,7 +303,7 @@ inline constexpr int64_t kQuietNs = 30LL * 1000 * 1000 * 1000;
 //   job.
 // Lines with other words are ignored; without a valid socket, store and source
 // the shim does nothing.
-inline constexpr char kVariable[] = "TF_MALLEABLE_TIER";
+inline constexpr char kEnvironmentVariable[] = "TF_MALLEABLE_TIER";
 
 }  // namespace tier
 }  // namespace tf_malleable

@@ -10,6 +10,8 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
+constexpr size_t kMaxUidBytes = 12;  // Of a user's number in digits, with a 0.
+
 // The rest of `line` if it begins with `word`.
 char* ValueOf(char* line, const char* word) {
   const size_t size = strlen(word);
@@ -41,6 +43,8 @@ constexpr uint64_t kKnown = 1;
 constexpr int kRootsShift = 1;
 constexpr int kRestShift = 17;
 constexpr int kChangesShift = 32;
+constexpr uint64_t kRestMask =
+    (uint64_t{1} << (kChangesShift - kRestShift)) - 1;
 static_assert(kMaxRoots <= kRestShift - kRootsShift, "a bit for each");
 
 // Whether one path is the other one, or below it.
@@ -68,7 +72,7 @@ bool MayLeadToSource(const Settings& settings, uint64_t bits,
   const unsigned roots = (bits >> kRootsShift) & ((1u << kMaxRoots) - 1);
   if (roots == 0) return false;
   if (path[0] == '.') return true;
-  const size_t rest = (bits >> kRestShift) & 0x7fff;
+  const size_t rest = (bits >> kRestShift) & kRestMask;
   for (int i = 0; i < settings.roots_size; ++i) {
     if (!(roots >> i & 1)) continue;
     const char* name = settings.roots[i].path + rest;
@@ -150,7 +154,7 @@ void ParseSettings(char* text, unsigned uid, Settings* settings) {
       settings->roots_size == 0) {
     return;
   }
-  char digits[12];
+  char digits[kMaxUidBytes];
   char* digit = digits + sizeof(digits);
   *--digit = '\0';
   do {
@@ -292,21 +296,25 @@ void PartialPath(const Folder& folder, const char* key, size_t size,
   memcpy(path, folder.path, folder.size);
   path[folder.size] = '/';
   NameOf(key, size, path + folder.size + 1);
-  memcpy(path + folder.size + 33, suffix, strlen(suffix) + 1);
+  memcpy(path + folder.size + kNameBytes, suffix, strlen(suffix) + 1);
 }
 
-void NameOf(const char* data, size_t size, char name[33]) {
+void NameOf(const char* data, size_t size, char name[kNameBytes]) {
   using Wide = unsigned __int128;
-  constexpr Wide kPrime = (Wide{1} << 88) + 0x13b;
-  Wide hash = (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
+  constexpr Wide kFnv128Prime = (Wide{1} << 88) + 0x13b;
+  constexpr Wide kFnv128Basis =
+      (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
+  constexpr char kDigits[] = "0123456789abcdef";
+  constexpr int kDigitBits = 4;
+  Wide hash = kFnv128Basis;
   for (size_t i = 0; i < size; ++i) {
-    hash = (hash ^ static_cast<unsigned char>(data[i])) * kPrime;
+    hash = (hash ^ static_cast<unsigned char>(data[i])) * kFnv128Prime;
   }
-  for (int i = 31; i >= 0; --i) {
-    name[i] = "0123456789abcdef"[static_cast<unsigned>(hash & 15)];
-    hash >>= 4;
+  for (size_t i = kNameBytes - 1; i-- > 0;) {
+    name[i] = kDigits[static_cast<unsigned>(hash) % (1u << kDigitBits)];
+    hash >>= kDigitBits;
   }
-  name[32] = '\0';
+  name[kNameBytes - 1] = '\0';
 }
 
 }  // namespace tier

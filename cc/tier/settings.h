@@ -44,8 +44,8 @@ struct Settings {
   Folder public_partials;   // growing/public.
 };
 
-// Reads `text`, the value of kVariable, of which the settings keep parts: it is
-// changed, and must stay.
+// Reads `text`, the value of kEnvironmentVariable, of which the settings keep
+// parts: it is changed, and must stay.
 void ParseSettings(char* text, unsigned uid, Settings* settings);
 
 // A path in the store, built in place: a folder's path, then the key.
@@ -79,13 +79,17 @@ class Key {
   size_t size_;
 };
 
-inline constexpr size_t kPartialPathBytes = kMaxFolderBytes + 48;
+// Bytes of a file's NAME, with a 0.
+inline constexpr size_t kNameBytes = 33;
+inline constexpr size_t kMaxSuffixBytes = 14;
+inline constexpr size_t kPartialPathBytes =
+    kMaxFolderBytes + 1 + kNameBytes + kMaxSuffixBytes;
 // The path of what grows in a folder: NAME and ".part" or ".map".
 void PartialPath(const Folder& folder, const char* key, size_t size,
                  const char* suffix, char path[kPartialPathBytes]);
 
 // The 128-bit FNV-1a hash of `data` in hexadecimal digits, with a 0.
-void NameOf(const char* data, size_t size, char name[33]);
+void NameOf(const char* data, size_t size, char name[kNameBytes]);
 
 }  // namespace tier
 }  // namespace tf_malleable

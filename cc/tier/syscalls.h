@@ -32,8 +32,9 @@ class ErrnoGuard {
   const int saved_;
 };
 
-// In nanoseconds.
-inline constexpr int64_t kMillisecond = 1000000;
+inline constexpr int64_t kMicrosecondNs = 1000;
+inline constexpr int64_t kMillisecondNs = 1000 * kMicrosecondNs;
+inline constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
 
 namespace sys {
 
@@ -80,10 +81,10 @@ inline int Tid() { return static_cast<int>(syscall(SYS_gettid)); }
 inline int64_t Now(clockid_t clock) {
   struct timespec now;
   clock_gettime(clock, &now);
-  return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
+  return now.tv_sec * kSecondNs + now.tv_nsec;
 }
 inline void Sleep(int64_t ns) {
-  const struct timespec time = {ns / 1000000000, ns % 1000000000};
+  const struct timespec time = {ns / kSecondNs, ns % kSecondNs};
   syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, nullptr);
 }
 
