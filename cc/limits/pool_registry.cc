@@ -134,8 +134,8 @@ std::vector<PoolStats> PoolRegistry::Stats() const {
 Outcome PoolRegistry::WaitSettled(std::chrono::duration<double> timeout) const {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  // The end of a task notifies nobody, to keep tasks cheap. So poll: often at
-  // first, then less often, so as not to disturb a long task.
+  // The end of a task notifies no thread, to keep tasks cheap. So poll: often
+  // at first, then less often, so as not to disturb a long task.
   constexpr std::chrono::microseconds kFirstPause{20};
   constexpr std::chrono::microseconds kLongestPause{500};
   std::chrono::microseconds pause = kFirstPause;

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests the table of descriptors while threads use, close and reuse numbers.
+// Tests the table of descriptors while threads use, close and reuse them.
 
 #include <gtest/gtest.h>
 
@@ -23,17 +23,17 @@ struct Payload {
     resets.fetch_add(1);
   }
 
-  int value;  // Not atomic: nobody may use it while it is reset or filled in.
+  int value;  // Not atomic: no thread uses it while it is reset or set.
 };
 
 using Table = DescriptorTable<Payload, 64, 8>;
 
-// As a global variable of the shim's is: of zeros.
+// A table of zeros, as the shim's global variable is.
 std::unique_ptr<Table> NewTable() {
   return std::unique_ptr<Table>(new Table());
 }
 
-TEST(TierDescriptorTableTest, AnEntryLivesAsLongAsSomebodyUsesIt) {
+TEST(TierDescriptorTableTest, AnEntryLivesAsLongAsItIsUsed) {
   const auto table = NewTable();
   EXPECT_FALSE(table->Has(5));
   EXPECT_EQ(table->Acquire(5), nullptr);
@@ -53,7 +53,7 @@ TEST(TierDescriptorTableTest, AnEntryLivesAsLongAsSomebodyUsesIt) {
   EXPECT_EQ(table->size(), 0);
 }
 
-TEST(TierDescriptorTableTest, ANumberThatIsUsedAnewHasTheNewEntry) {
+TEST(TierDescriptorTableTest, ADescriptorThatIsReusedHasTheNewEntry) {
   const auto table = NewTable();
   for (int i = 0; i < 100; ++i) {
     Table::Entry* entry = table->Allocate();
@@ -67,7 +67,7 @@ TEST(TierDescriptorTableTest, ANumberThatIsUsedAnewHasTheNewEntry) {
   EXPECT_EQ(table->size(), 1);
 }
 
-TEST(TierDescriptorTableTest, NumbersOutOfItsRangeHaveNone) {
+TEST(TierDescriptorTableTest, DescriptorsOutOfRangeHaveNoEntry) {
   const auto table = NewTable();
   for (int fd : {-1, 64, 1 << 30}) {
     EXPECT_FALSE(table->Has(fd));
@@ -78,7 +78,7 @@ TEST(TierDescriptorTableTest, NumbersOutOfItsRangeHaveNone) {
   EXPECT_EQ(table->size(), 0);
 }
 
-TEST(TierDescriptorTableTest, AFullTableGivesNone) {
+TEST(TierDescriptorTableTest, AFullTableHasNoFreeEntry) {
   const auto table = NewTable();
   std::vector<Table::Entry*> taken;
   for (int i = 0; i < 8; ++i) taken.push_back(table->Allocate());
@@ -87,7 +87,7 @@ TEST(TierDescriptorTableTest, AFullTableGivesNone) {
   EXPECT_EQ(table->Allocate(), taken[3]);
 }
 
-TEST(TierDescriptorTableTest, ThreadsThatUseAndCloseTheSameNumbers) {
+TEST(TierDescriptorTableTest, ThreadsUseAndCloseTheSameDescriptors) {
   const auto table = NewTable();
   std::atomic<bool> stops{false};
   std::atomic<int> found{0};

@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests that threads hand small files over while the daemon takes them.
+// Tests the handoff of small files: threads hand them over while the daemon
+// takes them.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -28,7 +29,7 @@ class TierHandoffTest : public TierTest {
  protected:
   void SetUp() override { SetFlags(kFills | kTakes); }
 
-  // Each test has a queue of its own, as each connection has.
+  // Each test has its own queue, as each connection has.
   void TearDown() override {
     if (queue_ != nullptr) tfm_tier_queue_close(queue_);
     if (reader_ >= 0) close(reader_);
@@ -55,7 +56,7 @@ class TierHandoffTest : public TierTest {
     Close(fd);
   }
 
-  // Receives the descriptor of the queue, as the daemon would.
+  // Receives the descriptor of the queue, as the daemon does.
   void TakeQueue() {
     const int reader = accept(listener_, nullptr, nullptr);
     ASSERT_GE(reader, 0);
@@ -78,7 +79,7 @@ class TierHandoffTest : public TierTest {
     reader_ = reader;
   }
 
-  // Takes what there is; returns the errors by the keys.
+  // Takes all files in the queue; returns the error of each key.
   std::map<std::string, int> Take() {
     const std::string uid = std::to_string(geteuid());
     const std::string store = *folder_ + "/store/private/" + uid;
@@ -160,7 +161,7 @@ TEST_F(TierHandoffTest, ThreadsHandOverWhileTheDaemonTakes) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(all[first], 0);
-  // Who found the queue full or in use has sent a part instead.
+  // A thread that found the queue full or in use has sent a part instead.
   EXPECT_GT(all.size(), static_cast<size_t>(kFiles));
   for (const auto& [path, error] : all) {
     EXPECT_EQ(error, 0);
@@ -178,7 +179,7 @@ TEST_F(TierHandoffTest, AFullQueueTakesNothingMore) {
   TakeQueue();
   const std::map<std::string, int> taken = Take();
   EXPECT_EQ(taken.size(), 4u);
-  // Then there is room again, beyond the ring's end.
+  // The queue has room again, beyond the ring's end.
   ReadWhole(paths[5], 1 << 20);
   EXPECT_EQ(Take(), (std::map<std::string, int>{{paths[5], 0}}));
   EXPECT_EQ(Contents(Copy(paths[5])), Contents(paths[5]));

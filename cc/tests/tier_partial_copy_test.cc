@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests that threads fill one copy together, and close files meanwhile.
+// Tests partial copies: threads fill one copy together, and close files
+// meanwhile.
 
 #include <gtest/gtest.h>
 
@@ -26,8 +27,8 @@ TEST_F(TierPartialCopyTest, ThreadsFillOneCopyThroughOneDescriptor) {
   const std::string path = Make("one", kSize);
   const std::string data = Contents(path);
   const int fd = Open(path);
-  // The first read makes the copy. Others do not wait for that for long, and
-  // what they read meanwhile stays missing.
+  // The first read creates the copy. Other reads do not wait for that for long,
+  // and the ranges that they read meanwhile stay missing.
   char first[8192];
   ASSERT_EQ(Read(fd, first, sizeof(first), 0), 8192);
   std::vector<std::thread> threads;
@@ -60,18 +61,18 @@ TEST_F(TierPartialCopyTest, AnOddReadMarksOnlyWholeUnits) {
   // From 5000 to 15000, only 8192 to 12288 is a whole unit.
   EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
             std::string("\0\0\1", 3));
-  // Goes on where that ended.
+  // This read goes on where that one ended.
   ASSERT_EQ(Read(fd, buffer.data(), 1384, 15000), 1384);
   EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
             std::string("\0\0\1\1", 4));
-  // Does not.
+  // This one does not.
   ASSERT_EQ(Read(fd, buffer.data(), 100, 100), 100);
   EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
             std::string("\0\0\1\1", 4));
   Close(fd);
 }
 
-TEST_F(TierPartialCopyTest, ThreadsReadAndCloseTheSameNumbers) {
+TEST_F(TierPartialCopyTest, ThreadsReadAndCloseTheSameDescriptors) {
   std::vector<std::string> paths, contents;
   for (int i = 0; i < 4; ++i) {
     paths.push_back(Make("many" + std::to_string(i), kSize + i));

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests what the shim is told, and which paths have which keys.
+// Tests the settings of the shim, and the keys of paths.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -73,7 +73,7 @@ TEST_F(TierSettingsTest, RelativePathsAreInTheWorkingDirectory) {
   ASSERT_NE(getcwd(before, sizeof(before)), nullptr);
   ASSERT_EQ(chdir("/etc"), 0);
   EXPECT_EQ(KeyOf("lib/x"), "");
-  // Far from all sources: remembered until it is said to have changed.
+  // Far from all sources: remembered until WorkingDirectoryChanged().
   ASSERT_EQ(chdir("/usr"), 0);
   EXPECT_EQ(KeyOf("lib/x"), "");
   Key::WorkingDirectoryChanged();
@@ -147,7 +147,7 @@ TEST_F(TierSettingsTest, KeysHavePathsInTheStore) {
 
 TEST_F(TierSettingsTest, NamesAreHashes) {
   char name[kNameBytes];
-  // Of the reference implementation's test vectors.
+  // Test vectors of the reference implementation.
   NameOf("", 0, name);
   EXPECT_STREQ(name, "6c62272e07bb014262b821756295c58d");
   NameOf("foobar", 6, name);

@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A shim that works in the test's process, and a daemon that hears nothing.
+// TierTest: a shim that works in the test's process, and a daemon that receives
+// nothing.
 
 #ifndef TF_MALLEABLE_CC_TESTS_TIER_TEST_H_
 #define TF_MALLEABLE_CC_TESTS_TIER_TEST_H_
@@ -32,7 +33,7 @@ inline std::string Contents(const std::string& path) {
 
 class TierTest : public ::testing::Test {
  protected:
-  // The shim is one for the process, and begins once.
+  // The process has one shim, which is started once.
   static void SetUpTestSuite() {
     char folder[] = "/tmp/tier_test_XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
@@ -60,7 +61,7 @@ class TierTest : public ::testing::Test {
     EXPECT_EQ(system(command.c_str()), 0);
   }
 
-  // Nobody receives: the messages fit into the socket.
+  // No thread receives the messages: they fit into the socket.
   static void Listen() {
     const int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
     sockaddr_un address;
@@ -74,7 +75,7 @@ class TierTest : public ::testing::Test {
     listener_ = listener;
   }
 
-  // What the daemon lets readers do; see StateFlag.
+  // Sets the StateFlags.
   static void SetFlags(uint64_t flags) {
     const int page =
         open((std::string(shim.settings.socket) + ".state").c_str(), O_RDWR);

@@ -20,7 +20,8 @@ constexpr int64_t kIsFound = -1;
 constexpr int64_t kFirstPauseNs = 100 * kMicrosecondNs;
 constexpr int64_t kLongestPauseNs = 2 * kMillisecondNs;
 
-// The daemon makes copies of what everybody may read: finds one that grows.
+// Finds the partial copy that the daemon fills, of a file that everybody may
+// read.
 void FindPublicCopy(PartialCopy* partial) {
   const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
   int64_t next = partial->next_search.load(std::memory_order_relaxed);
@@ -47,6 +48,7 @@ void FindPublicCopy(PartialCopy* partial) {
                              std::memory_order_release);
 }
 
+// Returns whether there is a partial copy to read from.
 bool HasReadMap(PartialCopy* partial) {
   if (!partial->is_public) return true;
   if (partial->next_search.load(std::memory_order_acquire) >= 0) {
@@ -112,7 +114,7 @@ MapRange AwaitRange(PartialCopy* partial, int64_t offset, int64_t size) {
     if (pause < kLongestPauseNs) pause *= 2;
     range = FindRange(partial, offset, size);
     if (sys::Now(CLOCK_MONOTONIC) - begin > kStallNs) {
-      // Once is enough: the rest comes from the source.
+      // One wait in vain is enough: the rest comes from the source.
       partial->may_wait.store(false, std::memory_order_relaxed);
       break;
     }

@@ -8,10 +8,11 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr uint32_t kPolynomial = 0xedb88320;  // That of CRC-32, reflected.
+constexpr uint32_t kPolynomial = 0xedb88320;  // CRC-32, reflected.
 constexpr size_t kStepBytes = 8;
 
-// Eight bytes at a time, by what each of them does to the rest.
+// Tables for kStepBytes bytes at a time: table n has the effect of a byte that
+// n other bytes follow.
 struct Tables {
   uint32_t of[kStepBytes][256];
 };

@@ -12,14 +12,14 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-// Looks at a copy that another thread creates: first often, then each
-// millisecond.
+// Number of looks at a copy that another thread is creating, and pauses between
+// them: the first looks are the fast ones.
 constexpr int kLooks = 100;
 constexpr int kFastLooks = 50;
 constexpr int64_t kFastPauseNs = 20 * kMicrosecondNs;
 constexpr int64_t kSlowPauseNs = kMillisecondNs;
 
-// Joins a copy that somebody else has begun.
+// Joins a copy that another thread or process has begun.
 bool Join(PartialCopy* partial, const char* map_path, const char* part_path) {
   const int map = sys::Open(map_path, O_RDWR | O_NOFOLLOW);
   if (map < 0) return false;
@@ -38,7 +38,8 @@ bool Join(PartialCopy* partial, const char* map_path, const char* part_path) {
   return true;
 }
 
-// Makes a copy that this reader fills, if there is room for one of its own.
+// Creates the files of a copy that this reader fills; without room for a new
+// copy, joins one that exists.
 bool CreateFiles(PartialCopy* partial, int fd, bool has_room) {
   char map_path[kPartialPathBytes];
   char part_path[kPartialPathBytes];
@@ -70,7 +71,7 @@ bool CreateFiles(PartialCopy* partial, int fd, bool has_room) {
   return false;
 }
 
-// Makes a map only, for the daemon.
+// Creates only a map, for the daemon, which fills the copy itself.
 bool CreateSharedMap(PartialCopy* partial, int fd) {
   partial->map.Take(
       static_cast<int>(syscall(SYS_memfd_create, "tier", MFD_CLOEXEC)));
@@ -95,7 +96,7 @@ PartialCopy::Stage CreateCopy(PartialCopy* partial, int fd, int64_t offset) {
     return PartialCopy::kOff;
   }
   if (has_room && size <= kSmallFileBytes && offset == 0) {
-    // One that is read at once needs no part.
+    // A file that is read at once needs no part.
     if (partial->is_public || shim.daemon.TakesHandoffs()) {
       return PartialCopy::kSmallFile;
     }

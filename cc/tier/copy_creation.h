@@ -1,9 +1,11 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// How a reader begins a copy, or joins one.
+// Creation of partial copies: a reader begins a copy, or joins another
+// reader's.
 //
-// Thread-safety: all may be called from any thread and from signal handlers.
-// Start waits while another thread starts the same copy, 50 ms at most.
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers. BeginCopy waits for at most 50 ms while another thread begins the
+// same copy.
 
 #ifndef TF_MALLEABLE_CC_TIER_COPY_CREATION_H_
 #define TF_MALLEABLE_CC_TIER_COPY_CREATION_H_
@@ -13,7 +15,8 @@
 namespace tf_malleable {
 namespace tier {
 
-// Begins the copy at the first read. Another thread's read waits for that.
+// Begins the copy at the first read, which is at `offset`, of the open file
+// `fd`; returns the stage of the copy.
 PartialCopy::Stage BeginCopy(PartialCopy* partial, int fd, int64_t offset);
 
 }  // namespace tier

@@ -16,24 +16,25 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int kMaxFds = 3;  // In one message.
+constexpr int kMaxFds = 3;  // Descriptors in one message.
 constexpr char kStateSuffix[] = ".state";
 // Time between two looks for another state file, and between two reports.
 constexpr int64_t kRetryNs = 500 * kMillisecondNs;
 constexpr int64_t kReportIntervalNs = kSecondNs;
-// If the daemon says again and again that it comes.
+// Maximum time for all replies to one lookup.
 constexpr int64_t kMaxAskNs = 10 * kSecondNs;
 // A boot id: 32 hexadecimal digits and four '-', of which State::boot has the
 // first digits.
 constexpr size_t kBootIdBytes = 40;
 constexpr int kBootDigits = 16;
-// The highest descriptor that the shim asks for: the kernel's table of a
-// process grows with its highest descriptor.
+// Bound of the descriptors that the shim asks for: the kernel's table of a
+// process grows with the highest one.
 constexpr uint64_t kMaxFdLimit = 4096;
 // The 64-bit FNV-1a hash.
 constexpr uint64_t kFnv64Basis = 0xcbf29ce484222325;
 constexpr uint64_t kFnv64Prime = 0x100000001b3;
 
+// Returns State::boot of this boot; 0 if it cannot be read.
 uint64_t ReadBootId() {
   const int fd = sys::Open("/proc/sys/kernel/random/boot_id", O_RDONLY);
   if (fd < 0) return 0;
@@ -52,7 +53,7 @@ uint64_t ReadBootId() {
   return digits == kBootDigits ? boot : 0;
 }
 
-// Maps the file of a job's sums; null if it is none of this user's.
+// Maps the file with a job's sums; null if it is not a file of this user.
 AtomicCounts* MapCounts(const char* path) {
   const int fd = sys::Open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return nullptr;
@@ -138,7 +139,7 @@ bool DaemonClient::IsValid(const State* page) {
 
 const State* DaemonClient::CurrentPage(bool* is_valid) {
   const State* page = page_.load(std::memory_order_acquire);
-  // The clock that IsValid reads counts suspended time, and takes longer.
+  // IsValid reads a clock that counts suspended time, which takes longer.
   const int64_t tick = sys::Now(CLOCK_MONOTONIC_COARSE);
   *is_valid =
       page != nullptr && valid_at_.load(std::memory_order_relaxed) == tick;
@@ -148,7 +149,8 @@ const State* DaemonClient::CurrentPage(bool* is_valid) {
     valid_at_.store(tick, std::memory_order_relaxed);
     return page;
   }
-  // There may be another file now: look again, but not all the time.
+  // The file may exist by now, or be another one: look again, but not at each
+  // call.
   const int64_t now = sys::Now(CLOCK_MONOTONIC);
   int64_t next = next_try_.load(std::memory_order_relaxed);
   if (now < next || !next_try_.compare_exchange_strong(next, now + kRetryNs)) {
@@ -158,7 +160,7 @@ const State* DaemonClient::CurrentPage(bool* is_valid) {
   unsigned owner = 0;
   const State* found = MapPage(&owner);
   if (found == nullptr) return page;
-  // A page that is replaced stays mapped, as somebody may be reading it.
+  // A page that is replaced stays mapped, as another thread may be reading it.
   const bool is_found_valid = IsValid(found);
   if (found->magic == kStateMagic && found->version == kVersion &&
       found->boot == boot_ && (page == nullptr || is_found_valid) &&
@@ -218,7 +220,8 @@ bool DaemonClient::IsUnasked(const char* key, size_t size) {
 }
 
 int DaemonClient::Connection() {
-  // ValueOf vfork(), this is the parent's memory, but not its descriptors.
+  // After vfork(), the child has the parent's memory, but descriptors of its
+  // own.
   if (sys::Pid() != pid()) return -1;
   int number = connection_.load(std::memory_order_acquire);
   if (number > 0) {
@@ -244,7 +247,7 @@ int DaemonClient::Connection() {
   fd = MoveFdUp(fd);
   const uint64_t inode = InodeOf(fd);
   int none = 0;
-  // Inode first: with the number, others use both.
+  // The inode first: once the number is set, other threads use both.
   if (connection_.load(std::memory_order_relaxed) == 0) {
     connection_inode_.store(inode, std::memory_order_relaxed);
   }
@@ -337,7 +340,7 @@ Reply DaemonClient::Ask(const char* key, size_t size) {
     if (syscall(SYS_ppoll, &poll, 1, &rest, nullptr, 0) <= 0) continue;
     uint8_t answer;
     const ssize_t got = sys::Read(ends[0], &answer, 1);
-    if (got == 0) reply = kUseSource;  // It is gone.
+    if (got == 0) reply = kUseSource;  // The daemon has closed it.
     if (got != 1) continue;
     if (answer == kUseCopy || answer == kFollow) {
       reply = static_cast<Reply>(answer);
@@ -354,7 +357,7 @@ Reply DaemonClient::Ask(const char* key, size_t size) {
 }
 
 void DaemonClient::AfterFork() {
-  // The parent's connection has its process id.
+  // The parent's connection has the credentials of the parent.
   const int number = connection_.exchange(0, std::memory_order_relaxed);
   if (number > 0) {
     CloseIfSame(number - 1, connection_inode_.load(std::memory_order_relaxed));

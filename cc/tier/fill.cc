@@ -12,7 +12,7 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-// Adds what was read to the run; returns the run.
+// Adds a range that was read to the run, and returns the run.
 void AddToRun(PartialCopy* partial, int64_t begin, int64_t end,
               int64_t* run_begin, int64_t* run_end) {
   *run_begin = begin;
@@ -30,7 +30,7 @@ void AddToRun(PartialCopy* partial, int64_t begin, int64_t end,
   partial->run_lock.store(false, std::memory_order_release);
 }
 
-// Notes in the map what was written to the part, or only read.
+// Marks a range in the map that was written to the part, or was only read.
 bool MarkUnits(PartialCopy* partial, int64_t begin, int64_t end) {
   int64_t run_begin, run_end;
   AddToRun(partial, begin, end, &run_begin, &run_end);
@@ -60,7 +60,7 @@ bool MarkUnits(PartialCopy* partial, int64_t begin, int64_t end) {
   return true;
 }
 
-// Whether there is a part of a small file, which is made if there was none.
+// Returns whether the small file has a part, which is created if necessary.
 bool HasPart(PartialCopy* partial) {
   if (!partial->part.IsOpen()) {
     partial->part.Take(sys::Open(shim.settings.private_partials.path,
@@ -84,7 +84,8 @@ void CheckFull(PartialCopy* partial) {
     if (same <= 0) break;
     cursor += static_cast<uint32_t>(same);
     partial->cursor.store(cursor, std::memory_order_relaxed);
-    // A thread that marks this unit now sees the cursor, or is seen.
+    // A thread that marks this unit now either sees the cursor, or its mark is
+    // seen here.
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   if (cursor == partial->units &&
@@ -100,8 +101,8 @@ void FillMapped(PartialCopy* partial, const char* data, int64_t size,
       MarkUnits(partial, offset, offset + size)) {
     return;
   }
-  // The disk is full, or is no more. Only in this process: others see for
-  // themselves, and the daemon reads what is missing, or drops it.
+  // The disk is full, or gone. Only this process stops: others see the error
+  // themselves, and the daemon reads the missing units, or drops the copy.
   partial->stage.store(PartialCopy::kOff, std::memory_order_relaxed);
 }
 
@@ -109,7 +110,7 @@ void FillSmall(PartialCopy* partial, int fd, const char* data, int64_t size,
                int64_t offset) {
   const int64_t end = offset + size;
   const int64_t whole = partial->identity.size;
-  // Whoever comes meanwhile leaves a gap.
+  // A thread that finds the lock held leaves a gap.
   if (partial->run_lock.exchange(true, std::memory_order_acquire)) return;
   const int64_t before = partial->run_end;
   const bool has_gap = offset > before;
@@ -118,7 +119,8 @@ void FillSmall(PartialCopy* partial, int fd, const char* data, int64_t size,
   bool is_written = true;
   if (goes_on && !partial->is_public) {
     is_handed = before == 0 && end == whole && HandOver(*partial, fd, data);
-    // Before the next one goes on: who reads the end sends all of it.
+    // Written before another thread goes on: the one that reads the end sends
+    // the whole part.
     is_written = is_handed || (HasPart(partial) &&
                                WriteAll(partial->part, data + (before - offset),
                                         end - before, before));
@@ -127,7 +129,7 @@ void FillSmall(PartialCopy* partial, int fd, const char* data, int64_t size,
   partial->run_lock.store(false, std::memory_order_release);
   if (has_gap || !is_written) {
     partial->stage.store(PartialCopy::kOff, std::memory_order_relaxed);
-    // With gaps, a copy needs a map. Let the daemon read it.
+    // A copy with gaps would need a map: the daemon reads the file instead.
     if (has_gap || !partial->part.IsOpen()) Send(*partial, kUnseen, &fd, 1);
     return;
   }

@@ -1,8 +1,9 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// How what a program reads gets into the copy.
+// Fill of a partial copy with the bytes that a program reads.
 //
-// Thread-safety: all may be called from any thread and from signal handlers.
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers.
 
 #ifndef TF_MALLEABLE_CC_TIER_FILL_H_
 #define TF_MALLEABLE_CC_TIER_FILL_H_
@@ -12,14 +13,15 @@
 namespace tf_malleable {
 namespace tier {
 
-// Says so if all of it is there by now.
+// Tells the daemon if all units of the copy are present now.
 void CheckFull(PartialCopy* partial);
 
-// Takes what was read of a file with a map.
+// Adds bytes that were read to a copy with a map.
 void FillMapped(PartialCopy* partial, const char* data, int64_t size,
                 int64_t offset);
 
-// Takes what was read of a small one, which is sent once it is whole.
+// Adds bytes that were read, by the descriptor `fd`, to the copy of a small
+// file, which is sent once it is complete.
 void FillSmall(PartialCopy* partial, int fd, const char* data, int64_t size,
                int64_t offset);
 

@@ -15,17 +15,19 @@ namespace tier {
 namespace {
 
 constexpr int kLockTries = 2000;
-// For the daemon to finish the record that is withdrawn.
+// Maximum time for which Withdraw waits until the daemon has finished a record.
 constexpr int64_t kMaxWaitNs = 100 * kMillisecondNs;
 constexpr int64_t kPauseNs = 100 * kMicrosecondNs;
-// Not when it was read: that changes with each read, and a server is asked.
+// The access time is left out: it changes with each read, and the kernel would
+// ask the file server for it.
 constexpr unsigned kCompared = STATX_TYPE | STATX_MODE | STATX_UID | STATX_GID |
                                STATX_INO | STATX_SIZE | STATX_MTIME;
 
+// Holds the queue's lock, if held().
 class QueueLock {
  public:
   QueueLock() : held_(false) {
-    // Not for ever: a signal handler may have interrupted who has it.
+    // Not for ever: a signal handler may have interrupted the holder.
     for (int i = 0; i < kLockTries && !held_; ++i) {
       held_ = !shim.handoff.lock.exchange(true, std::memory_order_acquire);
     }
@@ -41,7 +43,8 @@ class QueueLock {
   bool held_;
 };
 
-// Whether the file still has its name, as far as the kernel knows.
+// Returns whether the file still has its name, according to the kernel's cached
+// status.
 bool HasName(const PartialCopy& partial) {
   struct statx status;
   return syscall(SYS_statx, AT_FDCWD, partial.key,
@@ -59,7 +62,7 @@ void Unmap() {
   }
 }
 
-// A new queue, of which the daemon has a descriptor; null if there can be none.
+// Returns a new queue, whose descriptor the daemon has; null if that fails.
 QueueHeader* MakeQueue() {
   // Beyond the limit, the kernel would send SIGXFSZ.
   if (!MayWrite(kQueueBytes)) return nullptr;
@@ -87,12 +90,13 @@ QueueHeader* MakeQueue() {
   return queue;
 }
 
-// The queue of the present connection; null if there is none.
+// Returns the queue of the present connection; null if there is none.
 QueueHeader* Queue() {
   const uint64_t connection = shim.daemon.ConnectionInode();
   if (connection == 0) return nullptr;
   if (shim.handoff.queue == nullptr || shim.handoff.connection != connection) {
-    // What is in another one, the daemon takes as the connection ends.
+    // The daemon takes the files in the queue of another connection when that
+    // connection ends.
     Unmap();
     shim.handoff.queue = MakeQueue();
     shim.handoff.connection = connection;
@@ -105,6 +109,7 @@ char* PlaceOf(QueueHeader* queue, uint64_t position) {
          position % kQueueRingBytes;
 }
 
+// Copies the whole part to `to`; returns whether that worked.
 bool ReadPart(const PartialCopy& partial, char* to) {
   int64_t done = 0;
   while (partial.part.IsOpen() && done < partial.identity.size) {
@@ -117,6 +122,7 @@ bool ReadPart(const PartialCopy& partial, char* to) {
   return done == partial.identity.size;
 }
 
+// Returns whether a key is `folder` or below it.
 bool IsAt(const char* key, size_t size, const Key& folder) {
   return size >= folder.size() &&
          memcmp(key, folder.key(), folder.size()) == 0 &&
@@ -173,7 +179,7 @@ bool HandOver(const PartialCopy& partial, int fd, const char* data) {
 }
 
 void Withdraw(const Key& key) {
-  // Without it, the daemon drops the copy when it hears of the change.
+  // Without the lock, the daemon drops the copy when it receives kChanged.
   const QueueLock lock;
   QueueHeader* const queue = shim.handoff.queue;
   if (!lock.held() || queue == nullptr) return;
@@ -188,7 +194,8 @@ void Withdraw(const Key& key) {
     const char* its = reinterpret_cast<const char*>(record + 1);
     if (IsAt(its, record->key_size, key)) {
       __atomic_store_n(&record->is_withdrawn, 1, __ATOMIC_SEQ_CST);
-      // The daemon may be at it: it looks again when it has made the copy.
+      // The daemon may be copying the record: it looks at the flag again after
+      // it has made the copy.
       const int64_t begin = sys::Now(CLOCK_MONOTONIC);
       while (__atomic_load_n(&queue->is_busy, __ATOMIC_SEQ_CST) != 0 &&
              __atomic_load_n(&queue->taken, __ATOMIC_SEQ_CST) == at &&

@@ -1,11 +1,11 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// How a reader hands small files over to the daemon: through memory that both
-// have mapped, so that a read costs no more than copying its bytes. The daemon
-// makes files of them when the machine has time; see handoff_server.h.
+// Handoff, the reader's side: small files are passed to the daemon in shared
+// memory, so that a read costs no more than a copy of its bytes. The daemon
+// makes the files when the machine has time; see handoff_server.h.
 //
-// Thread-safety: all may be called from any thread and from signal handlers.
-// Who finds the queue in use for long does without it.
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers. A thread that finds the queue in use for long does without it.
 
 #ifndef TF_MALLEABLE_CC_TIER_HANDOFF_CLIENT_H_
 #define TF_MALLEABLE_CC_TIER_HANDOFF_CLIENT_H_
@@ -22,23 +22,24 @@ namespace tier {
 
 struct PartialCopy;
 
-// The queue of this process. Zero at first: there is none.
+// The queue of this process. Zero-initialised: without a queue.
 struct HandoffQueue {
-  std::atomic<bool> lock;  // Guards the rest, and who writes into the queue.
+  std::atomic<bool> lock;  // Guards the members below and the queue's records.
   QueueHeader* queue;
-  uint64_t connection;  // The inode of the socket by which it was sent.
+  uint64_t connection;  // Inode of the socket on which the queue was sent.
 };
 
-// Hands over a small file that was read whole by the descriptor `fd`; returns
-// whether it did. `data` has all its bytes; if it is null, they are read from
-// the part.
+// Hands over a small file that was read completely by the descriptor `fd`;
+// returns whether it was put into the queue. `data` has all bytes of the file;
+// if it is null, they are read from the part.
 bool HandOver(const PartialCopy& partial, int fd, const char* data);
 
-// Takes back what was handed over of a file, or of a folder with all in it,
-// and was not taken yet. ValueOf that, no copy of it comes.
+// Withdraws a file, or a folder with its contents, from the queue, as far as
+// the daemon has not taken it yet. Afterwards, the daemon makes no copy of it.
+// Waits for at most 100 ms for each record that the daemon is copying.
 void Withdraw(const Key& key);
 
-// A process that was forked begins anew.
+// Unmaps the queue in a forked child, which gets its own.
 void ForgetQueue();
 
 }  // namespace tier

@@ -18,12 +18,13 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr int64_t kResultAlignment = 8;  // Bytes.
-// Another process may create or remove the same name or folder meanwhile.
+// Tries to link a copy: another process may create or remove its name or its
+// folder meanwhile.
 constexpr int kLinkTries = 3;
 constexpr char kOwnDescriptors[] = "/proc/self/fd/";
-constexpr size_t kMaxDigits = 12;  // Of a descriptor.
+constexpr size_t kMaxDigits = 12;  // Digits of a descriptor.
 
-// Closes a descriptor at its end.
+// Owns a descriptor, and closes it.
 class File {
  public:
   explicit File(int fd) : fd_(fd) {}
@@ -38,7 +39,8 @@ class File {
   const int fd_;
 };
 
-// Whether a key is a path below one of the folders, and each part a name.
+// Returns whether a key is a path below one of the folders, without empty
+// components, "." and "..".
 bool IsBelow(const char* key, const char* sources) {
   bool is_below = false;
   for (const char* each = sources; *each != '\0'; each += strlen(each) + 1) {
@@ -57,8 +59,8 @@ bool IsBelow(const char* key, const char* sources) {
   return is_below;
 }
 
-// Makes the folders of a path that are not there; its first bytes are those of
-// one that is. The path is as before when it returns.
+// Creates the missing folders of a path. Its first `least` bytes are a folder
+// that exists. The path is unchanged when the function returns.
 void CreateFolders(char* path, size_t least) {
   size_t size = strlen(path);
   const size_t whole = size;
@@ -80,6 +82,7 @@ void CreateFolders(char* path, size_t least) {
   }
 }
 
+// Writes a whole file; returns errno, or 0.
 int Write(int fd, const char* data, int64_t size) {
   for (int64_t done = 0; done < size;) {
     const ssize_t got =
@@ -91,6 +94,7 @@ int Write(int fd, const char* data, int64_t size) {
   return 0;
 }
 
+// Sets the attributes of a copy; returns errno, or 0.
 int SetAttributes(int fd, const Identity& identity, uint32_t code) {
   Identity own = identity;
   struct statx status;
@@ -104,7 +108,8 @@ int SetAttributes(int fd, const Identity& identity, uint32_t code) {
   return 0;
 }
 
-// Gives an open file a name, in place of another one that may have it.
+// Links an open file to a path, in place of any other file there; returns
+// errno, or 0.
 int LinkInPlace(int fd, char* path, size_t folder) {
   char file[sizeof(kOwnDescriptors) + kMaxDigits];
   memcpy(file, kOwnDescriptors, sizeof(kOwnDescriptors));
@@ -132,7 +137,7 @@ int LinkInPlace(int fd, char* path, size_t folder) {
   return errno;
 }
 
-// Makes a copy; returns errno.
+// Makes a copy of a record; returns errno, or 0.
 int MakeCopy(const QueueRecord& record, const QueueRecord* shared,
              const char* key, const char* data, const char* store,
              const char* growing) {
@@ -164,7 +169,7 @@ extern "C" {
 
 void* tfm_tier_queue_open(int fd) {
   struct statx status;
-  // What cannot shrink can be read without a SIGBUS.
+  // A file that cannot shrink can be read without a SIGBUS.
   if ((sys::Fcntl(fd, F_GET_SEALS) & kSeals) != kSeals ||
       sys::CachedStatus(fd, &status) != 0 ||
       status.stx_size != static_cast<uint64_t>(kQueueBytes)) {
@@ -198,7 +203,7 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
         reinterpret_cast<const QueueRecord*>(ring + *taken % kQueueRingBytes);
     QueueRecord record;
     memcpy(&record, shared, sizeof(record.magic));
-    uint64_t step = rest;  // Of one that does not fit before the end.
+    uint64_t step = rest;  // For a record that is skipped.
     if (record.magic != kSkipMagic) {
       if (rest < sizeof(record)) return -1;
       memcpy(&record, shared, sizeof(record));

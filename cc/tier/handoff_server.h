@@ -1,13 +1,14 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// How the daemon takes small files that readers hand over, and makes copies of
-// them; see handoff_client.h. A C ABI, for Python's ctypes.
+// Handoff, the daemon's side: copies of the small files that readers hand over;
+// see handoff_client.h. A C ABI, for Python's ctypes.
 //
-// A reader may write anything into its queue, at any time: nothing in it is
-// trusted but what was copied out and looked at. At worst the reader's own
-// user gets a wrong copy.
+// A reader may write anything into its queue, at any time: only data that was
+// copied out of the queue and then checked is trusted. At worst, the reader's
+// own user gets a wrong copy.
 //
-// Thread-safety: one thread at a time for each queue.
+// Thread-safety: one thread at a time may use a queue; several threads may use
+// different queues.
 
 #ifndef TF_MALLEABLE_CC_TIER_HANDOFF_SERVER_H_
 #define TF_MALLEABLE_CC_TIER_HANDOFF_SERVER_H_
@@ -19,10 +20,10 @@
 namespace tf_malleable {
 namespace tier {
 
-// What became of a small file. Followed by its key; the next one begins at a
-// multiple of 8.
+// Result for a small file, followed by its key. The next result begins at a
+// multiple of 8 bytes.
 struct HandedFile {
-  int32_t error;  // errno, or 0: there is a copy now.
+  int32_t error;  // Error as errno; 0 if the copy exists now.
   uint32_t key_size;
   Identity identity;
 };
@@ -30,26 +31,30 @@ static_assert(sizeof(HandedFile) == 136, "the layout is the daemon's too");
 
 extern "C" {
 
-// Maps a queue; null if the descriptor, which stays the caller's, is of none.
+// Maps a queue; null if the descriptor, which stays the caller's, is not that
+// of a queue.
 __attribute__((visibility("default"))) void* tfm_tier_queue_open(int fd);
 
-// Makes copies of what has been handed over, as many as `out` has room for.
-// Returns how many of its bytes it has filled; 0 if there is nothing more, and
-// -1 if the queue is broken.
+// Makes copies of the files in the queue. Returns the size of the results in
+// bytes, 0 if the queue is empty, and -1 if it is malformed. Blocks on disk
+// I/O.
 //
-//   taken    how much was taken before, which is changed.
-//   store    private/UID in the store.
-//   growing  growing/private/UID in the store.
-//   sources  the folders of the source, each with a 0 after it, and one more.
+//   taken    Position in the queue up to which files were taken; updated.
+//   store    Folder private/UID in the store.
+//   growing  Folder growing/private/UID in the store.
+//   sources  Folders of the source, each with a 0 after it, and one more 0.
+//   out      Results, one HandedFile with its key for each file.
+//   size     Size of `out` in bytes.
 __attribute__((visibility("default"))) int64_t tfm_tier_queue_take(
     void* queue, uint64_t* taken, const char* store, const char* growing,
     const char* sources, char* out, int64_t size);
 
-// Tells the reader to say when it hands over the next file; returns whether
-// there is none already.
+// Makes the reader send kHanded for its next file; returns whether the queue is
+// empty now.
 __attribute__((visibility("default"))) int tfm_tier_queue_rest(void* queue,
                                                                uint64_t taken);
 
+// Unmaps a queue.
 __attribute__((visibility("default"))) void tfm_tier_queue_close(void* queue);
 
 }  // extern "C"

@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What opens files, and the shim's beginning and end.
+// Hooks of the functions that open files or change the working directory, and
+// the start and end of the shim.
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -30,7 +31,7 @@ void BeforeFork() {
 
 void InChild() {
   const ErrnoGuard guard;
-  // What the parent reads, the parent copies.
+  // Files that the parent has open are copied by the parent.
   shim.table.ForEach([](int fd, PartialCopy*) { shim.table.Remove(fd); });
   shim.daemon.AfterFork();
   ForgetQueue();
@@ -64,7 +65,7 @@ using OpenAt = int(int, const char*, int, ...);
 using OpenStdio = FILE*(const char*, const char*);
 using Reopen = FILE*(const char*, const char*, FILE*);
 
-// How the program wants to open a file. One of the functions is null.
+// A call that opens a file. One of the two functions is null.
 struct Opening {
   int Call() const {
     return real != nullptr ? (*real)(path, flags, mode)
@@ -127,7 +128,7 @@ mode_t ModeOf(int flags, va_list arguments) {
              : 0;
 }
 
-// What fopen() is to do with a file.
+// Use of a file by fopen(), according to its mode.
 enum class Mode { kReads, kChanges, kUnknown };
 Mode ModeOf(const char* mode) {
   if (mode[0] != 'r' && mode[0] != 'w' && mode[0] != 'a') return Mode::kUnknown;
@@ -171,7 +172,7 @@ __attribute__((noinline)) FILE* OpenStdioBelow(RealFunction<OpenStdio>* real,
     file = (*real)(path, mode);
   }
   if (file != nullptr) {
-    // Stdio reads where the shim does not see it.
+    // The shim does not see the reads of stdio.
     shim.daemon.Count(&AtomicCounts::source_opens);
     TrackOpenFile(fileno(file), key, result);
     BeforeUnseenUse(fileno(file), UnseenUse::kGone);
@@ -214,7 +215,8 @@ TFM_OPEN(open64)
 TFM_OPENAT(openat)
 TFM_OPENAT(openat64)
 
-// What the headers make of open() without a mode, if they fortify.
+// With _FORTIFY_SOURCE, the headers of libc turn open() without a mode into
+// these.
 #define TFM_OPEN_2(name, plain)                                  \
   TFM_HOOK(int, name, (const char* path, int flags)) {           \
     static RealFunction<Open> real(#plain);                      \

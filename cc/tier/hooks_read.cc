@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What reads and closes files, and what uses them out of the shim's sight.
+// Hooks of the functions that read or close files, or use descriptors in a way
+// that the shim cannot see.
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-// Calls read(entry) for a descriptor of a partial copy.
+// Calls read(entry) for a descriptor with an entry, and sets whether it has
+// one.
 template <typename Read>
 __attribute__((noinline)) ssize_t WithEntry(int fd, Read read,
                                             bool* is_partial) {
@@ -29,7 +31,7 @@ __attribute__((noinline)) ssize_t WithEntry(int fd, Read read,
   return got;
 }
 
-// Reads into several buffers one after the other, from `offset` on or by the
+// Reads into several buffers one after the other, from `offset` on, or by the
 // position if that is -1.
 ssize_t ReadVector(Table::Entry* entry, int fd, const struct iovec* parts,
                    int count, int64_t offset) {
@@ -50,7 +52,7 @@ ssize_t ReadVector(Table::Entry* entry, int fd, const struct iovec* parts,
 
 constexpr int kMaxIovecs = 1024;  // The kernel's UIO_MAXIOV.
 
-// Whether the kernel would take the parts.
+// Returns whether the kernel would accept the buffers.
 bool AreGood(const struct iovec* parts, int count) {
   if (count <= 0 || count > kMaxIovecs) return false;
   size_t whole = 0;
@@ -63,8 +65,8 @@ bool AreGood(const struct iovec* parts, int count) {
 
 }  // namespace
 
-// A hook of a function that reads from `fd`: `read_partial` if the file has a
-// partial copy.
+// Defines the hook of a function that reads from `fd`: it evaluates
+// `read_partial` if `can` is true and the file has a partial copy.
 #define TFM_READ(name, parameters, arguments, can, read_partial)            \
   TFM_HOOK(ssize_t, name, parameters) {                                     \
     static RealFunction<ssize_t parameters> real(#name);                    \

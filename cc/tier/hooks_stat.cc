@@ -1,8 +1,9 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What tells a file's status: for a complete copy, that of its source. Copies
-// are told by their attribute, not by what was opened: so it is right for
-// descriptors that were duplicated or inherited, too.
+// Hooks of the functions that return the status of a file: for a complete copy,
+// that of its source. A copy is recognised by its attribute, not by the way it
+// was opened, so the status is also right for duplicated and inherited
+// descriptors.
 
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -18,8 +19,9 @@ namespace {
 
 bool IsOn() { return shim.is_on.load(std::memory_order_relaxed); }
 
-// Whether an open file is a complete copy. A file that a program made has no
-// such attribute, unless it copied it, and then it has another inode.
+// Returns whether an open file is a complete copy. A file that a program wrote
+// has no such attribute, unless the program copied it from a copy; then its
+// inode differs.
 bool FindIdentity(int fd, uint64_t inode, Identity* identity) {
   const ErrnoGuard guard;
   return IsIdentity(*identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
@@ -32,7 +34,8 @@ bool MayBeCopy(uint64_t device, mode_t mode) {
          device == shim.copies_device.load(std::memory_order_relaxed);
 }
 
-// Whether a path has a complete copy that is as the source was a minute ago.
+// Returns whether a path has a complete copy that is as the source was a minute
+// ago.
 __attribute__((noinline)) bool FindIdentity(const char* path,
                                             Identity* identity) {
   Key key;
@@ -60,7 +63,7 @@ bool IsFound(int folder, const char* path, int flags, Identity* identity) {
          (folder == AT_FDCWD || path[0] == '/') && FindIdentity(path, identity);
 }
 
-// Corrects the status of an open file.
+// Replaces the status of an open file by that of its source if it is a copy.
 void Correct(int fd, struct stat* status) {
   Identity identity;
   if (IsOn() && MayBeCopy(status->st_dev, status->st_mode) &&
@@ -177,7 +180,7 @@ TFM_HOOK(int, statx,
   return result;
 }
 
-// A copy's attributes are ours: a program that copies a file with its
+// A copy's attributes belong to the shim: a program that copies a file with its
 // attributes sees none.
 TFM_HOOK(ssize_t, flistxattr, (int fd, char* list, size_t size)) {
   static RealFunction<ssize_t(int, char*, size_t)> real("flistxattr");

@@ -21,7 +21,7 @@ bool Exists(const char* path) {
                  &status) == 0;
 }
 
-// Removes what grows, if it is this user's.
+// Removes the partial copy, if it is this user's.
 void DropPartialCopy(const Key& key) {
   char path[kPartialPathBytes];
   const Folder& folder = shim.settings.private_partials;
@@ -36,13 +36,15 @@ void DropPartialCopy(const Key& key) {
   sys::Unlink(path);
 }
 
-// Makes the user's own copy none. The folder may be the daemon's.
+// Removes the user's own copy; if it cannot be removed, as its folder is the
+// daemon's, takes its permissions and its attribute away.
 void DropPrivateCopy(const char* path) {
   if (path == nullptr || sys::Unlink(path) == 0 || errno == ENOENT) return;
   syscall(SYS_fchmodat, AT_FDCWD, path, 0);
   syscall(SYS_removexattr, path, kSourceAttribute);
 }
 
+// Returns whether a path is a copy, or a folder that may have copies.
 bool HasCopy(const char* path) {
   if (!Exists(path)) return false;
   struct statx status;

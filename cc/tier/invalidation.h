@@ -1,9 +1,11 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What programs change in the source through the shim: its copies go.
+// Invalidation: copies of files that a program changes through the shim are
+// removed.
 //
-// Thread-safety: all may be called from any thread and from signal handlers.
-// They wait up to half a second for the daemon to remove what only it can.
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers. They block for at most half a second, until the daemon has removed
+// the copies that only it can remove.
 
 #ifndef TF_MALLEABLE_CC_TIER_INVALIDATION_H_
 #define TF_MALLEABLE_CC_TIER_INVALIDATION_H_
@@ -13,9 +15,10 @@
 namespace tf_malleable {
 namespace tier {
 
-// A file, or a folder with all in it, is another one now.
+// Removes the copies of a file or folder that has changed; of a folder, the
+// copies of all its contents.
 void Invalidate(Key* key);
-// The same, for a path that may be anywhere.
+// The same for a path of the program, which need not be in the source.
 void InvalidatePath(int folder, const char* path);
 
 }  // namespace tier

@@ -22,10 +22,12 @@ bool HasPartialCopy(const Key& key) {
   return sys::Status(path, &status) == 0;
 }
 
-// Whether an open file of the store is a copy that may be used; its own status.
+// Returns whether an open file of the store is a copy that may be used, and
+// sets its status.
 bool IsUsableCopy(int fd, bool is_valid, const char* source,
                   struct stat* status) {
-  // Without a right, it was dropped by its owner where only the daemon removes.
+  // A copy without permissions was dropped by its owner, in a folder where only
+  // the daemon may remove files.
   if (syscall(SYS_fstat, fd, status) != 0 || !S_ISREG(status->st_mode) ||
       (status->st_mode & kPermissions) == 0) {
     return false;
@@ -45,7 +47,7 @@ int OpenCopy(Key* key, const char* source, int flags) {
   if (!view.has_store) return -1;
   const Folder* const folders[] = {&shim.settings.private_copies,
                                    &shim.settings.public_copies};
-  // Without the daemon's word, look everywhere.
+  // Without a valid state, look everywhere.
   const int count = !view.is_valid || (view.flags & kShared) ? 2 : 1;
   for (int i = 0; i < count; ++i) {
     const char* path = key->In(*folders[i]);
@@ -96,7 +98,7 @@ int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result) {
     return -1;
   }
   if (reply == kFollow) *result = LookupResult::kPartialCopy;
-  // What grew when the daemon answered may be whole by now.
+  // A copy that was partial when the daemon replied may be complete by now.
   return OpenCopy(key, source, flags);
 }
 

@@ -1,9 +1,10 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Complete copies, and how a program comes to read one.
+// Lookup of complete copies, which programs then read.
 //
-// Thread-safety: all may be called from any thread and from signal handlers.
-// LookUpCopy waits for the daemon's answer.
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers. LookUpCopy blocks until the daemon has replied, or for a bounded
+// time.
 
 #ifndef TF_MALLEABLE_CC_TIER_LOOKUP_H_
 #define TF_MALLEABLE_CC_TIER_LOOKUP_H_
@@ -13,17 +14,17 @@
 namespace tf_malleable {
 namespace tier {
 
-// Opens a complete copy for reading; -1 if there is none that may be used. If
-// the daemon does not live, compares it with `source`, the file's name in the
-// program, unless that is null. `flags` has O_CLOEXEC or not. May set errno.
+// Opens a complete copy for reading; returns -1 if no copy may be used. If the
+// daemon does not run, compares the copy with `source`, the path of the file in
+// the program, unless that is null. Of `flags`, only O_CLOEXEC is used. May set
+// errno.
 int OpenCopy(Key* key, const char* source, int flags);
 
-// The same; if there is none, asks the daemon whether there can be one, and
-// sets what it said.
+// As OpenCopy; if there is no copy, asks the daemon for one, and sets `result`.
 int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result);
 
-// Puts a complete copy in the place of a program's descriptor; returns whether
-// there was one.
+// Replaces a descriptor of the program by one of the complete copy; returns
+// whether that was possible.
 bool SwapInCopy(PartialCopy* partial, int fd);
 
 }  // namespace tier

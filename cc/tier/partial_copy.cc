@@ -19,7 +19,9 @@ Shim shim;
 
 namespace {
 
+// Age of the last modification from which a file may be copied.
 constexpr int64_t kSettledSeconds = 10;
+// Maximum waits for a complete copy and for a position, and their pauses.
 constexpr int64_t kMaxSwapWaitNs = kSecondNs;
 constexpr int64_t kSwapPauseNs = 2 * kMillisecondNs;
 constexpr int64_t kMaxPositionWaitNs = kSecondNs;
@@ -33,6 +35,7 @@ ssize_t ReadSource(int fd, void* data, size_t size, int64_t offset) {
   return got;
 }
 
+// Reads from the part, and what is missing there from the source.
 ssize_t ReadMapped(PartialCopy* partial, int fd, char* data, int64_t size,
                    int64_t offset) {
   int64_t done = 0;
@@ -70,7 +73,8 @@ ssize_t ReadMapped(PartialCopy* partial, int fd, char* data, int64_t size,
   return done;
 }
 
-// Whether somebody else is making a copy that may be complete soon.
+// Returns whether another thread or process makes a copy that may soon be
+// complete.
 bool IsExpected(PartialCopy* partial) {
   const OwnFile* map = &partial->read_map;
   OwnFile found;
@@ -93,9 +97,10 @@ bool IsExpected(PartialCopy* partial) {
   return is_expected;
 }
 
-// Whether a copy of an open file grows, or will.
+// Tracks an open file, if it may be copied or a partial copy is expected;
+// returns whether it does.
 bool Track(int fd, const Key& key, bool is_expected) {
-  // There is room for what grows.
+  // A partial copy that exists has its room already.
   const int64_t largest = is_expected ? INT64_MAX : shim.daemon.MaxFileBytes();
   if (largest <= 0 || key.size() >= PATH_MAX) return false;
   struct statx status;
@@ -149,7 +154,7 @@ void PartialCopy::Reset() {
 
 PositionLock::PositionLock(PartialCopy* partial)
     : partial_(partial), held_(false) {
-  // With other processes, only the kernel can share a position.
+  // Only the kernel can synchronise a position between processes.
   if (partial_->is_shared.load(std::memory_order_relaxed) ||
       shim.daemon.pid() != sys::Pid()) {
     return;
@@ -163,7 +168,8 @@ PositionLock::PositionLock(PartialCopy* partial)
       held_ = true;
       return;
     }
-    // A signal handler that interrupted it, or a thread that was cancelled.
+    // This is a signal handler that interrupted the owner, or the owner was
+    // cancelled.
     if (none == self ||
         sys::Now(CLOCK_MONOTONIC) - begin > kMaxPositionWaitNs) {
       return;
@@ -199,7 +205,7 @@ ssize_t ReadPartialCopyAt(Table::Entry* entry, int fd, void* data, size_t size,
       stage = PartialCopy::kOff;
     } else {
       stage = BeginCopy(partial, fd, offset);
-      // Reads are the kernel's alone from now on.
+      // From now on, the kernel alone serves the reads.
       if (stage == PartialCopy::kOff) shim.table.Remove(fd);
     }
   }
@@ -278,7 +284,8 @@ void BeforeClose(int fd) {
   Table::Entry* entry = shim.table.Acquire(fd);
   if (entry == nullptr) return;
   const ErrnoGuard guard;
-  // A process after vfork() has descriptors of its own, but not this table.
+  // After vfork(), the child has descriptors of its own, but the parent's
+  // table.
   if (shim.daemon.pid() == sys::Pid()) {
     PartialCopy* partial = &entry->payload;
     if (partial->stage.load(std::memory_order_relaxed) ==

@@ -1,10 +1,12 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Files that a program has open in the source while a copy of them grows.
+// PartialCopy: a file that the program has open in the source while its copy is
+// being made.
 //
-// Thread-safety: all may be called from any thread and from signal handlers. A
-// read waits only for the source, for a piece that the daemon fetches (kStallNs
-// at most), or for another thread that reads by the same position.
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers. A read blocks only for the source, for a range that the daemon
+// fetches (at most kStallNs), for another thread that begins the same copy (at
+// most 50 ms), or for one that reads by the same position (at most 1 s).
 
 #ifndef TF_MALLEABLE_CC_TIER_PARTIAL_COPY_H_
 #define TF_MALLEABLE_CC_TIER_PARTIAL_COPY_H_
@@ -23,86 +25,90 @@
 namespace tf_malleable {
 namespace tier {
 
-// A descriptor of ours: its number, and what it must be, as programs close
-// numbers that they have not opened, and get them for something else.
+// A descriptor of the shim, and the inode of its file: programs close
+// descriptors that they have not opened, and may get the same numbers for other
+// files.
 struct OwnFile {
   int fd = -1;
   uint64_t inode = 0;
 
   bool IsOpen() const { return fd >= 0 && InodeOf(fd) == inode; }
-  // Takes a descriptor over, moving it up.
+  // Takes over a descriptor, and moves it to a high number.
   void Take(int opened);
   void Close();
 };
 
-// One open file of a program's.
+// State of the partial copy of one open file.
 struct PartialCopy {
   enum Stage : uint32_t {
-    kFresh,     // Nothing was read yet, and nothing made.
-    kCreating,  // A thread is making it.
-    kSmallFile,
-    kMapped,  // There is a map, and a part if the reader fills it.
-    kOff,     // Reads go to the source.
+    kFresh,      // Nothing was read or created yet.
+    kCreating,   // A thread is creating or joining the copy.
+    kSmallFile,  // The copy has at most a part without a name.
+    kMapped,     // The copy has a map, and a part if the reader fills it.
+    kOff,        // The copy is no longer used: reads go to the source.
   };
 
   void Reset();
 
   std::atomic<uint32_t> stage;
   Identity identity;
-  bool is_public;    // For the daemon to copy.
-  bool is_expected;  // The daemon has said that it grows.
-  bool is_joined;    // Somebody else has begun it.
+  bool is_public;    // Everybody may read the file: the daemon fills the copy.
+  bool is_expected;  // The daemon has replied that a partial copy exists.
+  bool is_joined;    // Another open file, or another process, has begun it.
   OwnFile map, part;
-  // Where to read from: the same, or what the daemon makes.
+  // Files to read from: the same, or those that the daemon fills.
   OwnFile read_map, read_part;
-  std::atomic<int64_t> next_search;  // For these, if they are not there.
-  uint32_t unit, units;
-  std::atomic<uint32_t> cursor;  // All units before are there.
-  std::atomic<bool> is_full;
-  std::atomic<bool> is_unseen;
-  std::atomic<bool> may_wait;  // Waits for pieces.
-  // Its position is shared with other processes or descriptors.
+  // Time of the next search for the daemon's files; see block_map.cc.
+  std::atomic<int64_t> next_search;
+  uint32_t unit, units;  // Size of a unit in bytes, and number of units.
+  std::atomic<uint32_t> cursor;  // All units before this one are present.
+  std::atomic<bool> is_full;     // kFull or kWhole was sent, or a handoff made.
+  std::atomic<bool> is_unseen;   // kUnseen was sent.
+  std::atomic<bool> may_wait;    // Reads may wait for missing ranges.
+  // Whether other processes or descriptors share the file's position.
   std::atomic<bool> is_shared;
-  std::atomic<int> position_owner;  // The thread that reads by it.
-  // What was read without a gap, last. Guarded by run_lock.
+  std::atomic<int> position_owner;  // Thread that reads by the position; or 0.
+  // The last run: a range that was read without a gap. Guarded by run_lock.
   std::atomic<bool> run_lock;
   int64_t run_begin, run_end;
   uint16_t key_size;
-  char key[PATH_MAX];  // With a 0 after it.
+  char key[PATH_MAX];  // Followed by a 0.
 };
 
 using Table = DescriptorTable<PartialCopy>;
 
-// All that the shim remembers. Zero at first, and then off.
+// The state of the shim in this process. Zero-initialised, which means off.
 struct Shim {
   std::atomic<bool> is_on;
   Settings settings;
   DaemonClient daemon;
   HandoffQueue handoff;
   Table table;
-  std::atomic<uint64_t> copies_device;  // Of complete copies.
-  std::atomic<int> own_files;           // Open ones, about.
+  std::atomic<uint64_t> copies_device;  // Device of the complete copies.
+  std::atomic<int> own_files;  // Approximate number of the shim's open files.
 };
 extern Shim shim;
 
-// What the daemon has said of a file without a complete copy.
+// Result of the lookup of a file without a complete copy.
 enum class LookupResult {
-  kNotAsked,
-  kPartialCopy,
-  kClaimed,  // Whoever was told so is to make one, and others wait for it.
+  kNotAsked,     // The daemon was not asked.
+  kPartialCopy,  // A partial copy exists.
+  kClaimed,      // The reader has the claim, and others wait for its copy.
 };
 
-// Notes that a program has opened a file of the source, of which a copy may
-// grow, or does. Costs no system call if none may and nobody waits for it.
+// Begins to track a file that the program has opened in the source, if it may
+// be copied, or has a partial copy already. Takes no system call if files may
+// not be copied and no lookup has to be answered.
 void TrackOpenFile(int fd, const Key& key, LookupResult result);
 
-// read(), with an entry. Both return what the system call would.
+// As read() and pread() of a file with an entry: return the result of the
+// system call.
 ssize_t ReadPartialCopy(Table::Entry* entry, int fd, void* data, size_t size);
 ssize_t ReadPartialCopyAt(Table::Entry* entry, int fd, void* data, size_t size,
                           int64_t offset);
 
-// While one exists, no other thread of the process reads by the position of
-// this file through the shim. Not held() if others may do it anyway.
+// While it is held(), no other thread of the process reads through the shim by
+// the position of this file.
 class PositionLock {
  public:
   explicit PositionLock(PartialCopy* partial);
@@ -116,20 +122,23 @@ class PositionLock {
   bool held_;
 };
 
+// Kinds of use that the shim cannot see.
 enum class UnseenUse {
-  kMapped,      // It can still be read through the shim.
-  kDuplicated,  // There are more descriptors with its position.
-  kGone,        // It belongs to stdio.
+  kMapped,      // A single use: the shim still sees later reads.
+  kDuplicated,  // Another descriptor gets the same position.
+  kGone,        // For good: the shim sees no later reads.
 };
-// A program is about to use a descriptor in a way that the shim cannot see. It
-// becomes a complete copy's if there is one, or will be in a second.
+// Called before the program uses a descriptor in a way that the shim cannot
+// see. The descriptor is replaced by one of the complete copy, if that exists
+// or will exist within a second.
 void BeforeUnseenUse(int fd, UnseenUse use);
 
-// A program is about to close it, or to make it another file.
+// Called before the program closes a descriptor, or makes it refer to another
+// file.
 void BeforeClose(int fd);
 
-// Gives up all descriptors of ours, as the program needs them. Whether there
-// were any.
+// Closes all descriptors of the shim, as the program needs them; returns
+// whether there were any.
 bool ReleaseDescriptors();
 
 }  // namespace tier

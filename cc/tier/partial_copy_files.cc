@@ -54,7 +54,6 @@ void SetState(const PartialCopy& partial, MapState state) {
            offsetof(MapHeader, state));
 }
 
-// The header of a map, if it is of this file.
 bool ReadHeader(const PartialCopy& partial, int map, MapHeader* header) {
   return sys::ReadAt(map, header, sizeof(*header), 0) == sizeof(*header) &&
          header->magic == kMapMagic && header->version == kVersion &&

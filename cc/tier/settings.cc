@@ -10,9 +10,9 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr size_t kMaxUidBytes = 12;  // Of a user's number in digits, with a 0.
+constexpr size_t kMaxUidBytes = 12;  // Size of a user id in digits, with a 0.
 
-// The rest of `line` if it begins with `word`.
+// Returns the rest of `line` if it begins with `word`; otherwise null.
 char* ValueOf(char* line, const char* word) {
   const size_t size = strlen(word);
   return strncmp(line, word, size) == 0 ? line + size : nullptr;
@@ -30,14 +30,15 @@ bool Append(Folder* folder, const char* text) {
   return true;
 }
 
-// What is known of the working directory. It may be renamed unnoticed: so only
-// that a path in it leads to no source is concluded from this, as then the
-// source itself is read.
+// State of the working directory. As another process may rename the directory,
+// only one conclusion is drawn from it: that a path leads to no source. If that
+// is wrong, the program reads the source itself.
 //
-//   bit 0       Something is: it is in no source.
-//   bits 1-16   The roots that are below it.
-//   bits 17-31  Where their paths go on from it.
-//   bits 32-63  Its changes, counted.
+//   bit 0       1 if the directory is known to be in no source; the bits 1-31
+//               are then set.
+//   bits 1-16   The roots that are below it, one bit each.
+//   bits 17-31  Offset in their paths at which they go on from the directory.
+//   bits 32-63  Number of changes of the directory.
 std::atomic<uint64_t> directory;
 constexpr uint64_t kKnown = 1;
 constexpr int kRootsShift = 1;
@@ -47,13 +48,13 @@ constexpr uint64_t kRestMask =
     (uint64_t{1} << (kChangesShift - kRestShift)) - 1;
 static_assert(kMaxRoots <= kRestShift - kRootsShift, "a bit for each");
 
-// Whether one path is the other one, or below it.
+// Returns whether `path` is `other`, or below it.
 bool IsBelow(const char* path, const char* other, size_t size) {
   return strncmp(path, other, size) == 0 &&
          (path[size] == '\0' || path[size] == '/');
 }
 
-// The bits of a working directory; 0 if it is in a source.
+// Returns the bits of a working directory; 0 if it is in a source.
 uint64_t BitsOf(const Settings& settings, const char* folder, size_t size) {
   uint64_t roots = 0;
   for (int i = 0; i < settings.roots_size; ++i) {
@@ -66,7 +67,8 @@ uint64_t BitsOf(const Settings& settings, const char* folder, size_t size) {
   return kKnown | roots << kRootsShift | rest << kRestShift;
 }
 
-// Whether a relative path may lead to a source, by the bits of the directory.
+// Returns whether a relative path may lead to a source, according to the bits
+// of the working directory.
 bool MayLeadToSource(const Settings& settings, uint64_t bits,
                      const char* path) {
   const unsigned roots = (bits >> kRootsShift) & ((1u << kMaxRoots) - 1);
@@ -88,10 +90,11 @@ bool MayLeadToSource(const Settings& settings, uint64_t bits,
   return false;
 }
 
-// Whether a path has components that are empty or begin with a dot. Most have
-// none, and then it is as it is to be.
+// Returns whether a path may have components that are empty, "." or "..". Most
+// have none, and are normal already.
 bool NeedsNormalizing(const char* path, size_t size) {
-  using Bytes = signed char __attribute__((vector_size(16)));
+  constexpr int kVectorBytes = 16;
+  using Bytes = signed char __attribute__((vector_size(kVectorBytes)));
   Bytes odd = {};
   size_t i = 0;
   for (; i + sizeof(Bytes) < size; i += sizeof(Bytes)) {
@@ -110,6 +113,7 @@ bool NeedsNormalizing(const char* path, size_t size) {
   return path[size - 1] == '/';
 }
 
+// Sets a folder to store + area + uid; returns whether it fits.
 bool SetFolder(const char* store, const char* area, const char* uid,
                Folder* folder) {
   folder->size = 0;
@@ -171,7 +175,7 @@ void ParseSettings(char* text, unsigned uid, Settings* settings) {
 
 bool Key::Find(const Settings& settings, const char* path) {
   if (path[0] == '/') {
-    // Most paths are not below any folder, and are told by a few bytes.
+    // Most paths are not below any folder, which a few bytes show.
     return Normalize(settings, path, 0);
   }
   if (path[0] == '\0') return false;
@@ -180,7 +184,8 @@ bool Key::Find(const Settings& settings, const char* path) {
   char* folder = buffer_ + kMaxFolderBytes;
   const ErrnoGuard guard;
   const long size = syscall(SYS_getcwd, folder, PATH_MAX);
-  // An unreachable one does not begin with a /. The size has the 0.
+  // The path of an unreachable directory does not begin with a /. The size
+  // includes the 0.
   if (size <= 1 || folder[0] != '/') return false;
   if (!(bits & kKnown)) {
     const uint64_t found =
@@ -194,13 +199,14 @@ bool Key::Find(const Settings& settings, const char* path) {
 }
 
 bool Key::Normalize(const Settings& settings, const char* path, size_t before) {
-  // The working directory, if there is one before, is in the buffer already.
+  // The working directory, if the path is relative to it, is in the buffer
+  // already.
   char* const begin = buffer_ + kMaxFolderBytes;
   char* const end = buffer_ + sizeof(buffer_);
   if (before == 0) {
     bool is_near = false;
     for (int i = 0; i < settings.roots_size; ++i) {
-      // Up to "//" or "/./" in the path, as nobody writes them in a root.
+      // Compared up to "//" or "/./" in the path, which no root has.
       const Root& root = settings.roots[i];
       if (strncmp(root.path, path, root.size) == 0) {
         is_near = true;
@@ -225,11 +231,11 @@ bool Key::Normalize(const Settings& settings, const char* path, size_t before) {
     to += length;
     path += length;
   }
-  // Components, without empty ones and ".".
+  // Copies the components, without empty ones and ".".
   for (const char* from = path; *from != '\0';) {
     if (*from == '/') {
       ++from;
-      if (*from == '\0') return false;  // Names a folder.
+      if (*from == '\0') return false;  // The path names a folder.
       continue;
     }
     const char* next = from;
@@ -304,7 +310,7 @@ void NameOf(const char* data, size_t size, char name[kNameBytes]) {
   constexpr Wide kFnv128Prime = (Wide{1} << 88) + 0x13b;
   constexpr Wide kFnv128Basis =
       (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
-  constexpr char kDigits[] = "0123456789abcdef";
+  static constexpr char kDigits[] = "0123456789abcdef";
   constexpr int kDigitBits = 4;
   Wide hash = kFnv128Basis;
   for (size_t i = 0; i < size; ++i) {

@@ -1,8 +1,10 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The kernel's calls as the shim makes them for itself: no points of
-// cancellation, no hooks, and none uses memory of malloc. All are safe in
-// signal handlers.
+// System calls that the shim makes for itself. They are no cancellation points,
+// pass no hooks, and use no memory of malloc.
+//
+// Thread-safety: all may be called from any thread and from signal
+// handlers.
 
 #ifndef TF_MALLEABLE_CC_TIER_SYSCALLS_H_
 #define TF_MALLEABLE_CC_TIER_SYSCALLS_H_
@@ -20,7 +22,7 @@
 namespace tf_malleable {
 namespace tier {
 
-// Leaves errno as it was.
+// Restores errno at the end of its scope.
 class ErrnoGuard {
  public:
   ErrnoGuard() : saved_(errno) {}
@@ -61,7 +63,7 @@ inline int Unlink(const char* path) {
 inline int Fcntl(int fd, int command, long argument = 0) {
   return static_cast<int>(syscall(SYS_fcntl, fd, command, argument));
 }
-// The status without asking a server: what the kernel knows.
+// Returns the status that the kernel has cached, without asking a file server.
 inline int CachedStatus(int fd, struct statx* status) {
   return static_cast<int>(syscall(SYS_statx, fd, "",
                                   AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
@@ -71,6 +73,7 @@ inline int Status(const char* path, struct statx* status) {
   return static_cast<int>(syscall(SYS_statx, AT_FDCWD, path, 0,
                                   STATX_BASIC_STATS | STATX_BTIME, status));
 }
+// Returns the soft limit of a resource; 0 if it cannot be read.
 inline uint64_t Soft(int resource) {
   struct rlimit limit = {0, 0};
   if (syscall(SYS_prlimit64, 0, resource, nullptr, &limit) != 0) return 0;
@@ -78,6 +81,7 @@ inline uint64_t Soft(int resource) {
 }
 inline int Pid() { return static_cast<int>(syscall(SYS_getpid)); }
 inline int Tid() { return static_cast<int>(syscall(SYS_gettid)); }
+// Returns the time of a clock in nanoseconds.
 inline int64_t Now(clockid_t clock) {
   struct timespec now;
   clock_gettime(clock, &now);
