@@ -44,7 +44,7 @@ void Find(void* library, const char* name, Function* function) {
   }
 }
 
-// Set once by Load, with the GIL held, and only read afterwards.
+// Set once by Load, with the GIL held; afterwards, only read.
 std::optional<Abi> loaded;
 
 const Abi& Loaded() {
@@ -52,9 +52,9 @@ const Abi& Loaded() {
   return *loaded;
 }
 
-// The address and the path at which the dynamic loader put the library with
-// this name or path, if it is loaded here. /proc/self/maps cannot tell: a file
-// mapped to be read looks the same.
+// Returns the address and the path at which the dynamic loader has loaded the
+// library with this name or path; nothing if it is not loaded in this process.
+// /proc/self/maps cannot tell: a file mapped to be read looks the same.
 std::optional<std::pair<std::uintptr_t, std::filesystem::path>> Locate(
     const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
@@ -68,7 +68,7 @@ std::optional<std::pair<std::uintptr_t, std::filesystem::path>> Locate(
   return location;
 }
 
-// True if the library is loaded in this process and exports the ABI.
+// Returns true if the library is loaded in this process and exports the ABI.
 bool Exports(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return false;
@@ -77,9 +77,10 @@ bool Exports(const std::string& library) {
   return found;
 }
 
-// With `in_front`, libraries loaded later bind to this one's functions instead
-// of their own. The overlay relies on that. TensorFlow's framework must not be
-// loaded so: its BoringSSL would replace Python's OpenSSL.
+// Loads the library that provides the ABI. With `in_front`, libraries loaded
+// later bind to its functions instead of their own. The overlay relies on that.
+// TensorFlow's framework must not be loaded like this: its BoringSSL would
+// replace Python's OpenSSL.
 void Load(const std::string& library, bool in_front) {
   void* const handle =
       dlopen(library.c_str(), RTLD_NOW | (in_front ? RTLD_GLOBAL : RTLD_LOCAL));

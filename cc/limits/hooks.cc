@@ -11,8 +11,9 @@
 namespace tf_malleable {
 namespace {
 
-// The limit under which this thread's op began, for an intra-op pool, which
-// belongs to ops; that of other pools follows no op.
+// Returns the number of threads for this thread's work: for an intra-op pool,
+// which serves ops, the limit under which the thread's op began; for other
+// pools, the limit in force.
 int WidthIn(const RegisteredPool& pool) {
   return pool.kind() == PoolKind::kIntraOp ? OpWidth::Latch(pool.limit())
                                            : pool.limit();
@@ -28,8 +29,8 @@ RegisteredPool* RegisteredPoolOf(Eigen::ThreadPoolInterface* pool) {
   return dynamic_cast<RegisteredPool*>(pool);
 }
 
-// Among the callers, only oneDNN asks the intra-op pool. It divides its work by
-// NumThreads(), some of it in plans that it keeps; see PlanKey.
+// Among the callers, only oneDNN uses the intra-op pool. It divides its work by
+// NumThreads(), and keeps some of the divisions in plans; see PlanKey.
 Eigen::ThreadPoolInterface* HandedOut(Eigen::ThreadPoolInterface* pool) {
   RegisteredPool* const ours = RegisteredPoolOf(pool);
   return ours != nullptr && ours->kind() == PoolKind::kIntraOp
@@ -37,8 +38,8 @@ Eigen::ThreadPoolInterface* HandedOut(Eigen::ThreadPoolInterface* pool) {
              : pool;
 }
 
-// Callers use it to size buffers, which they index by the ids of
-// ParallelForWithWorkerId, and to choose in how many parts they do something.
+// Callers size buffers by this number, which they index by the ids of
+// ParallelForWithWorkerId, and choose the number of parts of their work by it.
 int ReportedThreads(const RegisteredPool& pool) {
   return pool.kind() == PoolKind::kIntraOp ? WidthIn(pool) : pool.requested();
 }

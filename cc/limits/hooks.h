@@ -1,11 +1,12 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What TensorFlow's functions do differently for a MalleablePool. The overlay
-// and the patches to TensorFlow's sources call these from the same functions;
-// patches/README.md has the table.
+// Hooks that make TensorFlow's functions follow the limit of a MalleablePool.
+// The overlay and the patches to TensorFlow's sources call them from the same
+// functions, which patches/README.md lists.
 //
 // In the parameters, `own` is the pool that a tsl::thread::ThreadPool owns,
-// null if it wraps a pool of the user's; `pool` is what it schedules to.
+// null if it wraps a pool of the user; `pool` is the pool to which it schedules
+// tasks.
 //
 // Thread-safety: all may be called from any thread while the pool exists,
 // except AddDevices, which only the owner of the list may call.
@@ -28,12 +29,12 @@
 
 namespace tf_malleable {
 
-// The pool of ours behind `pool`, which may be a view of it; null for a pool of
-// the user's.
+// Returns the registered pool behind `pool`, which may be a view of it; null
+// for a pool of the user.
 RegisteredPool* RegisteredPoolOf(Eigen::ThreadPoolInterface* pool);
 
-// All members of tsl::thread::ThreadPool that split work: the number of
-// threads to split it for.
+// All members of tsl::thread::ThreadPool that split work: the number of threads
+// among which they split it.
 template <typename Environment>
 int LimitOf(const Eigen::ThreadPoolTempl<Environment>* own,
             const Eigen::ThreadPoolInterface* pool) {
@@ -44,7 +45,7 @@ int LimitOf(const Eigen::ThreadPoolTempl<Environment>* own,
 // ThreadPool::AsEigenThreadPool: the pool to return instead of `pool`.
 Eigen::ThreadPoolInterface* HandedOut(Eigen::ThreadPoolInterface* pool);
 
-// ThreadPool::NumThreads: the result.
+// ThreadPool::NumThreads: the number of threads to report.
 int ReportedThreads(const RegisteredPool& pool);
 template <typename Environment>
 int ReportedThreads(const Eigen::ThreadPoolTempl<Environment>* own,

@@ -7,7 +7,7 @@
 namespace tf_malleable {
 namespace {
 
-thread_local int latched = 0;  // 0: nobody has asked yet.
+thread_local int latched = 0;  // 0: not decided yet.
 
 }  // namespace
 

@@ -31,8 +31,8 @@ class BlockLoop : public std::enable_shared_from_this<BlockLoop> {
         blocks_(blocks),
         fn_(fn) {}
 
-  // What thread `index` of the loop does. Each starts two more, so that no one
-  // thread has to start them all.
+  // Runs blocks as thread `index` of the loop. Each thread starts two more, so
+  // that no single thread has to start them all.
   void Run(int index) {
     for (int child = 2 * index + 1; child <= 2 * index + 2; ++child) {
       if (child >= threads_ || next_.load(std::memory_order_relaxed) >= blocks_)
@@ -67,7 +67,8 @@ class BlockLoop : public std::enable_shared_from_this<BlockLoop> {
   const int64_t block_size_;
   const int64_t blocks_;
   const std::function<void(int64_t, int64_t, int)>* const fn_;
-  // Written for each block by all threads, so apart from what they only read.
+  // Written for each block by all threads, so kept apart from the members that
+  // they only read.
   alignas(kCacheLine) std::atomic<int64_t> next_{0};
   alignas(kCacheLine) std::mutex done_mu_;  // Guards done_.
   std::condition_variable all_done_;

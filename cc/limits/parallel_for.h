@@ -1,6 +1,9 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
 // Parallel loops that split their work by the limit of a pool.
+//
+// Thread-safety: all functions may be called from any thread while the
+// pool exists.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_PARALLEL_FOR_H_
 #define TF_MALLEABLE_CC_LIMITS_PARALLEL_FOR_H_
@@ -19,21 +22,22 @@ int64_t NumFixedBlocks(int64_t total, int64_t block_size, int threads);
 
 // Calls fn(begin, end) for each block of `block_size` of [0, total), of which
 // the last may be smaller, on at most `limit` threads of the pool. At limit 1,
-// the caller does all; with no more than `limit` + 1 blocks it does one. There
-// are NumFixedBlocks() for pool->NumThreads(); if that is one, calls
-// fn(0, total). Blocks until done.
+// the caller runs all blocks; with at most `limit` + 1 blocks, it runs one. The
+// number of blocks is NumFixedBlocks() for pool->NumThreads(); if it is 1,
+// calls fn(0, total). Blocks until all calls have returned.
 //
-// A caller that is one of the pool's threads is one of the `limit`. It waits
-// only for blocks that have begun, never for a queued task. So it completes
-// though all of the pool's threads do the same, and whatever the limit becomes.
+// A caller that is one of the pool's threads counts towards `limit`. It waits
+// only for blocks that have begun, never for a queued task. So the loop
+// completes even if all of the pool's threads run such loops, and whatever the
+// limit becomes.
 void ParallelForFixedBlocks(Eigen::ThreadPoolInterface* pool, int limit,
                             int64_t total, int64_t block_size,
                             const std::function<void(int64_t, int64_t)>& fn);
 
 // Like ParallelForFixedBlocks, but also passes to each call the number of its
-// thread: 0 is the caller, which may take no part, and 1 … limit are the
-// others. Calls with the same number never overlap. There are NumFixedBlocks()
-// for `limit`.
+// thread: 0 is the caller, which may run no block, and 1 … limit are the
+// others. Calls with the same number never overlap. The number of blocks is
+// NumFixedBlocks() for `limit`.
 void ParallelForWithThreadNumber(
     Eigen::ThreadPoolInterface* pool, int limit, int64_t total,
     int64_t block_size, const std::function<void(int64_t, int64_t, int)>& fn);

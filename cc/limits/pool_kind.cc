@@ -9,7 +9,7 @@
 namespace tf_malleable {
 namespace {
 
-// The number that is all of `text`.
+// Returns `text` as a number; nothing if it is not one.
 std::optional<int> NumberIn(std::string_view text) {
   int number = 0;
   const char* const end = text.data() + text.size();
@@ -18,7 +18,8 @@ std::optional<int> NumberIn(std::string_view text) {
   return number;
 }
 
-// What is between `prefix` and `suffix`, if `text` has both.
+// Returns the text between `prefix` and `suffix`; nothing if `text` lacks one
+// of them.
 std::optional<std::string_view> Between(std::string_view text,
                                         std::string_view prefix,
                                         std::string_view suffix) {
@@ -47,8 +48,8 @@ PoolTraits TraitsOf(const std::string& name) {
       return {PoolKind::kIntraOp, true, *node};
     }
   }
-  // XLA's pools for computing. Its pool for compiling, "xla-cpu-codegen", has a
-  // maximum of XLA's own.
+  // XLA sizes its pools for computing by the CPUs. Its pool for compiling,
+  // "xla-cpu-codegen", has a maximum that XLA sets.
   const bool computes = Between(name, "XLA", "").has_value();
   return {PoolKind::kOther, computes, -1};
 }

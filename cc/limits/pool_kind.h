@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What TensorFlow uses a pool for, as its name tells.
+// Kind of a pool: its use by TensorFlow, as its name shows.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_POOL_KIND_H_
 #define TF_MALLEABLE_CC_LIMITS_POOL_KIND_H_
@@ -15,7 +15,7 @@ enum class PoolKind {
   kOther = 2,    // Everything else; follows the intra-op limit.
 };
 
-// What follows from the name of a pool.
+// Traits of a pool, which follow from its name.
 struct PoolTraits {
   PoolKind kind = PoolKind::kOther;
 
@@ -28,7 +28,8 @@ struct PoolTraits {
   int numa_node = -1;
 };
 
-// `name` is what TensorFlow gives the pool, without the "tf_" of its threads.
+// Returns the traits of a pool. `name` is its name in TensorFlow, without the
+// "tf_" that begins the names of its threads. Thread-safety: a pure function.
 PoolTraits TraitsOf(const std::string& name);
 
 }  // namespace tf_malleable

@@ -15,8 +15,9 @@
 namespace tf_malleable {
 namespace {
 
-// TF_MALLEABLE_MAX_THREADS, or the number of the host's CPUs. The Python
-// package refuses an invalid value; a preloaded library can only ignore it.
+// Returns TF_MALLEABLE_MAX_THREADS, or else the number of the host's CPUs. The
+// Python package refuses an invalid value; a preloaded library can only ignore
+// it.
 int MaxThreadsFromEnvironment() {
   const int fallback = std::min(HostCpus(), PoolRegistry::kMaxThreadsCeiling);
   const char* text = std::getenv("TF_MALLEABLE_MAX_THREADS");
@@ -133,13 +134,15 @@ std::vector<PoolStats> PoolRegistry::Stats() const {
 Outcome PoolRegistry::WaitSettled(std::chrono::duration<double> timeout) const {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  // The end of a task notifies nobody, to keep tasks cheap. So poll: often at
-  // first, then less often, so as not to disturb a long task.
-  std::chrono::microseconds pause{20};
+  // The end of a task notifies no thread, to keep tasks cheap. So poll: often
+  // at first, then less often, so as not to disturb a long task.
+  constexpr std::chrono::microseconds kFirstPause{20};
+  constexpr std::chrono::microseconds kLongestPause{500};
+  std::chrono::microseconds pause = kFirstPause;
   while (!Settled()) {
     if (Clock::now() - start >= timeout) return Outcome::kTimedOut;
     std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::microseconds{500});
+    pause = std::min(pause * 2, kLongestPause);
   }
   return Outcome::kDone;
 }

@@ -23,11 +23,11 @@ enum class Outcome { kDone, kNoChange, kOutOfRange, kNoSuchPool, kTimedOut };
 
 // The limits of this process; 0 means "none" in each field.
 struct Limits {
-  int intra = 0;  // In force.
+  int intra = 0;  // Intra-op limit in force.
   int inter = 0;
   int intra_set = 0;  // Set by SetLimits; 0 if pools run as requested.
   int inter_set = 0;
-  int intra_max = 0;  // The highest SetLimits accepts.
+  int intra_max = 0;  // Highest limit that SetLimits accepts.
   int inter_max = 0;
 };
 
@@ -36,7 +36,8 @@ struct Limits {
 class PoolRegistry {
  public:
   static constexpr int kKeep = -1;  // Leave this limit unchanged.
-  static constexpr int kUnset = 0;  // Back to what TensorFlow requested.
+  static constexpr int kUnset = 0;  // Restore what TensorFlow requested.
+  // Highest number of threads that TF_MALLEABLE_MAX_THREADS may set.
   static constexpr int kMaxThreadsCeiling = 1024;
 
   // The registry of this process. It is never destroyed, as pools may outlive
@@ -79,26 +80,29 @@ class PoolRegistry {
   // kTimedOut after `timeout`.
   Outcome WaitSettled(std::chrono::duration<double> timeout) const;
 
-  // For pthread_atfork.
+  // Handlers for pthread_atfork.
   void LockForFork() { mu_.lock(); }
   void UnlockAfterFork() { mu_.unlock(); }
   void ResetInChild();
 
  private:
-  // All of these: REQUIRES mu_ held.
+  // REQUIRES: mu_ held, for all of these.
   int MaxFor(PoolKind kind) const;
   int InForce(PoolKind kind, int set) const;
 
-  // The limit of a pool, from what is set for its kind: that, up to its
-  // capacity; if nothing is set, what TensorFlow requested. Pools that work for
-  // one NUMA node each share it.
+  // Returns the limit of a pool: the limit set for its kind, at most the pool's
+  // capacity; if none is set, the number of threads that TensorFlow requested.
+  // Pools that each work for one NUMA node share the limit.
   int LimitFor(const RegisteredPool& pool) const;
 
-  // Gives a pool the limit of its kind; false if it had that already.
+  // Gives a pool the limit of its kind; returns false if the pool had that
+  // limit already.
   bool UpdateLimit(RegisteredPool* pool);
 
-  // After a pool has come or gone, or a limit has changed.
+  // Shares the limit out among the pools of NUMA nodes anew, after one of them
+  // was registered or unregistered.
   void Rebalance();
+  // Updates intra_in_force_, after the set of pools or a limit has changed.
   void UpdateInForce();
 
   bool Settled() const;  // Takes mu_.
@@ -113,7 +117,8 @@ class PoolRegistry {
   std::atomic<int> intra_in_force_{0};  // Written with mu_ held.
 };
 
-// The number of the host's CPUs, whether or not this process may use them.
+// Returns the number of the host's CPUs, whether or not this process may use
+// them. Thread-safe.
 int HostCpus();
 
 }  // namespace tf_malleable

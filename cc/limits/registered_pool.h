@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A thread pool with a limit, as the registry knows it.
+// RegisteredPool: the interface of a thread pool with a limit to the registry.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_REGISTERED_POOL_H_
 #define TF_MALLEABLE_CC_LIMITS_REGISTERED_POOL_H_
@@ -16,7 +16,7 @@ class ThreadPoolInterface;
 
 namespace tf_malleable {
 
-// One pool at one instant.
+// Statistics of one pool at one instant.
 struct PoolStats {
   uint64_t id = 0;  // Never reused in a process.
   std::string name;
@@ -41,17 +41,17 @@ class RegisteredPool {
 
   virtual const std::string& name() const = 0;
   virtual const PoolTraits& traits() const = 0;
-  // How many workers the pool can have. Becomes lower, for good, if the system
+  // Number of workers that the pool can have. It drops for good if the system
   // refuses to start one; the limit then follows.
   virtual int capacity() const = 0;
-  // The number of threads TensorFlow asked for: the limit until one is set.
+  // Number of threads that TensorFlow requested: the limit until one is set.
   virtual int requested() const = 0;
   virtual int limit() const = 0;
   // Does not block. REQUIRES: 1 <= limit <= capacity()
   virtual void SetLimit(int limit) = 0;
-  // True if no worker above the limit is running a task.
+  // Returns true if no worker above the limit runs a task.
   virtual bool Settled() const = 0;
-  // The pool for work of this width. REQUIRES: 1 <= width
+  // Returns the view of the pool for work of this width. REQUIRES: 1 <= width
   virtual Eigen::ThreadPoolInterface* View(int width) const = 0;
   // Returns all of PoolStats except the id.
   virtual PoolStats Stats() const = 0;

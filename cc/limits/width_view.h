@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A limited thread pool as it appears to code that divides work.
+// WidthView: a view of a thread pool that reports a fixed number of threads.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_WIDTH_VIEW_H_
 #define TF_MALLEABLE_CC_LIMITS_WIDTH_VIEW_H_
@@ -13,14 +13,14 @@
 
 namespace tf_malleable {
 
-// The pool, which reports a fixed width as its number of threads. So code that
-// divides work by NumThreads() divides it by the width. A view never changes,
-// so code that asks twice gets the same answer; after a change of the limit,
-// callers get another view.
+// A view of a pool, which reports its width as the number of threads. Code that
+// divides work by NumThreads() thus divides it by the width. The width never
+// changes, so code that asks twice gets the same answer; after a change of the
+// limit, callers get another view.
 //
-// CurrentThreadId() may be NumThreads() or above: the work may be narrower than
-// the limit, or the limit have been lowered. None of the callers that get a
-// view use it as an index.
+// CurrentThreadId() may be NumThreads() or above: the width may be below the
+// limit, or the limit may have been lowered. No caller that gets a view uses
+// the id as an index.
 //
 // Thread-safety: that of the pool, which must outlive the view.
 class WidthView final : public Eigen::ThreadPoolInterface {

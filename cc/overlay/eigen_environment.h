@@ -1,7 +1,8 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Creates the threads and tasks of a tsl::thread::ThreadPool. TensorFlow's own
-// definition is private to threadpool.cc, which the overlay replaces.
+// EigenEnvironment: creates the threads and tasks of a tsl::thread::ThreadPool.
+// TensorFlow's own definition is private to threadpool.cc, which the overlay
+// replaces.
 
 #ifndef TF_MALLEABLE_CC_OVERLAY_EIGEN_ENVIRONMENT_H_
 #define TF_MALLEABLE_CC_OVERLAY_EIGEN_ENVIRONMENT_H_
@@ -85,9 +86,10 @@ struct EigenEnvironment {
     constexpr unsigned kDenormalsAreZero = 1u << 6;
     _mm_setcsr(_mm_getcsr() | kFlushToZero | kDenormalsAreZero);
 #elif defined(__aarch64__)
+    constexpr uint64_t kFlushToZero = uint64_t{1} << 24;
     uint64_t fpcr;
     asm volatile("mrs %0, fpcr" : "=r"(fpcr));
-    asm volatile("msr fpcr, %0" ::"r"(fpcr | (uint64_t{1} << 24)));
+    asm volatile("msr fpcr, %0" ::"r"(fpcr | kFlushToZero));
 #endif
     std::fesetround(FE_TONEAREST);
   }

@@ -1,11 +1,11 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Where an op begins, and where the key of a oneDNN plan begins. These members
-// of TensorFlow's classes are defined by symbol name, and call TensorFlow's
-// own: a constructor cannot be defined again without all that it initializes,
-// and the other member is inline, in a header that needs oneDNN's, which are
-// not in the wheels before 2.21. tests/packaging/test_declarations.py holds all
-// of them to the headers of later wheels.
+// The members of TensorFlow's classes with which an op, or the key of a oneDNN
+// plan, begins. They are defined by symbol name, and call TensorFlow's own: a
+// constructor cannot be defined again without all that it initializes, and the
+// other member is inline, in a header that needs oneDNN's headers, which the
+// wheels before 2.21 lack. tests/packaging/test_declarations.py compares all of
+// them with the headers of later wheels.
 
 #include "cc/limits/op_width.h"
 
@@ -51,8 +51,8 @@ extern "C" void BeginOpWithToo(void* self, void* params, int outputs) {
 
 extern "C" void AppendToKey(void* self, std::string_view text) {
   const auto append = KernelFunctions::Get().append_to_key;
-  // The key is the first member. The header says so, and is one of those that
-  // must not differ from the ones that the overlay was built with.
+  // The key is the first member, as the header shows. The overlay is only used
+  // if that header is the one that it was built with.
   if (static_cast<const std::string*>(self)->empty()) {
     const int width = PlanKey();
     append(self, std::string_view(reinterpret_cast<const char*>(&width),

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-// Different only for the tests' stand-in, which has this name itself.
+// Only the tests' stand-in, which has this name itself, defines another one.
 #ifndef TF_MALLEABLE_FRAMEWORK
 #define TF_MALLEABLE_FRAMEWORK "libtensorflow_framework.so.2"
 #endif
@@ -20,7 +20,7 @@ void Find(void* library, const char* symbol, Pointer* pointer) {
 }
 
 TensorFlowFunctions Load() {
-  // By its soname, and only if it is loaded; its functions have called us.
+  // Found by its soname. It is loaded, as its functions have called ours.
   void* const lib = dlopen(TF_MALLEABLE_FRAMEWORK, RTLD_LAZY | RTLD_NOLOAD);
   TensorFlowFunctions tf;
   Find(lib,

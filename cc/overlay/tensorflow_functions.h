@@ -18,7 +18,7 @@
 namespace tf_malleable {
 
 // A null pointer means that this TensorFlow has no such function; the comments
-// tell what the overlay does then. Thread-safe: filled once, on first use.
+// state what the overlay does then. Thread-safe: filled once, on first use.
 struct TensorFlowFunctions {
   static const TensorFlowFunctions& Get();
 
@@ -50,7 +50,8 @@ struct TensorFlowFunctions {
   }
 };
 
-// The same for libtensorflow_cc, which is loaded when kernels or XLA call us.
+// The same for libtensorflow_cc, which is loaded when kernels or XLA call the
+// overlay.
 struct KernelFunctions {
   static const KernelFunctions& Get();
 

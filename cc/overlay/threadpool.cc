@@ -1,7 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
 // The members of tsl::thread::ThreadPool that the overlay replaces. A pool that
-// wraps a pool of the user's has no eigen_threadpool_ and behaves as in stock
+// wraps a pool of the user has no eigen_threadpool_ and behaves as in stock
 // TensorFlow.
 
 #define EIGEN_USE_THREADS
@@ -111,7 +111,8 @@ void ThreadPool::ParallelForWithWorkerId(
                           fn);
 }
 
-// It inlines a member of Eigen's pool, which depends on the pool's layout.
+// TensorFlow's own inlines a member of Eigen's pool, which depends on the
+// layout of the pool.
 void ThreadPool::SetStealPartitions(
     const std::vector<std::pair<unsigned, unsigned>>& partitions) {
   eigen_threadpool_->SetStealPartitions(partitions);

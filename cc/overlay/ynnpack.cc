@@ -2,8 +2,8 @@
 //
 // The members of xla::cpu's YNNPACK classes that the overlay replaces, in
 // TensorFlow 2.21 and later. One is defined by symbol name, as TensorFlow's
-// header defines it, too: inline. tests/packaging/test_declarations.py holds it
-// to that header.
+// header defines it inline. tests/packaging/test_declarations.py compares it
+// with that header.
 
 #if TF_MALLEABLE_TF_MINOR >= 21
 

@@ -244,7 +244,7 @@ TEST_F(AdmissionTest, ATaskQueuedForAWorkerAboveTheLimitIsWithinReach) {
   EXPECT_EQ(admission.reach(), 5);
 }
 
-// Somebody queues a task just when the queues have been found empty.
+// A thread queues a task just when the queues have been found empty.
 TEST_F(AdmissionTest, TheReachIsNotLoweredOverATaskThatIsJustBeingQueued) {
   Admission admission(8, 6);
   admission.Set(2);

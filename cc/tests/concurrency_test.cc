@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests how many tasks run at once, as counted by the tasks themselves.
+// Tests the number of tasks that run at once, which the tasks count themselves.
 
 #include <algorithm>
 #include <atomic>

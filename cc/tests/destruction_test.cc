@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Destroying a pool runs queued tasks; the end of a task frees its captures.
+// Tests that the destruction of a pool runs queued tasks, and that the end of a
+// task frees its captures.
 
 #include <atomic>
 #include <functional>

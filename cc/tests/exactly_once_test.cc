@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Every task runs exactly once, however the limit changes meanwhile.
+// Tests that every task runs exactly once, however the limit changes meanwhile.
 
 #include <algorithm>
 #include <atomic>
@@ -13,8 +13,8 @@ namespace tf_malleable {
 namespace {
 
 constexpr int kCapacity = 16;
-constexpr int kChildren = 3;        // Of every 4th task.
-constexpr int kQueueLength = 1024;  // Of each worker, in Eigen's pool.
+constexpr int kChildren = 3;        // Tasks that every 4th task schedules.
+constexpr int kQueueLength = 1024;  // Tasks in a worker's queue, in Eigen.
 
 // Counts how often each task ran.
 class Tally {
@@ -42,7 +42,7 @@ class ExactlyOnceTest : public TimedTest,
                         public ::testing::WithParamInterface<bool> {};
 
 TEST_P(ExactlyOnceTest, WhileSeveralThreadsChangeTheLimit) {
-  constexpr int kOutside = 20000;  // Per thread.
+  constexpr int kOutside = 20000;  // Tasks that each thread schedules.
   constexpr int kThreads = 2;
   constexpr int kChanges = 40000;
   PoolRegistry registry(kCapacity);

@@ -1,7 +1,8 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A forked child has no workers, so its registry starts empty. It must be
-// usable, whatever the parent's threads were doing with the registry.
+// Tests the registry in a forked child, which has no workers, so the registry
+// starts empty. It must be usable, whatever the parent's threads were doing
+// with the registry.
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -92,7 +92,7 @@ TEST_F(OpWidthTest, WorkerIdsReachTheReportedThreads) {
   EXPECT_EQ(highest, reported);
 }
 
-// A view keeps its width, also for who sized buffers by it.
+// A view keeps its width, also for a caller that sized buffers by it.
 TEST_F(OpWidthTest, WorkerIdsStayWithinTheWidthOfAView) {
   pool_.SetLimit(2);
   Eigen::ThreadPoolInterface* const view = HandedOut(&pool_);
@@ -108,7 +108,8 @@ TEST_F(OpWidthTest, WorkerIdsStayWithinTheWidthOfAView) {
   EXPECT_LE(highest, view->NumThreads());
 }
 
-// TensorFlow's kernels may have sized them by what it was started with, too.
+// TensorFlow's kernels may also have sized their buffers by the number of
+// threads that TensorFlow was started with.
 TEST_F(OpWidthTest, WorkerIdsStayWithinWhatTensorFlowRequested) {
   pool_.SetLimit(64);
   EXPECT_EQ(ReportedThreads(pool_), 64);

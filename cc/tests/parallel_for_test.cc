@@ -80,7 +80,7 @@ TEST_F(ParallelForTest, FixedBlocksCoverEachIndexOnceAsBlocks) {
             });
         coverage.ExpectEachOnce();
         EXPECT_FALSE(misplaced);
-        // Also at limits other than that at which the caller has asked.
+        // Also at other limits than the one that the caller has read.
         EXPECT_EQ(calls, NumFixedBlocks(total, block, kCapacity))
             << total << " " << block << " " << limit;
       }
@@ -110,8 +110,8 @@ TEST_F(ParallelForTest, APoolThatNeverHasMoreThanOneThreadDoesAllInOneCall) {
   EXPECT_EQ(calls[0], std::make_pair(int64_t{0}, int64_t{100}));
 }
 
-// Returns how many threads a loop runs on. The first ones wait for as many as
-// are expected, which must come.
+// Returns the number of threads that a loop runs on. The first ones wait until
+// as many as expected have come.
 int ThreadsUsed(Eigen::ThreadPoolInterface* pool, int limit, int blocks,
                 int expected) {
   std::atomic<int> running{0};
@@ -300,7 +300,7 @@ TEST_F(ParallelForTest, ThreadNumbersStayWithinTheLimitAndAreNeverShared) {
   }
 }
 
-// So that loops use buffers which have been cleared last.
+// Loops thus use the buffers that were cleared last.
 TEST_F(ParallelForTest, ThreadNumber0IsTheCallers) {
   std::atomic<bool> another{false};
   const auto caller = std::this_thread::get_id();

@@ -54,7 +54,7 @@ TEST_F(PoolRegistryTest, LimitsReachThePoolsOfTheirKind) {
   EXPECT_EQ(registry_.SetLimits(6, kKeep), Outcome::kDone);
   EXPECT_EQ(intra->limit(), 6);
   EXPECT_EQ(inter->limit(), 2);
-  EXPECT_EQ(other->limit(), 4);  // All it has.
+  EXPECT_EQ(other->limit(), 4);  // Its capacity.
   EXPECT_EQ(registry_.SetLimits(kKeep, 5), Outcome::kDone);
   EXPECT_EQ(intra->limit(), 6);
   EXPECT_EQ(inter->limit(), 5);
@@ -138,7 +138,8 @@ TEST_F(PoolRegistryTest, LimitsSetBeforeAPoolIsBuiltHold) {
 // Calls a function once, when a pool that is being built starts a thread.
 struct CallingEnvironment : Eigen::StlThreadEnvironment {
   EnvThread* CreateThread(std::function<void()> loop) {
-    // On a thread of its own, as in life: this one holds locks of the pool.
+    // On a thread of its own, as in a program: this one holds locks of the
+    // pool.
     if (during_construction) {
       std::thread(std::exchange(during_construction, nullptr)).join();
     }

@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Parked workers stand in for admitted ones only if these are all asleep.
+// Tests that parked workers stand in for admitted ones only if all of these are
+// asleep.
 
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A task that is queued just when the limit is lowered does not lie in the
-// queue of a parked worker as long as the other workers are busy.
+// Tests that a task which is queued just when the limit is lowered does not
+// wait in the queue of a parked worker while the other workers are busy.
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Does everything at once, for a few seconds.
+// Tests everything at once, for a few seconds.
 
 #include <atomic>
 #include <chrono>

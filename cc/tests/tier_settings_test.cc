@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests what the shim is told, and which paths have which keys.
+// Tests the settings of the shim, and the keys of paths.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ class TierSettingsTest : public ::testing::Test {
  protected:
   bool Read(const std::string& text) {
     text_ = text;
-    Parse(text_.data(), 1234, &settings_);
+    ParseSettings(text_.data(), 1234, &settings_);
     return settings_.is_on;
   }
 
@@ -36,9 +36,9 @@ class TierSettingsTest : public ::testing::Test {
 TEST_F(TierSettingsTest, AreReadFromLines) {
   ASSERT_TRUE(Read("socket=/s\nnew=thing\n\nstore=/st\nsource=/a\nsource=/b"));
   EXPECT_STREQ(settings_.socket, "/s");
-  EXPECT_STREQ(settings_.own.path, "/st/private/1234");
-  EXPECT_STREQ(settings_.everybodys.path, "/st/public");
-  EXPECT_STREQ(settings_.growing.path, "/st/growing/private/1234");
+  EXPECT_STREQ(settings_.private_copies.path, "/st/private/1234");
+  EXPECT_STREQ(settings_.public_copies.path, "/st/public");
+  EXPECT_STREQ(settings_.private_partials.path, "/st/growing/private/1234");
   EXPECT_EQ(settings_.roots_size, 2);
 }
 
@@ -73,7 +73,7 @@ TEST_F(TierSettingsTest, RelativePathsAreInTheWorkingDirectory) {
   ASSERT_NE(getcwd(before, sizeof(before)), nullptr);
   ASSERT_EQ(chdir("/etc"), 0);
   EXPECT_EQ(KeyOf("lib/x"), "");
-  // Far from all sources: remembered until it is said to have changed.
+  // Far from all sources: remembered until WorkingDirectoryChanged().
   ASSERT_EQ(chdir("/usr"), 0);
   EXPECT_EQ(KeyOf("lib/x"), "");
   Key::WorkingDirectoryChanged();
@@ -136,18 +136,18 @@ TEST_F(TierSettingsTest, KeysHavePathsInTheStore) {
   ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/a"));
   Key key;
   ASSERT_TRUE(key.Find(settings_, "/a/b"));
-  EXPECT_STREQ(key.In(settings_.own), "/st/private/1234/a/b");
-  EXPECT_STREQ(key.In(settings_.everybodys), "/st/public/a/b");
+  EXPECT_STREQ(key.In(settings_.private_copies), "/st/private/1234/a/b");
+  EXPECT_STREQ(key.In(settings_.public_copies), "/st/public/a/b");
   EXPECT_STREQ(key.key(), "/a/b");
   const std::string longest = "/a/" + std::string(4080, 'x');
   ASSERT_TRUE(key.Find(settings_, longest.c_str()));
-  EXPECT_EQ(key.In(settings_.own), nullptr);
+  EXPECT_EQ(key.In(settings_.private_copies), nullptr);
   EXPECT_FALSE(key.Find(settings_, ("/a/" + std::string(5000, 'x')).c_str()));
 }
 
 TEST_F(TierSettingsTest, NamesAreHashes) {
-  char name[33];
-  // Of the reference implementation's test vectors.
+  char name[kNameBytes];
+  // Test vectors of the reference implementation.
   NameOf("", 0, name);
   EXPECT_STREQ(name, "6c62272e07bb014262b821756295c58d");
   NameOf("foobar", 6, name);

@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// A shim that works in the test's process, and a daemon that hears nothing.
+// TierTest: a shim that works in the test's process, and a daemon that receives
+// nothing.
 
 #ifndef TF_MALLEABLE_CC_TESTS_TIER_TEST_H_
 #define TF_MALLEABLE_CC_TESTS_TIER_TEST_H_
@@ -18,7 +19,7 @@
 #include <sstream>
 #include <string>
 
-#include "cc/tier/growing.h"
+#include "cc/tier/partial_copy.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -32,7 +33,7 @@ inline std::string Contents(const std::string& path) {
 
 class TierTest : public ::testing::Test {
  protected:
-  // The shim is one for the process, and begins once.
+  // The process has one shim, which is started once.
   static void SetUpTestSuite() {
     char folder[] = "/tmp/tier_test_XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
@@ -48,7 +49,7 @@ class TierTest : public ::testing::Test {
     static std::string* text =
         new std::string("socket=" + *folder_ + "/socket\nstore=" + *folder_ +
                         "/store\nsource=" + *folder_ + "/source");
-    Parse(text->data(), geteuid(), &shim.settings);
+    ParseSettings(text->data(), geteuid(), &shim.settings);
     Listen();
     WriteState();
     shim.daemon.Start(shim.settings.socket, nullptr);
@@ -60,7 +61,7 @@ class TierTest : public ::testing::Test {
     EXPECT_EQ(system(command.c_str()), 0);
   }
 
-  // Nobody receives: the messages fit into the socket.
+  // No thread receives the messages: they fit into the socket.
   static void Listen() {
     const int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
     sockaddr_un address;
@@ -74,7 +75,7 @@ class TierTest : public ::testing::Test {
     listener_ = listener;
   }
 
-  // What the daemon lets readers do; see StateFlag.
+  // Sets the StateFlags.
   static void SetFlags(uint64_t flags) {
     const int page =
         open((std::string(shim.settings.socket) + ".state").c_str(), O_RDWR);
@@ -117,7 +118,7 @@ class TierTest : public ::testing::Test {
     const int fd = open(path.c_str(), O_RDONLY);
     Key key;
     EXPECT_TRUE(key.Find(shim.settings, path.c_str()));
-    Begin(fd, key, Coming::kUnasked);
+    TrackOpenFile(fd, key, LookupResult::kNotAsked);
     return fd;
   }
 
@@ -129,20 +130,22 @@ class TierTest : public ::testing::Test {
   static ssize_t Read(int fd, char* data, size_t size, int64_t offset) {
     Table::Entry* entry = shim.table.Acquire(fd);
     if (entry == nullptr) return pread(fd, data, size, offset);
-    const ssize_t got = ReadGrowingAt(entry, fd, data, size, offset);
+    const ssize_t got = ReadPartialCopyAt(entry, fd, data, size, offset);
     shim.table.Release(entry);
     return got;
   }
 
   static std::string Part(const std::string& path) {
-    char part[kGrowingPath];
-    GrowingPath(shim.settings.growing, path.data(), path.size(), ".part", part);
+    char part[kPartialPathBytes];
+    PartialPath(shim.settings.private_partials, path.data(), path.size(),
+                ".part", part);
     return part;
   }
 
   static std::string Map(const std::string& path) {
-    char map[kGrowingPath];
-    GrowingPath(shim.settings.growing, path.data(), path.size(), ".map", map);
+    char map[kPartialPathBytes];
+    PartialPath(shim.settings.private_partials, path.data(), path.size(),
+                ".map", map);
     return map;
   }
 

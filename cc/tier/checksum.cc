@@ -8,9 +8,13 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-// Eight bytes at a time, by what each of them does to the rest.
+constexpr uint32_t kPolynomial = 0xedb88320;  // CRC-32, reflected.
+constexpr size_t kStepBytes = 8;
+
+// Tables for kStepBytes bytes at a time: table n has the effect of a byte that
+// n other bytes follow.
 struct Tables {
-  uint32_t of[8][256];
+  uint32_t of[kStepBytes][256];
 };
 
 constexpr Tables Make() {
@@ -18,11 +22,11 @@ constexpr Tables Make() {
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t code = i;
     for (int bit = 0; bit < 8; ++bit) {
-      code = code >> 1 ^ (code & 1 ? 0xedb88320 : 0);
+      code = code >> 1 ^ (code & 1 ? kPolynomial : 0);
     }
     tables.of[0][i] = code;
   }
-  for (int step = 1; step < 8; ++step) {
+  for (size_t step = 1; step < kStepBytes; ++step) {
     for (uint32_t i = 0; i < 256; ++i) {
       const uint32_t code = tables.of[step - 1][i];
       tables.of[step][i] = code >> 8 ^ tables.of[0][code & 255];
@@ -37,7 +41,7 @@ constexpr Tables kTables = Make();
 
 uint32_t Checksum(uint32_t before, const char* data, size_t size) {
   uint32_t code = ~before;
-  for (; size >= 8; size -= 8, data += 8) {
+  for (; size >= kStepBytes; size -= kStepBytes, data += kStepBytes) {
     uint32_t low, high;
     memcpy(&low, data, sizeof(low));
     memcpy(&high, data + sizeof(low), sizeof(high));

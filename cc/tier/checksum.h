@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The checksum of blocks: that of zlib's crc32().
+// Checksum of blocks: the one of zlib's crc32().
 //
 // Thread-safety: a pure function.
 
@@ -13,7 +13,8 @@
 namespace tf_malleable {
 namespace tier {
 
-// The checksum of bytes, after that of what comes before them, or 0.
+// Returns the checksum of bytes. `before` is the checksum of the bytes before
+// them, or 0.
 uint32_t Checksum(uint32_t before, const char* data, size_t size);
 
 }  // namespace tier

@@ -1,50 +1,53 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What opens files, and the shim's beginning and end.
+// Hooks of the functions that open files or change the working directory, and
+// the start and end of the shim.
 
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cc/tier/changes.h"
-#include "cc/tier/complete.h"
-#include "cc/tier/growing.h"
+#include "cc/tier/hook.h"
 #include "cc/tier/identity.h"
-#include "cc/tier/real.h"
-#include "cc/tier/system.h"
+#include "cc/tier/invalidation.h"
+#include "cc/tier/lookup.h"
+#include "cc/tier/partial_copy.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
 
-char environment[16384];
+// A longer value turns the shim off.
+constexpr size_t kMaxEnvironmentBytes = 16384;
+char environment[kMaxEnvironmentBytes];
 
 void BeforeFork() {
-  shim.table.ForEach([](int, Growing* growing) {
-    growing->is_shared.store(true, std::memory_order_relaxed);
+  shim.table.ForEach([](int, PartialCopy* partial) {
+    partial->is_shared.store(true, std::memory_order_relaxed);
   });
 }
 
 void InChild() {
   const ErrnoGuard guard;
-  // What the parent reads, the parent copies.
-  shim.table.ForEach([](int fd, Growing*) { shim.table.Remove(fd); });
+  // Files that the parent has open are copied by the parent.
+  shim.table.ForEach([](int fd, PartialCopy*) { shim.table.Remove(fd); });
   shim.daemon.AfterFork();
   ForgetQueue();
 }
 
 __attribute__((constructor)) void Load() {
   const ErrnoGuard guard;
-  const char* text = getenv(kVariable);
+  const char* text = getenv(kEnvironmentVariable);
   if (text == nullptr || strlen(text) >= sizeof(environment)) return;
   memcpy(environment, text, strlen(text) + 1);
-  Parse(environment, static_cast<unsigned>(syscall(SYS_geteuid)),
-        &shim.settings);
+  ParseSettings(environment, static_cast<unsigned>(syscall(SYS_geteuid)),
+                &shim.settings);
   if (!shim.settings.is_on) return;
   shim.daemon.Start(shim.settings.socket, shim.settings.counts);
   struct statx status;
-  if (sys::Status(shim.settings.own.path, &status) == 0) {
+  if (sys::Status(shim.settings.private_copies.path, &status) == 0) {
     shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
   }
   pthread_atfork(BeforeFork, nullptr, InChild);
@@ -53,8 +56,8 @@ __attribute__((constructor)) void Load() {
 
 __attribute__((destructor)) void Unload() {
   if (!shim.is_on.load(std::memory_order_acquire)) return;
-  shim.table.ForEach([](int fd, Growing*) { BeforeClose(fd); });
-  shim.daemon.ReportLast();
+  shim.table.ForEach([](int fd, PartialCopy*) { BeforeClose(fd); });
+  shim.daemon.ReportFinalCounts();
 }
 
 using Open = int(const char*, int, ...);
@@ -62,15 +65,15 @@ using OpenAt = int(int, const char*, int, ...);
 using OpenStdio = FILE*(const char*, const char*);
 using Reopen = FILE*(const char*, const char*, FILE*);
 
-// How the program wants to open a file. One of the functions is null.
+// A call that opens a file. One of the two functions is null.
 struct Opening {
   int Call() const {
     return real != nullptr ? (*real)(path, flags, mode)
                            : (*real_at)(folder, path, flags, mode);
   }
 
-  Real<Open>* real;
-  Real<OpenAt>* real_at;
+  RealFunction<Open>* real;
+  RealFunction<OpenAt>* real_at;
   int folder;
   const char* path;
   int flags;
@@ -85,14 +88,14 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   if (flags & O_PATH) return opening.Call();
   if ((flags & O_ACCMODE) != O_RDONLY || (flags & (O_TRUNC | O_CREAT))) {
     const int fd = opening.Call();
-    if (fd >= 0) Changed(&key);
+    if (fd >= 0) Invalidate(&key);
     return fd;
   }
   if (flags & kUntouched) return opening.Call();
   const int before = errno;
-  Coming coming = Coming::kUnasked;
+  LookupResult result = LookupResult::kNotAsked;
   if (!(flags & O_NOFOLLOW)) {
-    const int copy = OpenCopyOrAsk(&key, opening.path, flags, &coming);
+    const int copy = LookUpCopy(&key, opening.path, flags, &result);
     if (copy >= 0) {
       errno = before;
       return copy;
@@ -100,13 +103,13 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   }
   errno = before;
   int fd = opening.Call();
-  if (fd < 0 && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE) && ReleaseDescriptors()) {
     errno = before;
     fd = opening.Call();
   }
   if (fd >= 0) {
     shim.daemon.Count(&AtomicCounts::source_opens);
-    Begin(fd, key, coming);
+    TrackOpenFile(fd, key, result);
   }
   return fd;
 }
@@ -125,7 +128,7 @@ mode_t ModeOf(int flags, va_list arguments) {
              : 0;
 }
 
-// What fopen() is to do with a file.
+// Use of a file by fopen(), according to its mode.
 enum class Mode { kReads, kChanges, kUnknown };
 Mode ModeOf(const char* mode) {
   if (mode[0] != 'r' && mode[0] != 'w' && mode[0] != 'a') return Mode::kUnknown;
@@ -135,10 +138,10 @@ Mode ModeOf(const char* mode) {
   return strchr(mode, ',') != nullptr ? Mode::kUnknown : Mode::kReads;
 }
 
-__attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
+__attribute__((noinline)) FILE* OpenStdioBelow(RealFunction<OpenStdio>* real,
                                                const char* path,
                                                const char* mode) {
-  static Real<FILE*(int, const char*)> real_fdopen("fdopen");
+  static RealFunction<FILE*(int, const char*)> real_fdopen("fdopen");
   Key key;
   const Mode what = ModeOf(mode);
   if (what == Mode::kUnknown || !key.Find(shim.settings, path)) {
@@ -146,13 +149,13 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   }
   if (what == Mode::kChanges) {
     FILE* file = (*real)(path, mode);
-    if (file != nullptr) Changed(&key);
+    if (file != nullptr) Invalidate(&key);
     return file;
   }
   const int before = errno;
   const int flags = strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0;
-  Coming coming;
-  const int copy = OpenCopyOrAsk(&key, path, flags, &coming);
+  LookupResult result;
+  const int copy = LookUpCopy(&key, path, flags, &result);
   if (copy >= 0) {
     FILE* file = real_fdopen(copy, mode);
     if (file != nullptr) {
@@ -163,20 +166,21 @@ __attribute__((noinline)) FILE* OpenStdioBelow(Real<OpenStdio>* real,
   }
   errno = before;
   FILE* file = (*real)(path, mode);
-  if (file == nullptr && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+  if (file == nullptr && (errno == EMFILE || errno == ENFILE) &&
+      ReleaseDescriptors()) {
     errno = before;
     file = (*real)(path, mode);
   }
   if (file != nullptr) {
-    // Stdio reads where the shim does not see it.
+    // The shim does not see the reads of stdio.
     shim.daemon.Count(&AtomicCounts::source_opens);
-    Begin(fileno(file), key, coming);
-    BeforeUnseen(fileno(file), Use::kGone);
+    TrackOpenFile(fileno(file), key, result);
+    BeforeUnseenUse(fileno(file), UnseenUse::kGone);
   }
   return file;
 }
 
-inline FILE* OpenStdioHook(Real<OpenStdio>* real, const char* path,
+inline FILE* OpenStdioHook(RealFunction<OpenStdio>* real, const char* path,
                            const char* mode) {
   if (!shim.is_on.load(std::memory_order_relaxed) || path == nullptr ||
       mode == nullptr) {
@@ -189,7 +193,7 @@ inline FILE* OpenStdioHook(Real<OpenStdio>* real, const char* path,
 
 #define TFM_OPEN(name)                                              \
   TFM_HOOK(int, name, (const char* path, int flags, ...)) {         \
-    static Real<Open> real(#name);                                  \
+    static RealFunction<Open> real(#name);                          \
     va_list arguments;                                              \
     va_start(arguments, flags);                                     \
     const mode_t mode = ModeOf(flags, arguments);                   \
@@ -201,7 +205,7 @@ TFM_OPEN(open64)
 
 #define TFM_OPENAT(name)                                                \
   TFM_HOOK(int, name, (int folder, const char* path, int flags, ...)) { \
-    static Real<OpenAt> real(#name);                                    \
+    static RealFunction<OpenAt> real(#name);                            \
     va_list arguments;                                                  \
     va_start(arguments, flags);                                         \
     const mode_t mode = ModeOf(flags, arguments);                       \
@@ -211,10 +215,11 @@ TFM_OPEN(open64)
 TFM_OPENAT(openat)
 TFM_OPENAT(openat64)
 
-// What the headers make of open() without a mode, if they fortify.
+// With _FORTIFY_SOURCE, the headers of libc turn open() without a mode into
+// these.
 #define TFM_OPEN_2(name, plain)                                  \
   TFM_HOOK(int, name, (const char* path, int flags)) {           \
-    static Real<Open> real(#plain);                              \
+    static RealFunction<Open> real(#plain);                      \
     return OpenHook({&real, nullptr, AT_FDCWD, path, flags, 0}); \
   }
 TFM_OPEN_2(__open_2, open)
@@ -222,7 +227,7 @@ TFM_OPEN_2(__open64_2, open64)
 
 #define TFM_OPENAT_2(name, plain)                                  \
   TFM_HOOK(int, name, (int folder, const char* path, int flags)) { \
-    static Real<OpenAt> real(#plain);                              \
+    static RealFunction<OpenAt> real(#plain);                      \
     return OpenHook({nullptr, &real, folder, path, flags, 0});     \
   }
 TFM_OPENAT_2(__openat_2, openat)
@@ -230,7 +235,7 @@ TFM_OPENAT_2(__openat64_2, openat64)
 
 #define TFM_CREAT(name)                                              \
   TFM_HOOK(int, name, (const char* path, mode_t mode)) {             \
-    static Real<Open> real("open");                                  \
+    static RealFunction<Open> real("open");                          \
     constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;             \
     return OpenHook({&real, nullptr, AT_FDCWD, path, kFlags, mode}); \
   }
@@ -239,21 +244,21 @@ TFM_CREAT(creat64)
 
 #define TFM_FOPEN(name)                                         \
   TFM_HOOK(FILE*, name, (const char* path, const char* mode)) { \
-    static Real<OpenStdio> real(#name);                         \
+    static RealFunction<OpenStdio> real(#name);                 \
     return OpenStdioHook(&real, path, mode);                    \
   }
 TFM_FOPEN(fopen)
 TFM_FOPEN(fopen64)
 
 TFM_HOOK(int, chdir, (const char* path)) {
-  static Real<int(const char*)> real("chdir");
+  static RealFunction<int(const char*)> real("chdir");
   const int result = real(path);
   if (result == 0) Key::WorkingDirectoryChanged();
   return result;
 }
 
 TFM_HOOK(int, fchdir, (int folder)) {
-  static Real<int(int)> real("fchdir");
+  static RealFunction<int(int)> real("fchdir");
   const int result = real(folder);
   if (result == 0) Key::WorkingDirectoryChanged();
   return result;
@@ -261,11 +266,11 @@ TFM_HOOK(int, fchdir, (int folder)) {
 
 #define TFM_FREOPEN(name)                                                   \
   TFM_HOOK(FILE*, name, (const char* path, const char* mode, FILE* file)) { \
-    static Real<Reopen> real(#name);                                        \
+    static RealFunction<Reopen> real(#name);                                \
     FILE* opened = real(path, mode, file);                                  \
     if (opened != nullptr && path != nullptr &&                             \
         ModeOf(mode) == Mode::kChanges) {                                   \
-      ChangedPath(AT_FDCWD, path);                                          \
+      InvalidatePath(AT_FDCWD, path);                                       \
     }                                                                       \
     return opened;                                                          \
   }

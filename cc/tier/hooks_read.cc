@@ -1,26 +1,28 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What reads and closes files, and what uses them out of the shim's sight.
+// Hooks of the functions that read or close files, or use descriptors in a way
+// that the shim cannot see.
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 
-#include "cc/tier/growing.h"
-#include "cc/tier/real.h"
-#include "cc/tier/system.h"
+#include "cc/tier/hook.h"
+#include "cc/tier/partial_copy.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
 
-// Calls read(entry) for a descriptor of a growing copy.
+// Calls read(entry) for a descriptor with an entry, and sets whether it has
+// one.
 template <typename Read>
 __attribute__((noinline)) ssize_t WithEntry(int fd, Read read,
-                                            bool* is_growing) {
+                                            bool* is_partial) {
   Table::Entry* entry = shim.table.Acquire(fd);
-  *is_growing = entry != nullptr;
+  *is_partial = entry != nullptr;
   if (entry == nullptr) return -1;
   const int before = errno;
   const ssize_t got = read(entry);
@@ -29,7 +31,7 @@ __attribute__((noinline)) ssize_t WithEntry(int fd, Read read,
   return got;
 }
 
-// Reads into several buffers one after the other, from `offset` on or by the
+// Reads into several buffers one after the other, from `offset` on, or by the
 // position if that is -1.
 ssize_t ReadVector(Table::Entry* entry, int fd, const struct iovec* parts,
                    int count, int64_t offset) {
@@ -37,9 +39,10 @@ ssize_t ReadVector(Table::Entry* entry, int fd, const struct iovec* parts,
   for (int i = 0; i < count; ++i) {
     if (parts[i].iov_len == 0) continue;
     const ssize_t got =
-        offset < 0 ? ReadGrowing(entry, fd, parts[i].iov_base, parts[i].iov_len)
-                   : ReadGrowingAt(entry, fd, parts[i].iov_base,
-                                   parts[i].iov_len, offset + done);
+        offset < 0
+            ? ReadPartialCopy(entry, fd, parts[i].iov_base, parts[i].iov_len)
+            : ReadPartialCopyAt(entry, fd, parts[i].iov_base, parts[i].iov_len,
+                                offset + done);
     if (got < 0) return done > 0 ? done : -1;
     done += got;
     if (static_cast<size_t>(got) < parts[i].iov_len) break;
@@ -47,9 +50,11 @@ ssize_t ReadVector(Table::Entry* entry, int fd, const struct iovec* parts,
   return done;
 }
 
-// Whether the kernel would take the parts.
+constexpr int kMaxIovecs = 1024;  // The kernel's UIO_MAXIOV.
+
+// Returns whether the kernel would accept the buffers.
 bool AreGood(const struct iovec* parts, int count) {
-  if (count <= 0 || count > 1024) return false;
+  if (count <= 0 || count > kMaxIovecs) return false;
   size_t whole = 0;
   for (int i = 0; i < count; ++i) {
     if (parts[i].iov_len > SSIZE_MAX - whole) return false;
@@ -60,39 +65,40 @@ bool AreGood(const struct iovec* parts, int count) {
 
 }  // namespace
 
-// A hook of a function that reads from `fd`: `growing` if a copy grows.
-#define TFM_READ(name, parameters, arguments, can, growing)            \
-  TFM_HOOK(ssize_t, name, parameters) {                                \
-    static Real<ssize_t parameters> real(#name);                       \
-    if (__builtin_expect(shim.table.Has(fd), 0) && (can)) {            \
-      bool is_growing;                                                 \
-      const ssize_t got = WithEntry(                                   \
-          fd, [&](Table::Entry* entry) -> ssize_t { return growing; }, \
-          &is_growing);                                                \
-      if (is_growing) return got;                                      \
-    }                                                                  \
-    return real arguments;                                             \
+// Defines the hook of a function that reads from `fd`: it evaluates
+// `read_partial` if `can` is true and the file has a partial copy.
+#define TFM_READ(name, parameters, arguments, can, read_partial)            \
+  TFM_HOOK(ssize_t, name, parameters) {                                     \
+    static RealFunction<ssize_t parameters> real(#name);                    \
+    if (__builtin_expect(shim.table.Has(fd), 0) && (can)) {                 \
+      bool is_partial;                                                      \
+      const ssize_t got = WithEntry(                                        \
+          fd, [&](Table::Entry* entry) -> ssize_t { return read_partial; }, \
+          &is_partial);                                                     \
+      if (is_partial) return got;                                           \
+    }                                                                       \
+    return real arguments;                                                  \
   }
 
 TFM_READ(read, (int fd, void* data, size_t size), (fd, data, size), true,
-         ReadGrowing(entry, fd, data, size))
+         ReadPartialCopy(entry, fd, data, size))
 TFM_READ(__read_chk, (int fd, void* data, size_t size, size_t most),
          (fd, data, size, most), size <= most,
-         ReadGrowing(entry, fd, data, size))
+         ReadPartialCopy(entry, fd, data, size))
 TFM_READ(pread, (int fd, void* data, size_t size, off_t offset),
          (fd, data, size, offset), true,
-         ReadGrowingAt(entry, fd, data, size, offset))
+         ReadPartialCopyAt(entry, fd, data, size, offset))
 TFM_READ(pread64, (int fd, void* data, size_t size, off64_t offset),
          (fd, data, size, offset), true,
-         ReadGrowingAt(entry, fd, data, size, offset))
+         ReadPartialCopyAt(entry, fd, data, size, offset))
 TFM_READ(__pread_chk,
          (int fd, void* data, size_t size, off_t offset, size_t most),
          (fd, data, size, offset, most), size <= most,
-         ReadGrowingAt(entry, fd, data, size, offset))
+         ReadPartialCopyAt(entry, fd, data, size, offset))
 TFM_READ(__pread64_chk,
          (int fd, void* data, size_t size, off64_t offset, size_t most),
          (fd, data, size, offset, most), size <= most,
-         ReadGrowingAt(entry, fd, data, size, offset))
+         ReadPartialCopyAt(entry, fd, data, size, offset))
 TFM_READ(readv, (int fd, const struct iovec* parts, int count),
          (fd, parts, count), AreGood(parts, count),
          ReadVector(entry, fd, parts, count, -1))
@@ -119,7 +125,7 @@ TFM_READ(preadv64v2,
 // A seek waits for a read by the same position, as it would in the kernel.
 #define TFM_SEEK(name)                                            \
   TFM_HOOK(off64_t, name, (int fd, off64_t offset, int whence)) { \
-    static Real<off64_t(int, off64_t, int)> real(#name);          \
+    static RealFunction<off64_t(int, off64_t, int)> real(#name);  \
     if (__builtin_expect(shim.table.Has(fd), 0)) {                \
       if (Table::Entry* entry = shim.table.Acquire(fd)) {         \
         off64_t result;                                           \
@@ -137,30 +143,30 @@ TFM_SEEK(lseek)
 TFM_SEEK(lseek64)
 
 TFM_HOOK(int, close, (int fd)) {
-  static Real<int(int)> real("close");
+  static RealFunction<int(int)> real("close");
   if (__builtin_expect(shim.table.Has(fd), 0)) BeforeClose(fd);
   return real(fd);
 }
 
 TFM_HOOK(int, dup, (int fd)) {
-  static Real<int(int)> real("dup");
-  if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kDuplicated);
+  static RealFunction<int(int)> real("dup");
+  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
   return real(fd);
 }
 
 TFM_HOOK(int, dup2, (int fd, int other)) {
-  static Real<int(int, int)> real("dup2");
+  static RealFunction<int(int, int)> real("dup2");
   if (fd != other) {
-    if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kDuplicated);
+    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
     if (shim.table.Has(other)) BeforeClose(other);
   }
   return real(fd, other);
 }
 
 TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
-  static Real<int(int, int, int)> real("dup3");
+  static RealFunction<int(int, int, int)> real("dup3");
   if (fd != other) {
-    if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kDuplicated);
+    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
     if (shim.table.Has(other)) BeforeClose(other);
   }
   return real(fd, other, flags);
@@ -168,17 +174,17 @@ TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
 
 #define TFM_FCNTL(name, other)                                        \
   TFM_HOOK(int, name, (int fd, int command, ...)) {                   \
-    static Real<int(int, int, ...)> real(#name, #other);              \
+    static RealFunction<int(int, int, ...)> real(#name, #other);      \
     va_list arguments;                                                \
     va_start(arguments, command);                                     \
     void* argument = va_arg(arguments, void*);                        \
     va_end(arguments);                                                \
     if (__builtin_expect(shim.table.Has(fd), 0)) {                    \
       if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {         \
-        BeforeUnseen(fd, Use::kDuplicated);                           \
+        BeforeUnseenUse(fd, UnseenUse::kDuplicated);                  \
       } else if (command == F_SETFL &&                                \
                  (reinterpret_cast<intptr_t>(argument) & O_DIRECT)) { \
-        BeforeUnseen(fd, Use::kGone);                                 \
+        BeforeUnseenUse(fd, UnseenUse::kGone);                        \
       }                                                               \
     }                                                                 \
     return real(fd, command, argument);                               \
@@ -190,9 +196,10 @@ TFM_FCNTL(fcntl64, fcntl)
   TFM_HOOK(void*, name,                                                        \
            (void* address, size_t size, int protection, int flags, int fd,     \
             off64_t offset)) {                                                 \
-    static Real<void*(void*, size_t, int, int, int, off64_t)> real(#name);     \
+    static RealFunction<void*(void*, size_t, int, int, int, off64_t)> real(    \
+        #name);                                                                \
     if (__builtin_expect(shim.table.Has(fd), 0) && !(flags & MAP_ANONYMOUS)) { \
-      BeforeUnseen(fd, Use::kMapped);                                          \
+      BeforeUnseenUse(fd, UnseenUse::kMapped);                                 \
     }                                                                          \
     return real(address, size, protection, flags, fd, offset);                 \
   }
@@ -200,15 +207,15 @@ TFM_MMAP(mmap)
 TFM_MMAP(mmap64)
 
 TFM_HOOK(FILE*, fdopen, (int fd, const char* mode)) {
-  static Real<FILE*(int, const char*)> real("fdopen");
-  if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kGone);
+  static RealFunction<FILE*(int, const char*)> real("fdopen");
+  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kGone);
   return real(fd, mode);
 }
 
 #define TFM_SENDFILE(name)                                                  \
   TFM_HOOK(ssize_t, name, (int to, int fd, off64_t* offset, size_t size)) { \
-    static Real<ssize_t(int, int, off64_t*, size_t)> real(#name);           \
-    if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kMapped);                 \
+    static RealFunction<ssize_t(int, int, off64_t*, size_t)> real(#name);   \
+    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);        \
     return real(to, fd, offset, size);                                      \
   }
 TFM_SENDFILE(sendfile)
@@ -217,18 +224,18 @@ TFM_SENDFILE(sendfile64)
 TFM_HOOK(ssize_t, copy_file_range,
          (int fd, off64_t* from, int to, off64_t* offset, size_t size,
           unsigned flags)) {
-  static Real<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)> real(
-      "copy_file_range");
-  if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kMapped);
+  static RealFunction<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)>
+      real("copy_file_range");
+  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);
   return real(fd, from, to, offset, size, flags);
 }
 
 TFM_HOOK(ssize_t, splice,
          (int fd, off64_t* from, int to, off64_t* offset, size_t size,
           unsigned flags)) {
-  static Real<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)> real(
-      "splice");
-  if (shim.table.Has(fd)) BeforeUnseen(fd, Use::kMapped);
+  static RealFunction<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)>
+      real("splice");
+  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);
   return real(fd, from, to, offset, size, flags);
 }
 

@@ -1,16 +1,17 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What tells a file's status: for a complete copy, that of its source. Copies
-// are told by their attribute, not by what was opened: so it is right for
-// descriptors that were duplicated or inherited, too.
+// Hooks of the functions that return the status of a file: for a complete copy,
+// that of its source. A copy is recognised by its attribute, not by the way it
+// was opened, so the status is also right for duplicated and inherited
+// descriptors.
 
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include "cc/tier/growing.h"
+#include "cc/tier/hook.h"
 #include "cc/tier/identity.h"
-#include "cc/tier/real.h"
-#include "cc/tier/system.h"
+#include "cc/tier/partial_copy.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -18,8 +19,9 @@ namespace {
 
 bool IsOn() { return shim.is_on.load(std::memory_order_relaxed); }
 
-// Whether an open file is a complete copy. A file that a program made has no
-// such attribute, unless it copied it, and then it has another inode.
+// Returns whether an open file is a complete copy. A file that a program wrote
+// has no such attribute, unless the program copied it from a copy; then its
+// inode differs.
 bool FindIdentity(int fd, uint64_t inode, Identity* identity) {
   const ErrnoGuard guard;
   return IsIdentity(*identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
@@ -32,16 +34,17 @@ bool MayBeCopy(uint64_t device, mode_t mode) {
          device == shim.copies_device.load(std::memory_order_relaxed);
 }
 
-// Whether a path has a complete copy that is as the source was a minute ago.
+// Returns whether a path has a complete copy that is as the source was a minute
+// ago.
 __attribute__((noinline)) bool FindIdentity(const char* path,
                                             Identity* identity) {
   Key key;
   if (!key.Find(shim.settings, path)) return false;
   const ErrnoGuard guard;
-  const View view = shim.daemon.Look();
+  const StateView view = shim.daemon.ReadState();
   if (!view.is_valid) return false;
-  const Folder* const folders[] = {&shim.settings.own,
-                                   &shim.settings.everybodys};
+  const Folder* const folders[] = {&shim.settings.private_copies,
+                                   &shim.settings.public_copies};
   for (int i = 0; i < (view.flags & kShared ? 2 : 1); ++i) {
     const char* copy = key.In(*folders[i]);
     if (copy != nullptr &&
@@ -60,12 +63,12 @@ bool IsFound(int folder, const char* path, int flags, Identity* identity) {
          (folder == AT_FDCWD || path[0] == '/') && FindIdentity(path, identity);
 }
 
-// Corrects the status of an open file.
+// Replaces the status of an open file by that of its source if it is a copy.
 void Correct(int fd, struct stat* status) {
   Identity identity;
   if (IsOn() && MayBeCopy(status->st_dev, status->st_mode) &&
       FindIdentity(fd, status->st_ino, &identity)) {
-    Fill(identity, status);
+    FillStatus(identity, status);
   }
 }
 
@@ -78,25 +81,25 @@ bool IsOfDescriptor(const char* path, int flags) {
 static_assert(sizeof(struct stat) == sizeof(struct stat64),
               "both have the same layout on 64-bit machines");
 
-#define TFM_STAT(name)                                           \
-  TFM_HOOK(int, name, (const char* path, struct stat* status)) { \
-    static Real<int(const char*, struct stat*)> real(#name);     \
-    Identity identity;                                           \
-    if (IsFound(AT_FDCWD, path, 0, &identity)) {                 \
-      Fill(identity, status);                                    \
-      return 0;                                                  \
-    }                                                            \
-    return real(path, status);                                   \
+#define TFM_STAT(name)                                               \
+  TFM_HOOK(int, name, (const char* path, struct stat* status)) {     \
+    static RealFunction<int(const char*, struct stat*)> real(#name); \
+    Identity identity;                                               \
+    if (IsFound(AT_FDCWD, path, 0, &identity)) {                     \
+      FillStatus(identity, status);                                  \
+      return 0;                                                      \
+    }                                                                \
+    return real(path, status);                                       \
   }
 TFM_STAT(stat)
 TFM_STAT(stat64)
 
 #define TFM_XSTAT(name)                                                       \
   TFM_HOOK(int, name, (int version, const char* path, struct stat* status)) { \
-    static Real<int(int, const char*, struct stat*)> real(#name);             \
+    static RealFunction<int(int, const char*, struct stat*)> real(#name);     \
     Identity identity;                                                        \
     if (IsFound(AT_FDCWD, path, 0, &identity)) {                              \
-      Fill(identity, status);                                                 \
+      FillStatus(identity, status);                                           \
       return 0;                                                               \
     }                                                                         \
     return real(version, path, status);                                       \
@@ -104,19 +107,19 @@ TFM_STAT(stat64)
 TFM_XSTAT(__xstat)
 TFM_XSTAT(__xstat64)
 
-#define TFM_FSTAT(name)                                \
-  TFM_HOOK(int, name, (int fd, struct stat* status)) { \
-    static Real<int(int, struct stat*)> real(#name);   \
-    const int result = real(fd, status);               \
-    if (result == 0) Correct(fd, status);              \
-    return result;                                     \
+#define TFM_FSTAT(name)                                      \
+  TFM_HOOK(int, name, (int fd, struct stat* status)) {       \
+    static RealFunction<int(int, struct stat*)> real(#name); \
+    const int result = real(fd, status);                     \
+    if (result == 0) Correct(fd, status);                    \
+    return result;                                           \
   }
 TFM_FSTAT(fstat)
 TFM_FSTAT(fstat64)
 
 #define TFM_FXSTAT(name)                                            \
   TFM_HOOK(int, name, (int version, int fd, struct stat* status)) { \
-    static Real<int(int, int, struct stat*)> real(#name);           \
+    static RealFunction<int(int, int, struct stat*)> real(#name);   \
     const int result = real(version, fd, status);                   \
     if (result == 0) Correct(fd, status);                           \
     return result;                                                  \
@@ -124,18 +127,18 @@ TFM_FSTAT(fstat64)
 TFM_FXSTAT(__fxstat)
 TFM_FXSTAT(__fxstat64)
 
-#define TFM_FSTATAT(name)                                                    \
-  TFM_HOOK(int, name,                                                        \
-           (int folder, const char* path, struct stat* status, int flags)) { \
-    static Real<int(int, const char*, struct stat*, int)> real(#name);       \
-    Identity identity;                                                       \
-    if (IsFound(folder, path, flags, &identity)) {                           \
-      Fill(identity, status);                                                \
-      return 0;                                                              \
-    }                                                                        \
-    const int result = real(folder, path, status, flags);                    \
-    if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status); \
-    return result;                                                           \
+#define TFM_FSTATAT(name)                                                      \
+  TFM_HOOK(int, name,                                                          \
+           (int folder, const char* path, struct stat* status, int flags)) {   \
+    static RealFunction<int(int, const char*, struct stat*, int)> real(#name); \
+    Identity identity;                                                         \
+    if (IsFound(folder, path, flags, &identity)) {                             \
+      FillStatus(identity, status);                                            \
+      return 0;                                                                \
+    }                                                                          \
+    const int result = real(folder, path, status, flags);                      \
+    if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status);   \
+    return result;                                                             \
   }
 TFM_FSTATAT(fstatat)
 TFM_FSTATAT(fstatat64)
@@ -144,10 +147,11 @@ TFM_FSTATAT(fstatat64)
   TFM_HOOK(int, name,                                                        \
            (int version, int folder, const char* path, struct stat* status,  \
             int flags)) {                                                    \
-    static Real<int(int, int, const char*, struct stat*, int)> real(#name);  \
+    static RealFunction<int(int, int, const char*, struct stat*, int)> real( \
+        #name);                                                              \
     Identity identity;                                                       \
     if (IsFound(folder, path, flags, &identity)) {                           \
-      Fill(identity, status);                                                \
+      FillStatus(identity, status);                                          \
       return 0;                                                              \
     }                                                                        \
     const int result = real(version, folder, path, status, flags);           \
@@ -160,26 +164,26 @@ TFM_FXSTATAT(__fxstatat64)
 TFM_HOOK(int, statx,
          (int folder, const char* path, int flags, unsigned mask,
           struct statx* status)) {
-  static Real<int(int, const char*, int, unsigned, struct statx*)> real(
+  static RealFunction<int(int, const char*, int, unsigned, struct statx*)> real(
       "statx");
   Identity identity;
   if (IsFound(folder, path, flags, &identity)) {
-    Fill(identity, status);
+    FillStatus(identity, status);
     return 0;
   }
   const int result = real(folder, path, flags, mask, status);
   if (result == 0 && IsOn() && IsOfDescriptor(path, flags) &&
       MayBeCopy(DeviceOf(*status), status->stx_mode) &&
       FindIdentity(folder, status->stx_ino, &identity)) {
-    Fill(identity, status);
+    FillStatus(identity, status);
   }
   return result;
 }
 
-// A copy's attributes are ours: a program that copies a file with its
+// A copy's attributes belong to the shim: a program that copies a file with its
 // attributes sees none.
 TFM_HOOK(ssize_t, flistxattr, (int fd, char* list, size_t size)) {
-  static Real<ssize_t(int, char*, size_t)> real("flistxattr");
+  static RealFunction<ssize_t(int, char*, size_t)> real("flistxattr");
   struct statx status;
   Identity identity;
   if (IsOn() && sys::CachedStatus(fd, &status) == 0 &&
@@ -192,7 +196,8 @@ TFM_HOOK(ssize_t, flistxattr, (int fd, char* list, size_t size)) {
 
 TFM_HOOK(ssize_t, fgetxattr,
          (int fd, const char* name, void* value, size_t size)) {
-  static Real<ssize_t(int, const char*, void*, size_t)> real("fgetxattr");
+  static RealFunction<ssize_t(int, const char*, void*, size_t)> real(
+      "fgetxattr");
   struct statx status;
   Identity identity;
   if (IsOn() && sys::CachedStatus(fd, &status) == 0 &&

@@ -9,12 +9,12 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-void Set(int64_t seconds, uint32_t ns, struct statx_timestamp* time) {
+void SetTime(int64_t seconds, uint32_t ns, struct statx_timestamp* time) {
   time->tv_sec = seconds;
   time->tv_nsec = ns;
 }
 
-void Set(int64_t seconds, uint32_t ns, struct timespec* time) {
+void SetTime(int64_t seconds, uint32_t ns, struct timespec* time) {
   time->tv_sec = seconds;
   time->tv_nsec = ns;
 }
@@ -66,12 +66,13 @@ bool IsSameVersion(const Identity& identity, const struct statx& status) {
          status.stx_mtime.tv_nsec == identity.mtime_ns;
 }
 
-bool IsSame(const Identity& identity, const struct statx& status) {
+bool IsSameVersionAndMode(const Identity& identity,
+                          const struct statx& status) {
   return IsSameVersion(identity, status) && status.stx_mode == identity.mode &&
          status.stx_uid == identity.uid && status.stx_gid == identity.gid;
 }
 
-void Fill(const Identity& identity, struct stat* status) {
+void FillStatus(const Identity& identity, struct stat* status) {
   memset(status, 0, sizeof(*status));
   status->st_dev = identity.device;
   status->st_ino = identity.inode;
@@ -83,12 +84,12 @@ void Fill(const Identity& identity, struct stat* status) {
   status->st_size = identity.size;
   status->st_blksize = static_cast<blksize_t>(identity.block_size);
   status->st_blocks = identity.blocks;
-  Set(identity.atime_s, identity.atime_ns, &status->st_atim);
-  Set(identity.mtime_s, identity.mtime_ns, &status->st_mtim);
-  Set(identity.ctime_s, identity.ctime_ns, &status->st_ctim);
+  SetTime(identity.atime_s, identity.atime_ns, &status->st_atim);
+  SetTime(identity.mtime_s, identity.mtime_ns, &status->st_mtim);
+  SetTime(identity.ctime_s, identity.ctime_ns, &status->st_ctim);
 }
 
-void Fill(const Identity& identity, struct statx* status) {
+void FillStatus(const Identity& identity, struct statx* status) {
   memset(status, 0, sizeof(*status));
   status->stx_mask = STATX_BASIC_STATS;
   status->stx_dev_major = major(identity.device);
@@ -103,12 +104,12 @@ void Fill(const Identity& identity, struct statx* status) {
   status->stx_size = static_cast<uint64_t>(identity.size);
   status->stx_blksize = static_cast<uint32_t>(identity.block_size);
   status->stx_blocks = static_cast<uint64_t>(identity.blocks);
-  Set(identity.atime_s, identity.atime_ns, &status->stx_atime);
-  Set(identity.mtime_s, identity.mtime_ns, &status->stx_mtime);
-  Set(identity.ctime_s, identity.ctime_ns, &status->stx_ctime);
+  SetTime(identity.atime_s, identity.atime_ns, &status->stx_atime);
+  SetTime(identity.mtime_s, identity.mtime_ns, &status->stx_mtime);
+  SetTime(identity.ctime_s, identity.ctime_ns, &status->stx_ctime);
   if (identity.btime_s != 0) {
     status->stx_mask |= STATX_BTIME;
-    Set(identity.btime_s, identity.btime_ns, &status->stx_btime);
+    SetTime(identity.btime_s, identity.btime_ns, &status->stx_btime);
   }
 }
 

@@ -1,6 +1,9 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What tells a file of the source from others, and what stat() answers for it.
+// Identity of a file in the source: comparison with a status, and conversion to
+// and from one.
+//
+// Thread-safety: pure functions.
 
 #ifndef TF_MALLEABLE_CC_TIER_IDENTITY_H_
 #define TF_MALLEABLE_CC_TIER_IDENTITY_H_
@@ -13,20 +16,21 @@
 namespace tf_malleable {
 namespace tier {
 
-// Thread-safety: pure functions.
-
 uint64_t DeviceOf(const struct statx& status);
 Identity IdentityOf(const struct statx& status);
-// Whether the attribute's value is one.
+// Returns whether an attribute's value, of `size` bytes, is an Identity.
 bool IsIdentity(const Identity& identity, ssize_t size);
-// Whether a file with this status is the version of the file that was copied,
-// and may be read by the same users.
-bool IsSame(const Identity& identity, const struct statx& status);
-// Whether an open file with this status is still that version.
+// Returns whether a file with this status is the version that was copied, with
+// the same owner and mode.
+bool IsSameVersionAndMode(const Identity& identity, const struct statx& status);
+// Returns whether an open file with this status is still the version that was
+// copied.
 bool IsSameVersion(const Identity& identity, const struct statx& status);
-void Fill(const Identity& identity, struct stat* status);
-// Fills in what `status` has, of what statx was asked for.
-void Fill(const Identity& identity, struct statx* status);
+// Sets the fields of a stat result.
+void FillStatus(const Identity& identity, struct stat* status);
+// Sets the basic fields of a statx result, and the time of birth if it is
+// known.
+void FillStatus(const Identity& identity, struct statx* status);
 
 }  // namespace tier
 }  // namespace tf_malleable

@@ -1,93 +1,104 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What the shim in a reader and the daemon of a node have in common: files in
-// the store, and messages. tf_malleable/tier/protocol.py has the same in
+// Protocol between the shim in a reader and the daemon of a node: the layout of
+// the store, and the messages. tf_malleable/tier/protocol.py is the same in
 // Python. All numbers are little-endian and at their natural alignment.
 //
-// The store. The folder is the index: a complete copy lies at its key.
+// Terms. The source is the file system that programs read; the store is the
+// folder on the node's disk with the copies. A reader is a process with the
+// shim. A partial copy is a copy in the making: the part is the file that
+// becomes the copy, and the map says which units of the part are present. The
+// claim is the permission to read a file from the source, which only one node
+// has at a time.
 //
-//   public/PATH           Copies of what everybody may read. Only the daemon
-//                         writes here. Folders 0755, copies 0644.
+// The store. Its folders are the index of the complete copies.
+//
+//   public/PATH           Copies of files that everybody may read. Only the
+//                         daemon writes here. Folders 0755, copies 0644.
 //   private/UID/PATH      One user's copies. private/UID belongs to the
 //                         daemon's user, mode 0700; if the reader is another
 //                         user, with an ACL entry user:UID:--x. Copies belong
 //                         to UID, mode 0600. Folders below are 0755.
-//   growing/public/       Copies that the daemon makes; NAME.part, NAME.map.
-//   growing/private/UID/  Copies that readers fill. Belongs to UID, mode 0700.
+//   growing/public/       Partial copies that the daemon fills: NAME.part and
+//                         NAME.map.
+//   growing/private/UID/  Partial copies that readers fill. The folder belongs
+//                         to UID, mode 0700.
 //
 // PATH is the path in the source without links resolved: absolute, with no
-// "", "." or ".." as a component. NAME is PATH's 128-bit FNV-1a hash in 32
-// lower-case hexadecimal digits. A path too long to fit is not copied.
+// "", "." or ".." as a component. NAME is the 128-bit FNV-1a hash of PATH in 32
+// lower-case hexadecimal digits. A file whose path is too long is not copied.
 //
-// A complete copy has the extended attribute kSourceAttribute, an Identity:
-// it gets it before it comes to its place. A copy without any right in its mode
-// is none: its owner has dropped it. kBlocksAttribute has its checksums, which
-// only the daemon reads. Every folder here may be missing: then there is
-// nothing.
+// A complete copy has the extended attribute kSourceAttribute, an Identity,
+// which is set before the copy is linked to its place. A file without any
+// permission in its mode is no copy: its owner has dropped it. The attribute
+// kBlocksAttribute has the checksums of the copy, which only the daemon reads.
+// Any folder may be missing; it then counts as empty.
 //
-// How a copy comes to be, one that a reader fills:
+// The life of a partial copy that a reader fills:
 //
 // 1. The shim opens the source for the caller. At the first read, if State
-//    allows it, the file was modified 10 s ago or earlier, and
-//    growing/private/UID is there, it makes NAME.part exclusively, then
-//    NAME.map, and writes its header. It sends kGrowing with descriptors of
-//    source, map and part, and waits for nothing. The daemon removes a part
-//    whose map has not come for some seconds.
-// 2. Each read that the shim sees goes, as far as the map says, to the part;
-//    else to the source, and then what was read is written to the part, and
-//    the map says so. Other processes of the same user that open the file find
-//    the map by its name and do the same.
-// 3. When the map is full, the shim sets kFull in the header and sends kFull.
-//    If the caller stops earlier, or reads in a way that the shim cannot see,
-//    it sends kClosed or kUnseen (also for a copy that nobody has begun, then
-//    with a descriptor of the source). The daemon may then read what is missing
-//    by the descriptor that it has, or drop the copy.
+//    allows it, the file was last modified 10 s ago or earlier, and
+//    growing/private/UID exists, the shim creates NAME.part exclusively, then
+//    NAME.map, and writes the header of the map. It sends kGrowing with
+//    descriptors of source, map and part, and does not wait. The daemon removes
+//    a part whose map has not come for some seconds.
+// 2. Each read that the shim sees is answered from the part as far as the map
+//    marks it as present. The rest is read from the source, written to the
+//    part, and marked in the map. Other processes of the same user that open
+//    the file find the map by its name and do the same.
+// 3. When the map is full, the shim sets kIsFull in the header and sends kFull.
+//    If the caller stops earlier, the shim sends kClosed; if the caller reads
+//    in a way that the shim cannot see, kUnseen (also for a copy that was not
+//    begun, then with a descriptor of the source). The daemon may then read the
+//    rest by the descriptor that it has, or drop the copy.
 // 4. The daemon publishes a full copy only if the source's descriptor and name
 //    both still have the header's Identity: it computes checksums, sets the
 //    attributes, links the part's descriptor to its place, and removes NAME.*.
-//    A part that is not as long as the source is dropped.
+//    It drops a part that is not as long as the source.
 //
-// To drop a growing copy, the daemon sets kDropped in the header, and removes
-// NAME.*. It never truncates anything that a reader may have open.
+// To drop a partial copy, the daemon sets kIsDropped in the header, and removes
+// NAME.*. It never truncates a file that a reader may have open.
 //
-// With State::kShared, files that everybody may read (by their own mode) get
-// no part from the shim, and kGrowing has only the source and a map without a
+// With State flag kShared, the shim creates no part for a file that everybody
+// may read by its mode, and kGrowing has only the source and a map without a
 // name (a memfd): the shim marks in it what it has read, and the daemon reads
-// the same by the source's descriptor, from the kernel's cache. If every folder
-// on the way is everybody's too, the copy grows as growing/public/NAME.*, from
-// where the shim reads what is there; else the daemon makes a copy for
-// private/UID out of sight. It never trusts what a reader wrote.
+// the same bytes by the source's descriptor, from the kernel's cache. If
+// everybody may also search every folder of the path, the partial copy is
+// growing/public/NAME.*, from which the shim reads the present units; otherwise
+// the daemon fills a copy for private/UID that readers do not see. It never
+// trusts data that a reader wrote.
 //
-// A file of at most kSmall bytes has neither map nor name while it grows: the
-// part is made with O_TMPFILE in growing/private/UID. When it was read from
-// its beginning to its end, in this order, kWhole has descriptors of source and
-// part, to be published as in 4. If it was not, nothing is sent. With kShared
-// and a file that everybody may read, there is no part: the daemon reads the
-// source.
+// A file of at most kSmallFileBytes has neither map nor name while it is
+// partial: the part is created with O_TMPFILE in growing/private/UID. After the
+// file was read from beginning to end, in this order, kWhole has descriptors of
+// source and part, which is published as in 4. If it is read in another way, no
+// kWhole is sent. With kShared and a file that everybody may read, there is no
+// part: the daemon reads the source.
 //
-// With State::kTakes there is much room, and the daemon takes such a file of
-// its own user from memory, so that its reader need not make one on a disk: the
-// reader puts it into a queue (QueueHeader), and the daemon makes the copy. The
-// name's status is what the kernel knows of it, as the file was opened by it a
-// moment ago. If anything is not as it should be, or the queue is full, the
-// reader sends kWhole.
+// With State flag kTakes, much room is free, and the daemon takes such a file
+// of its own user from memory, so that the reader need not write one to a disk:
+// the reader puts the file into a queue (QueueHeader), and the daemon makes the
+// copy. The status of the name is the kernel's cached one, as the file was
+// opened by that name a moment ago. If the file is not as expected, or the
+// queue is full, the reader sends kWhole.
 //
-// With State::kAsks, a reader that finds no complete copy and no growing one
-// asks before it opens the source: kAsk, with the write end of a pipe into
-// which the daemon writes Replies. So a file that another node has is not
-// even opened in the source. The first reply must come within kReplyNs, each
-// one after it, too. Otherwise, or if the pipe is closed, the reader opens the
-// source; it asks nothing more for kQuietNs if there was no reply in time. Of
-// files in a folder of State::unasked, nobody asks: many in a row were small
-// and nobody else's, and to ask takes as long as to read one.
+// With State flag kAsks, a reader that finds neither a complete nor a partial
+// copy looks the file up before it opens the source: it sends kAsk with the
+// write end of a pipe, into which the daemon writes Replies. So a file that
+// another node has is not even opened in the source. The first reply, and each
+// one after it, must come within kReplyNs. Otherwise, or if the pipe is closed,
+// the reader opens the source; if a reply was late, it looks nothing up for
+// kQuietNs. Readers look up no files in the folders of State::unasked: many
+// files there in a row were small and on no other node, and a lookup takes as
+// long as reading such a file.
 //
-// Freshness. While State::valid_until has not passed, a complete copy is
-// opened without asking the source: the daemon compares every copy with the
-// source at least once in the minute before. After that (no daemon, or one
-// that hangs), the reader compares the source's status itself before it opens
-// a copy, and begins no new copies. After a reboot, before it publishes a
-// State, the daemon moves away copies of another boot, and puts back each
-// after having compared it with its checksums.
+// Freshness. Until State::valid_until, a reader opens a complete copy without a
+// look at the source: the daemon has compared every copy with the source within
+// the minute before. After that time (the daemon has ended, or hangs), the
+// reader compares the source's status itself before it opens a copy, and begins
+// no new copies. After a reboot, before it publishes a State, the daemon moves
+// away copies from before the boot, and moves each back after it has compared
+// the copy with its checksums.
 
 #ifndef TF_MALLEABLE_CC_TIER_PROTOCOL_H_
 #define TF_MALLEABLE_CC_TIER_PROTOCOL_H_
@@ -97,12 +108,13 @@
 namespace tf_malleable {
 namespace tier {
 
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 1;  // Of this protocol.
 
-// What stat() is to answer for a copy. Versions of a file of the source differ
-// in size, mtime or inode; if mode, uid or gid differ, the copy is not used
-// either, as perhaps not everybody may read it any more who could. Devices get
-// other numbers when they are mounted again: the daemon then writes it anew.
+// Status of a file in the source, which stat() returns for its copy. Versions
+// of a file differ in size, mtime or inode. A copy is not used either if mode,
+// uid or gid differ, as some users may have lost the permission to read it. A
+// device may get another number when it is mounted again: the daemon then
+// rewrites the attribute.
 struct Identity {
   uint32_t magic;    // kIdentityMagic.
   uint32_t version;  // kVersion.
@@ -112,7 +124,7 @@ struct Identity {
   int64_t mtime_s;
   int64_t ctime_s;
   int64_t atime_s;
-  int64_t btime_s;  // Of birth; 0 if it is not known.
+  int64_t btime_s;  // Time of birth; 0 if it is unknown.
   uint32_t mtime_ns;
   uint32_t ctime_ns;
   uint32_t atime_ns;
@@ -121,28 +133,32 @@ struct Identity {
   uint32_t uid;
   uint32_t gid;
   uint32_t links;
-  int64_t blocks;  // Of 512 bytes.
+  int64_t blocks;  // Allocated size in units of 512 bytes.
   int64_t block_size;
-  uint64_t special_device;  // st_rdev: 0.
-  uint64_t copy_inode;      // In the attribute: the copy's own; else 0.
+  uint64_t special_device;  // As st_rdev: 0.
+  uint64_t copy_inode;      // Inode of the copy in its attribute; else 0.
 };
 static_assert(sizeof(Identity) == 128, "the layout is the daemon's too");
 inline constexpr uint32_t kIdentityMagic = 0x694d4654;  // "TFMi"
 inline constexpr char kSourceAttribute[] = "user.tfm.source";
-// Checksums (zlib's crc32) of the blocks, 4 bytes each. A block is 1 MiB, or
-// the next power of 2 with which a file has at most 800.
+// Checksums of the blocks (zlib's crc32), 4 bytes each. A block has 1 MiB, or
+// the next power of 2 with which the file has at most 800 blocks.
 inline constexpr char kBlocksAttribute[] = "user.tfm.blocks";
 
-// NAME.map: this header, then, from kMapBytes on, one byte for each unit of
-// the file: 0 or kThere. A unit is 4 KiB, or the next power of 2 with which the
-// file has at most 65536. The file may end before the last byte, which are 0
-// then. Whoever writes a byte wrote the unit to the part first. Bytes are
-// written whole, so nobody needs a lock.
+// Modes of a user's copies and of the folders below private/UID.
+inline constexpr uint32_t kPrivateFileMode = 0600;
+inline constexpr uint32_t kFolderMode = 0755;
+
+// Header of NAME.map. One byte for each unit of the file follows from
+// kMapHeaderBytes on: 0 or kPresent. A unit has 4 KiB, or the next power of 2
+// with which the file has at most 65536 units. The map may be shorter: missing
+// bytes count as 0. A process writes the unit to the part before it marks the
+// unit in the map. Bytes are written atomically, so no lock is needed.
 struct MapHeader {
   uint32_t magic;  // kMapMagic, written last: before, the map is not ready.
   uint32_t version;
-  uint32_t unit;  // Bytes.
-  uint32_t units;
+  uint32_t unit;      // Size of a unit in bytes.
+  uint32_t units;     // Number of units.
   uint32_t state;     // MapState.
   uint32_t fetching;  // 1: the daemon fills it from another node, in order.
   uint32_t fills;     // 1: readers fill the part; 0: they mark what they read.
@@ -152,71 +168,75 @@ struct MapHeader {
 };
 static_assert(sizeof(MapHeader) == 256, "the layout is the daemon's too");
 inline constexpr uint32_t kMapMagic = 0x6d4d4654;  // "TFMm"
-inline constexpr int64_t kMapBytes = 256;
-inline constexpr uint32_t kLeastUnit = 4096;
-inline constexpr uint32_t kMostUnits = 65536;
+inline constexpr int64_t kMapHeaderBytes = 256;
+inline constexpr uint32_t kMinUnitBytes = 4096;
+inline constexpr uint32_t kMaxUnits = 65536;
 enum MapState : uint32_t {
   kIsGrowing = 0,
-  kIsFull = 1,     // Every unit is there.
-  kIsDropped = 2,  // Nobody may use or fill it any more.
+  kIsFull = 1,     // All units are present.
+  kIsDropped = 2,  // No process may use or fill it any more.
 };
-inline constexpr uint8_t kThere = 1;
-// While MapHeader::fetching, a read of what is not there waits for the next
-// piece for this long, and then goes to the source.
+inline constexpr uint8_t kPresent = 1;
+// Time for which a read of a missing range waits while MapHeader::fetching is
+// set, before it reads the source.
 inline constexpr int64_t kStallNs = 200 * 1000 * 1000;
 
-// The file SOCKET.state, 4096 bytes, which the daemon makes once, never
-// replaces and never truncates. Readers map it. It belongs to root or to the
-// reader's user. An aligned field of 8 bytes is written whole, valid_until
-// last, at least each second.
+// Number of folders in State::unasked.
+inline constexpr uint64_t kUnaskedFolders = 500;
+
+// The file SOCKET.state, kStateBytes long, which the daemon creates once, and
+// never replaces or truncates. Readers map it. It belongs to root or to the
+// reader's user. The daemon writes each aligned field of 8 bytes atomically,
+// valid_until last, at least once a second.
 struct State {
   uint32_t magic;  // kStateMagic.
   uint32_t version;
-  // The first 16 hexadecimal digits of /proc/sys/kernel/random/boot_id without
-  // its '-', as a number.
+  // Boot of the machine: the first 16 hexadecimal digits of
+  // /proc/sys/kernel/random/boot_id, without '-', as a number.
   uint64_t boot;
-  // Time by CLOCK_BOOTTIME in ns: now + 3 s. 0: the daemon has ended.
+  // Time until which the State is valid, by CLOCK_BOOTTIME in ns: 3 s after it
+  // was written; 0 after the daemon has ended.
   uint64_t valid_until;
   uint64_t flags;    // StateFlag.
-  uint64_t largest;  // Bytes: of a larger file, no copy is begun.
+  uint64_t largest;  // Maximum size of a file that is copied, in bytes.
   uint8_t reserved[24];
-  // Hashes of the folders of whose files, and of those in folders in them,
-  // nobody asks, each at the place that the hash says, modulo kUnasked; or 0.
-  uint64_t unasked[500];
+  // Hashes of folders, or 0: readers look up no files in these folders and in
+  // the folders directly in them. A hash is at the index hash %
+  // kUnaskedFolders.
+  uint64_t unasked[kUnaskedFolders];
 };
 static_assert(sizeof(State) == 4064, "the layout is the daemon's too");
-inline constexpr uint64_t kUnasked = 500;
 inline constexpr uint32_t kStateMagic = 0x734d4654;  // "TFMs"
 inline constexpr uint64_t kStateBytes = 4096;
 enum StateFlag : uint64_t {
-  kFills = 1,   // Copies may be begun.
-  kAsks = 2,    // Readers ask before they open the source.
-  kShared = 4,  // For several users: look in public/, too.
+  kFills = 1,   // Readers may begin copies.
+  kAsks = 2,    // Readers look files up before they open the source.
+  kShared = 4,  // The store has several users: look in public/, too.
   // The daemon takes small files of its own user from memory.
   kTakes = 16,  // 8 is of an earlier version.
 };
 
-// What a process has done since its start, in sums.
+// Counters of a process since its start.
 struct Counts {
-  uint64_t copy_opens;     // Of complete copies.
-  uint64_t copy_bytes;     // Their sizes.
-  uint64_t copy_stats;     // Status of a source that a copy's attribute told.
-  uint64_t source_opens;   // Below the sources, with no complete copy.
-  uint64_t source_bytes;   // Read from the source by what the shim sees.
-  uint64_t growing_bytes;  // Read from growing copies.
-  uint64_t waits;          // For an answer, a piece, or a complete copy.
-  uint64_t wait_ns;
+  uint64_t copy_opens;     // Complete copies that were opened.
+  uint64_t copy_bytes;     // Sum of the sizes of these copies.
+  uint64_t copy_stats;     // Calls of stat() that a copy's attribute answered.
+  uint64_t source_opens;   // Files opened in the source for lack of a copy.
+  uint64_t source_bytes;   // Bytes read from the source, as the shim sees it.
+  uint64_t growing_bytes;  // Bytes read from partial copies.
+  uint64_t waits;          // Waits for a reply, a range or a complete copy.
+  uint64_t wait_ns;        // Duration of these waits.
 };
 
-// To the daemon, on a SOCK_SEQPACKET socket: one of these, followed by the
-// bytes of PATH, without a zero. But for kAsk there are no answers. A reader
-// that cannot send at once does without, so messages may be lost: the daemon
-// also looks at growing copies now and then. Credentials are the socket's: each
-// process, a forked one too, has its own connection, which it keeps.
+// Message to the daemon on a SOCK_SEQPACKET socket, followed by the bytes of
+// PATH without a zero. Only kAsk is answered. A reader that cannot send at once
+// drops the message, so messages may be lost: the daemon also checks partial
+// copies from time to time. The credentials are the socket's: each process,
+// also a forked one, has its own connection, which it keeps.
 struct Message {
   uint32_t magic;     // kMessageMagic.
   uint32_t kind;      // MessageKind.
-  Identity identity;  // The source's when it was opened: or 0.
+  Identity identity;  // Identity of the source when it was opened; or 0.
   Counts counts;
 };
 static_assert(sizeof(Message) == 200, "the layout is the daemon's too");
@@ -224,78 +244,82 @@ inline constexpr uint32_t kMessageMagic = 0x714d4654;  // "TFMq"
 enum MessageKind : uint32_t {
   // With descriptors of source, map, and part if there is one.
   kGrowing = 1,
-  kFull = 2,  // The map is.
-  // The reader has closed it before all was there; or was told to make a copy,
-  // and does not.
+  kFull = 2,  // The map is full.
+  // The reader has closed the file before all units were present; or it has the
+  // claim, and makes no copy.
   kClosed = 3,
-  // The reader goes on in a way that the shim does not see. With a descriptor
-  // of the source, if no kGrowing was sent.
+  // The reader goes on to read in a way that the shim does not see. With a
+  // descriptor of the source, if no kGrowing was sent.
   kUnseen = 4,
-  // PATH (a file, or a folder with all in it) was changed through the shim,
-  // which has removed the user's own copy.
+  // PATH, a file or a folder with its contents, was changed through the shim,
+  // which has removed the user's own copies.
   kChanged = 5,
-  // PATH is a complete copy that was opened lately, or empty. At most one each
-  // second, and one when the process ends.
+  // PATH is a complete copy that was opened lately, or empty. At most one
+  // message a second, and one when the process ends.
   kCounts = 6,
   kWhole = 7,  // With descriptors of source, and part if there is one.
   kAsk = 8,    // With the write end of a pipe.
   // 9 is of an earlier version.
-  kQueue = 10,   // With the descriptor of this process's queue; no PATH.
-  kHanded = 11,  // Something is in the queue, which was not watched; no PATH.
+  kQueue = 10,   // With the descriptor of the process's queue; no PATH.
+  kHanded = 11,  // A file is in the queue, which was not watched; no PATH.
 };
-inline constexpr int64_t kSmall = 1 << 20;
+// Maximum size of a small file.
+inline constexpr int64_t kSmallFileBytes = 1 << 20;
 
-// What a reader hands over: a memfd of kQueueBytes that can neither shrink nor
-// grow. It begins with a QueueHeader, and from kQueueHead on is a ring: records
-// follow each other, and none goes over its end. Positions are counted from the
-// beginning of time, modulo kQueueRoom.
+// Queue of the small files that a reader hands over: a memfd of kQueueBytes
+// that can neither shrink nor grow. It begins with a QueueHeader; from
+// kQueueRingOffset on, it is a ring of records, of which none wraps around its
+// end. Positions never decrease: a record is at its position modulo
+// kQueueRingBytes.
 struct QueueHeader {
   uint32_t magic;  // kQueueMagic.
   uint32_t version;
-  uint64_t written;     // The position after the last record; by the reader.
-  uint64_t taken;       // Of the next one that the daemon takes; by the daemon.
-  uint32_t is_watched;  // 1: the daemon looks again, or has been told to.
-  uint32_t is_taking;   // 1: the daemon is at the record at `taken`.
+  uint64_t written;     // Position after the last record; set by the reader.
+  uint64_t taken;       // Position of the next record; set by the daemon.
+  uint32_t is_watched;  // 1: the daemon looks again without a message.
+  uint32_t is_busy;     // 1: the daemon is copying the record at `taken`.
 };
 inline constexpr uint32_t kQueueMagic = 0x754d4654;  // "TFMu"
-inline constexpr uint64_t kQueueHead = 4096;
-inline constexpr uint64_t kQueueRoom = 4 << 20;
-inline constexpr uint64_t kQueueBytes = kQueueHead + kQueueRoom;
-// Followed by the key and the bytes of the file.
+inline constexpr uint64_t kQueueRingOffset = 4096;
+inline constexpr uint64_t kQueueRingBytes = 4 << 20;
+inline constexpr uint64_t kQueueBytes = kQueueRingOffset + kQueueRingBytes;
+// Record of one file, followed by its key and its bytes.
 struct QueueRecord {
-  uint32_t magic;  // kRecordMagic; or kSkipMagic: go on at the ring's begin.
+  uint32_t magic;  // kRecordMagic; or kSkipMagic: the next is at the begin.
   uint32_t key_size;
-  uint64_t size;           // Of all of it: QueueRecordSize().
-  uint32_t is_taken_back;  // 1: there is to be no copy any more.
+  uint64_t size;          // Size of the whole record: QueueRecordSize().
+  uint32_t is_withdrawn;  // 1: the reader wants no copy any more.
   uint32_t reserved;
   Identity identity;
 };
-inline constexpr uint32_t kRecordMagic = 0x724d4654;  // "TFMr"
-inline constexpr uint32_t kSkipMagic = 0x6b4d4654;    // "TFMk"
+inline constexpr uint32_t kRecordMagic = 0x724d4654;   // "TFMr"
+inline constexpr uint32_t kSkipMagic = 0x6b4d4654;     // "TFMk"
+inline constexpr uint64_t kQueueRecordAlignment = 64;  // Bytes.
 inline constexpr uint64_t QueueRecordSize(uint64_t key, uint64_t data) {
-  return (sizeof(QueueRecord) + key + data + 63) / 64 * 64;
+  return (sizeof(QueueRecord) + key + data + kQueueRecordAlignment - 1) /
+         kQueueRecordAlignment * kQueueRecordAlignment;
 }
 enum Reply : uint8_t {
-  kUseSource = 'S',  // Nobody else has it: this node has the claim.
-  kUseCopy = 'C',    // There is a complete copy now.
-  kFollow = 'F',     // There is a growing copy now: open the source, follow it.
-  kWait = 'W',       // It comes; another reply follows.
+  kUseSource = 'S',  // No other node has the file: this node has the claim.
+  kUseCopy = 'C',    // A complete copy exists now.
+  kFollow = 'F',     // A partial copy exists now: open the source, follow it.
+  kWait = 'W',       // The file is on its way; another reply follows.
 };
+// Time for which a reader waits for each reply.
 inline constexpr int64_t kReplyNs = 250 * 1000 * 1000;
+// Time without lookups after a reply was late.
 inline constexpr int64_t kQuietNs = 30LL * 1000 * 1000 * 1000;
 
-// What the shim is told: the environment variable kVariable has lines
-//   socket=PATH  the daemon's. Beside it is PATH.state.
-//   store=PATH   the store.
-//   source=PATH  once or more often: a folder of the source as programs name
-//                it; absolute, without links, "." or a "/" at its end.
-//   as=PATH      after a source: what the daemon calls it, if mounted
-//   elsewhere.
-//   counts=PATH  a file with room for Counts, the sums of all processes of a
-//   job.
-// Lines with other words are ignored; without a valid socket, store and source
-// the shim does nothing.
-inline constexpr char kVariable[] = "TF_MALLEABLE_TIER";
+// Environment variable with the settings of the shim, one a line:
+//   socket=PATH  Socket of the daemon. Beside it is PATH.state.
+//   store=PATH   Folder of the store.
+//   source=PATH  Folder of the source as programs name it: absolute, without
+//                links, "." or a "/" at its end. May be repeated.
+//   as=PATH      After a source: its path for the daemon, if mounted elsewhere.
+//   counts=PATH  File with room for Counts, the sums of all processes of a job.
+// Other lines are ignored. Without a valid socket, store and source, the shim
+// does nothing.
+inline constexpr char kEnvironmentVariable[] = "TF_MALLEABLE_TIER";
 
 }  // namespace tier
 }  // namespace tf_malleable

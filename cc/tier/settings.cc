@@ -4,52 +4,57 @@
 
 #include <atomic>
 
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
 
-// The rest of `line` if it begins with `word`.
-char* After(char* line, const char* word) {
+constexpr size_t kMaxUidBytes = 12;  // Size of a user id in digits, with a 0.
+
+// Returns the rest of `line` if it begins with `word`; otherwise null.
+char* ValueOf(char* line, const char* word) {
   const size_t size = strlen(word);
   return strncmp(line, word, size) == 0 ? line + size : nullptr;
 }
 
-bool IsFolder(const char* path) {
+bool IsFolderPath(const char* path) {
   return path[0] == '/' && path[1] != '\0' && path[strlen(path) - 1] != '/';
 }
 
 bool Append(Folder* folder, const char* text) {
   const size_t size = strlen(text);
-  if (folder->size + size >= kMostStore) return false;
+  if (folder->size + size >= kMaxFolderBytes) return false;
   memcpy(folder->path + folder->size, text, size + 1);
   folder->size += size;
   return true;
 }
 
-// What is known of the working directory. It may be renamed unnoticed: so only
-// that a path in it leads to no source is concluded from this, as then the
-// source itself is read.
+// State of the working directory. As another process may rename the directory,
+// only one conclusion is drawn from it: that a path leads to no source. If that
+// is wrong, the program reads the source itself.
 //
-//   bit 0       Something is: it is in no source.
-//   bits 1-16   The roots that are below it.
-//   bits 17-31  Where their paths go on from it.
-//   bits 32-63  Its changes, counted.
+//   bit 0       1 if the directory is known to be in no source; the bits 1-31
+//               are then set.
+//   bits 1-16   The roots that are below it, one bit each.
+//   bits 17-31  Offset in their paths at which they go on from the directory.
+//   bits 32-63  Number of changes of the directory.
 std::atomic<uint64_t> directory;
 constexpr uint64_t kKnown = 1;
 constexpr int kRootsShift = 1;
 constexpr int kRestShift = 17;
 constexpr int kChangesShift = 32;
-static_assert(kMostRoots <= kRestShift - kRootsShift, "a bit for each");
+constexpr uint64_t kRestMask =
+    (uint64_t{1} << (kChangesShift - kRestShift)) - 1;
+static_assert(kMaxRoots <= kRestShift - kRootsShift, "a bit for each");
 
-// Whether one path is the other one, or below it.
+// Returns whether `path` is `other`, or below it.
 bool IsBelow(const char* path, const char* other, size_t size) {
   return strncmp(path, other, size) == 0 &&
          (path[size] == '\0' || path[size] == '/');
 }
 
-// The bits of a working directory; 0 if it is in a source.
+// Returns the bits of a working directory; 0 if it is in a source.
 uint64_t BitsOf(const Settings& settings, const char* folder, size_t size) {
   uint64_t roots = 0;
   for (int i = 0; i < settings.roots_size; ++i) {
@@ -62,12 +67,14 @@ uint64_t BitsOf(const Settings& settings, const char* folder, size_t size) {
   return kKnown | roots << kRootsShift | rest << kRestShift;
 }
 
-// Whether a relative path may lead to a source, by the bits of the directory.
-bool MayLead(const Settings& settings, uint64_t bits, const char* path) {
-  const unsigned roots = (bits >> kRootsShift) & ((1u << kMostRoots) - 1);
+// Returns whether a relative path may lead to a source, according to the bits
+// of the working directory.
+bool MayLeadToSource(const Settings& settings, uint64_t bits,
+                     const char* path) {
+  const unsigned roots = (bits >> kRootsShift) & ((1u << kMaxRoots) - 1);
   if (roots == 0) return false;
   if (path[0] == '.') return true;
-  const size_t rest = (bits >> kRestShift) & 0x7fff;
+  const size_t rest = (bits >> kRestShift) & kRestMask;
   for (int i = 0; i < settings.roots_size; ++i) {
     if (!(roots >> i & 1)) continue;
     const char* name = settings.roots[i].path + rest;
@@ -83,10 +90,11 @@ bool MayLead(const Settings& settings, uint64_t bits, const char* path) {
   return false;
 }
 
-// Whether a path has components that are empty or begin with a dot. Most have
-// none, and then it is as it is to be.
-bool IsOdd(const char* path, size_t size) {
-  using Bytes = signed char __attribute__((vector_size(16)));
+// Returns whether a path may have components that are empty, "." or "..". Most
+// have none, and are normal already.
+bool NeedsNormalizing(const char* path, size_t size) {
+  constexpr int kVectorBytes = 16;
+  using Bytes = signed char __attribute__((vector_size(kVectorBytes)));
   Bytes odd = {};
   size_t i = 0;
   for (; i + sizeof(Bytes) < size; i += sizeof(Bytes)) {
@@ -105,18 +113,19 @@ bool IsOdd(const char* path, size_t size) {
   return path[size - 1] == '/';
 }
 
-bool Below(const char* store, const char* area, const char* uid,
-           Folder* folder) {
+// Sets a folder to store + area + uid; returns whether it fits.
+bool SetFolder(const char* store, const char* area, const char* uid,
+               Folder* folder) {
   folder->size = 0;
   return Append(folder, store) && Append(folder, area) && Append(folder, uid);
 }
 
 }  // namespace
 
-void Parse(char* text, unsigned uid, Settings* settings) {
+void ParseSettings(char* text, unsigned uid, Settings* settings) {
   settings->is_on = false;
   settings->roots_size = 0;
-  settings->has_other_names = false;
+  settings->has_renamed_roots = false;
   settings->socket = settings->counts = nullptr;
   const char* store = nullptr;
   Root* root = nullptr;
@@ -124,24 +133,24 @@ void Parse(char* text, unsigned uid, Settings* settings) {
     char* line = text;
     text = strchr(text, '\n');
     if (text != nullptr) *text++ = '\0';
-    if (char* path = After(line, "socket=")) {
-      if (IsFolder(path)) settings->socket = path;
-    } else if (char* path = After(line, "counts=")) {
+    if (char* path = ValueOf(line, "socket=")) {
+      if (IsFolderPath(path)) settings->socket = path;
+    } else if (char* path = ValueOf(line, "counts=")) {
       settings->counts = path;
-    } else if (char* path = After(line, "store=")) {
-      if (IsFolder(path)) store = path;
-    } else if (char* path = After(line, "source=")) {
+    } else if (char* path = ValueOf(line, "store=")) {
+      if (IsFolderPath(path)) store = path;
+    } else if (char* path = ValueOf(line, "source=")) {
       root = nullptr;
-      if (IsFolder(path) && settings->roots_size < kMostRoots) {
+      if (IsFolderPath(path) && settings->roots_size < kMaxRoots) {
         root = &settings->roots[settings->roots_size++];
-        root->path = root->name = path;
-        root->size = root->name_size = strlen(path);
+        root->path = root->daemon_path = path;
+        root->size = root->daemon_path_size = strlen(path);
       }
-    } else if (char* path = After(line, "as=")) {
-      if (root != nullptr && IsFolder(path)) {
-        root->name = path;
-        root->name_size = strlen(path);
-        settings->has_other_names = true;
+    } else if (char* path = ValueOf(line, "as=")) {
+      if (root != nullptr && IsFolderPath(path)) {
+        root->daemon_path = path;
+        root->daemon_path_size = strlen(path);
+        settings->has_renamed_roots = true;
       }
     }
   }
@@ -149,7 +158,7 @@ void Parse(char* text, unsigned uid, Settings* settings) {
       settings->roots_size == 0) {
     return;
   }
-  char digits[12];
+  char digits[kMaxUidBytes];
   char* digit = digits + sizeof(digits);
   *--digit = '\0';
   do {
@@ -157,44 +166,47 @@ void Parse(char* text, unsigned uid, Settings* settings) {
     uid /= 10;
   } while (uid != 0);
   settings->is_on =
-      Below(store, "/private/", digit, &settings->own) &&
-      Below(store, "/public", "", &settings->everybodys) &&
-      Below(store, "/growing/private/", digit, &settings->growing) &&
-      Below(store, "/growing/public", "", &settings->growing_publics);
+      SetFolder(store, "/private/", digit, &settings->private_copies) &&
+      SetFolder(store, "/public", "", &settings->public_copies) &&
+      SetFolder(store, "/growing/private/", digit,
+                &settings->private_partials) &&
+      SetFolder(store, "/growing/public", "", &settings->public_partials);
 }
 
 bool Key::Find(const Settings& settings, const char* path) {
   if (path[0] == '/') {
-    // Most paths are not below any folder, and are told by a few bytes.
-    return Take(settings, path, 0);
+    // Most paths are not below any folder, which a few bytes show.
+    return Normalize(settings, path, 0);
   }
   if (path[0] == '\0') return false;
   uint64_t bits = directory.load(std::memory_order_relaxed);
-  if ((bits & kKnown) && !MayLead(settings, bits, path)) return false;
-  char* folder = buffer_ + kMostStore;
+  if ((bits & kKnown) && !MayLeadToSource(settings, bits, path)) return false;
+  char* folder = buffer_ + kMaxFolderBytes;
   const ErrnoGuard guard;
   const long size = syscall(SYS_getcwd, folder, PATH_MAX);
-  // An unreachable one does not begin with a /. The size has the 0.
+  // The path of an unreachable directory does not begin with a /. The size
+  // includes the 0.
   if (size <= 1 || folder[0] != '/') return false;
   if (!(bits & kKnown)) {
     const uint64_t found =
         BitsOf(settings, folder, static_cast<size_t>(size) - 1);
     if ((found & kKnown) != 0) {
       directory.compare_exchange_strong(bits, bits | found);
-      if (!MayLead(settings, found, path)) return false;
+      if (!MayLeadToSource(settings, found, path)) return false;
     }
   }
-  return Take(settings, path, static_cast<size_t>(size) - 1);
+  return Normalize(settings, path, static_cast<size_t>(size) - 1);
 }
 
-bool Key::Take(const Settings& settings, const char* path, size_t before) {
-  // The working directory, if there is one before, is in the buffer already.
-  char* const begin = buffer_ + kMostStore;
+bool Key::Normalize(const Settings& settings, const char* path, size_t before) {
+  // The working directory, if the path is relative to it, is in the buffer
+  // already.
+  char* const begin = buffer_ + kMaxFolderBytes;
   char* const end = buffer_ + sizeof(buffer_);
   if (before == 0) {
     bool is_near = false;
     for (int i = 0; i < settings.roots_size; ++i) {
-      // Up to "//" or "/./" in the path, as nobody writes them in a root.
+      // Compared up to "//" or "/./" in the path, which no root has.
       const Root& root = settings.roots[i];
       if (strncmp(root.path, path, root.size) == 0) {
         is_near = true;
@@ -213,16 +225,17 @@ bool Key::Take(const Settings& settings, const char* path, size_t before) {
   char* to = begin + before;
   const size_t length = strlen(path);
   if (before == 0 && path[0] == '/' &&
-      length < static_cast<size_t>(end - begin) && !IsOdd(path, length)) {
+      length < static_cast<size_t>(end - begin) &&
+      !NeedsNormalizing(path, length)) {
     memcpy(to, path, length);
     to += length;
     path += length;
   }
-  // Components, without empty ones and ".".
+  // Copies the components, without empty ones and ".".
   for (const char* from = path; *from != '\0';) {
     if (*from == '/') {
       ++from;
-      if (*from == '\0') return false;  // Names a folder.
+      if (*from == '\0') return false;  // The path names a folder.
       continue;
     }
     const char* next = from;
@@ -254,12 +267,12 @@ bool Key::Take(const Settings& settings, const char* path, size_t before) {
   if (found == nullptr) return false;
   begin_ = begin;
   size_ = size;
-  if (found->name != found->path) {
+  if (found->daemon_path != found->path) {
     const size_t rest = size - found->size;
-    if (found->name_size + rest >= PATH_MAX) return false;
-    memmove(begin + found->name_size, begin + found->size, rest + 1);
-    memcpy(begin, found->name, found->name_size);
-    size_ = found->name_size + rest;
+    if (found->daemon_path_size + rest >= PATH_MAX) return false;
+    memmove(begin + found->daemon_path_size, begin + found->size, rest + 1);
+    memcpy(begin, found->daemon_path, found->daemon_path_size);
+    size_ = found->daemon_path_size + rest;
   }
   return true;
 }
@@ -272,7 +285,7 @@ void Key::WorkingDirectoryChanged() {
 }
 
 void Key::Set(const char* key, size_t size) {
-  begin_ = buffer_ + kMostStore;
+  begin_ = buffer_ + kMaxFolderBytes;
   memcpy(begin_, key, size);
   begin_[size] = '\0';
   size_ = size;
@@ -284,26 +297,30 @@ const char* Key::In(const Folder& folder) {
       memcpy(begin_ - folder.size, folder.path, folder.size));
 }
 
-void GrowingPath(const Folder& folder, const char* key, size_t size,
-                 const char* suffix, char path[kGrowingPath]) {
+void PartialPath(const Folder& folder, const char* key, size_t size,
+                 const char* suffix, char path[kPartialPathBytes]) {
   memcpy(path, folder.path, folder.size);
   path[folder.size] = '/';
   NameOf(key, size, path + folder.size + 1);
-  memcpy(path + folder.size + 33, suffix, strlen(suffix) + 1);
+  memcpy(path + folder.size + kNameBytes, suffix, strlen(suffix) + 1);
 }
 
-void NameOf(const char* data, size_t size, char name[33]) {
+void NameOf(const char* data, size_t size, char name[kNameBytes]) {
   using Wide = unsigned __int128;
-  constexpr Wide kPrime = (Wide{1} << 88) + 0x13b;
-  Wide hash = (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
+  constexpr Wide kFnv128Prime = (Wide{1} << 88) + 0x13b;
+  constexpr Wide kFnv128Basis =
+      (Wide{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
+  static constexpr char kDigits[] = "0123456789abcdef";
+  constexpr int kDigitBits = 4;
+  Wide hash = kFnv128Basis;
   for (size_t i = 0; i < size; ++i) {
-    hash = (hash ^ static_cast<unsigned char>(data[i])) * kPrime;
+    hash = (hash ^ static_cast<unsigned char>(data[i])) * kFnv128Prime;
   }
-  for (int i = 31; i >= 0; --i) {
-    name[i] = "0123456789abcdef"[static_cast<unsigned>(hash & 15)];
-    hash >>= 4;
+  for (size_t i = kNameBytes - 1; i-- > 0;) {
+    name[i] = kDigits[static_cast<unsigned>(hash) % (1u << kDigitBits)];
+    hash >>= kDigitBits;
   }
-  name[32] = '\0';
+  name[kNameBytes - 1] = '\0';
 }
 
 }  // namespace tier

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What the shim is told by the environment, and what follows from it.
+// Settings of the shim, from its environment variable, and the keys of files.
 
 #ifndef TF_MALLEABLE_CC_TIER_SETTINGS_H_
 #define TF_MALLEABLE_CC_TIER_SETTINGS_H_
@@ -12,79 +12,93 @@
 namespace tf_malleable {
 namespace tier {
 
-inline constexpr int kMostRoots = 16;
-inline constexpr size_t kMostStore = 1024;  // Bytes of a folder of the store.
+// Maximum number of folders of the source.
+inline constexpr int kMaxRoots = 16;
+// Maximum size of a path of a folder of the store, with a 0.
+inline constexpr size_t kMaxFolderBytes = 1024;
 
 // A folder of the source.
 struct Root {
-  const char* path;  // As programs name it.
+  const char* path;  // Path as programs name it.
   size_t size;
-  const char* name;  // As the daemon calls it.
-  size_t name_size;
+  const char* daemon_path;  // Path as the daemon names it.
+  size_t daemon_path_size;
 };
 
-// A folder's path, with a 0 after it.
+// A folder of the store.
 struct Folder {
-  char path[kMostStore];
+  char path[kMaxFolderBytes];
   size_t size;
 };
 
-// Thread-safety: written once, before anything reads it.
+// Thread-safety: written once, before any other thread reads them.
 struct Settings {
-  bool is_on;  // All that is needed was given.
+  bool is_on;  // The variable has all that is needed.
   int roots_size;
-  Root roots[kMostRoots];
-  bool has_other_names;  // The daemon calls some root otherwise.
+  Root roots[kMaxRoots];
+  bool has_renamed_roots;  // Some root has another path for the daemon.
   const char* socket;
-  const char* counts;      // A file, or null.
-  Folder own;              // private/UID.
-  Folder everybodys;       // public.
-  Folder growing;          // growing/private/UID.
-  Folder growing_publics;  // growing/public.
+  const char* counts;       // Path of the file with a job's sums, or null.
+  Folder private_copies;    // private/UID.
+  Folder public_copies;     // public.
+  Folder private_partials;  // growing/private/UID.
+  Folder public_partials;   // growing/public.
 };
 
-// Reads `text`, the value of kVariable, of which the settings keep parts: it is
-// changed, and must stay.
-void Parse(char* text, unsigned uid, Settings* settings);
+// Parses `text`, the value of kEnvironmentVariable. The settings point into it:
+// it is changed, and must outlive them.
+void ParseSettings(char* text, unsigned uid, Settings* settings);
 
-// A path in the store, built in place: a folder's path, then the key.
+// Key of a file: its path in the source, as the daemon names it. Its buffer has
+// room for the path of a folder of the store before the key.
+//
+// Thread-safety: one thread at a time may use a key.
 class Key {
  public:
   Key() : begin_(nullptr), size_(0) {}
   Key(const Key&) = delete;
   Key& operator=(const Key&) = delete;
 
-  // Whether `path`, relative to the working directory if it does not begin
-  // with a /, is below a folder of the source. If so, this becomes its key.
+  // Sets the key of `path`, which may be relative to the working directory;
+  // returns false if it is not below a folder of the source.
   bool Find(const Settings& settings, const char* path);
-  // To be called after the working directory has changed. Of one in no source
-  // it is remembered which paths may lead to one: all others take no system
-  // call.
+  // To be called after the working directory has changed. For a working
+  // directory outside the source, Find remembers which relative paths may lead
+  // to the source, so that all others take no system call.
   static void WorkingDirectoryChanged();
-  // Makes this a key that is known.
+  // Sets a known key.
   void Set(const char* key, size_t size);
 
   const char* key() const { return begin_; }
   size_t size() const { return size_; }
-  // The path of the key in a folder of the store; valid until the next call.
-  // Null if it is too long.
+  // Returns the path of the key in a folder of the store, which is valid until
+  // the next call; null if it is too long.
   const char* In(const Folder& folder);
 
  private:
-  bool Take(const Settings& settings, const char* path, size_t size);
+  // Sets the key from a path, without its empty components and "."; returns
+  // false as Find does. `before` bytes of the working directory are in the
+  // buffer, if the path is relative.
+  bool Normalize(const Settings& settings, const char* path, size_t before);
 
-  char buffer_[kMostStore + PATH_MAX];
-  char* begin_;  // Of the key, which begins with a /.
+  char buffer_[kMaxFolderBytes + PATH_MAX];
+  char* begin_;  // Begin of the key, which is a /.
   size_t size_;
 };
 
-inline constexpr size_t kGrowingPath = kMostStore + 48;
-// The path of what grows in a folder: NAME and ".part" or ".map".
-void GrowingPath(const Folder& folder, const char* key, size_t size,
-                 const char* suffix, char path[kGrowingPath]);
+// Size of a partial copy's NAME with a 0, and maximum size of a suffix.
+inline constexpr size_t kNameBytes = 33;
+inline constexpr size_t kMaxSuffixBytes = 14;
+inline constexpr size_t kPartialPathBytes =
+    kMaxFolderBytes + 1 + kNameBytes + kMaxSuffixBytes;
+// Writes the path of a file of a partial copy to `path`: the folder, NAME, and
+// the suffix, ".part" or ".map". Thread-safety: a pure function.
+void PartialPath(const Folder& folder, const char* key, size_t size,
+                 const char* suffix, char path[kPartialPathBytes]);
 
-// The 128-bit FNV-1a hash of `data` in hexadecimal digits, with a 0.
-void NameOf(const char* data, size_t size, char name[33]);
+// Writes the 128-bit FNV-1a hash of `data` to `name`, in hexadecimal digits
+// with a 0. Thread-safety: a pure function.
+void NameOf(const char* data, size_t size, char name[kNameBytes]);
 
 }  // namespace tier
 }  // namespace tf_malleable

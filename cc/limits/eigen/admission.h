@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Decides which workers of an Eigen thread pool may run tasks.
+// Admission: the choice of the workers of an Eigen thread pool that may run
+// tasks.
 //
 // The patch in patches/eigen gives every Eigen ThreadPoolTempl one Admission.
 // This header is copied beside Eigen's own, so it depends only on the standard
@@ -23,25 +24,26 @@ namespace tf_malleable {
 
 // Workers are admitted by index: with limit n, workers 0 … n-1 run tasks, and
 // the others park as soon as they have finished their task. As no other worker
-// can start a task, at most n run once the pool has settled, at any instant.
+// can start a task, at most n tasks run at any instant once the pool has
+// settled.
 //
 // Two races decide whether that holds. They are won in the same way: each side
 // writes first and then looks at what the other side writes, both sequentially
 // consistent, so that at least one of them sees the other.
-//   * A worker claims a task, then looks at the limit. Who changes the limit
-//     looks at the claims after that (Settled).
-//   * Who queues a task looks at the limit afterwards (Queued). Who stops
-//     looking into the queues above the limit has read that limit before, and
-//     looks into them a last time (TryNarrow). A worker may queue tasks for
-//     itself without looking, as long as it has a claim.
+//   * A worker claims a task, then looks at the limit. A thread that changes
+//     the limit looks at the claims afterwards (Settled).
+//   * A thread that queues a task looks at the limit afterwards (Queued). A
+//     thread that stops looking into the queues above the limit reads the limit
+//     first, and then looks into them a last time (TryNarrow). A worker with a
+//     claim may queue tasks for itself without a look at the limit.
 //
 // If all admitted workers sleep in their tasks while others are queued, a
 // parked worker stands in for them, until one of them continues; see
 // StallWatch.
 //
-// Thread-safety: all methods may be called from any thread, except that
-// BeginTask, BeginStandIn, EndTask, BindWorker and Park may only be called by
-// the worker that they name.
+// Thread-safety: all methods may be called from any thread, except that only
+// the worker that they name may call BeginTask, BeginStandIn, EndTask,
+// BindWorker and Park.
 class Admission {
  public:
   // REQUIRES: 1 <= limit <= capacity
@@ -64,12 +66,13 @@ class Admission {
   bool Admits(int worker) const { return worker < limit(); }
 
   // Sets the limit and returns the previous one. Parked workers that it admits
-  // are woken up; workers above it finish their tasks first. To be fast, this
-  // wakes one thread at most, which wakes the others.
+  // are woken up; workers above it finish their tasks first. To be fast, the
+  // caller wakes at most one worker, which wakes the others.
   // REQUIRES: 1 <= limit <= capacity
   int Set(int limit) {
     std::lock_guard<std::mutex> lock(park_mu_);
-    // Before the limit, so that whoever sees the new limit sees this, too.
+    // Before the limit, so that a thread that sees the new limit also sees the
+    // new reach.
     Widen(limit);
     const int previous = limit_.exchange(limit, std::memory_order_seq_cst);
     for (int i = previous; i < limit; ++i) {
@@ -81,7 +84,7 @@ class Admission {
     return previous;
   }
 
-  // Lowers the limit to `most` if it is higher; false if it is not.
+  // Lowers the limit to `most` if it is higher; returns false if it is not.
   // REQUIRES: 1 <= most
   bool Cap(int most) {
     std::lock_guard<std::mutex> lock(park_mu_);
@@ -90,14 +93,14 @@ class Admission {
     return true;
   }
 
-  // Only the queues below this index can hold tasks. It is the limit, or higher
-  // for a while after the limit was lowered.
+  // Number of queues, from the first on, that can hold tasks. It is the limit,
+  // or higher for a while after the limit was lowered.
   int reach() const { return Reach(reach_.load(std::memory_order_seq_cst)); }
 
-  // To be called after a task was put into the queue of `worker` by another
-  // thread, or by the worker itself without a claim. Returns false if the limit
-  // does not admit the worker: the task is within reach, but admitted workers
-  // look for it only when their own queues are empty.
+  // To be called after another thread, or the worker itself without a claim,
+  // has put a task into the queue of `worker`. Returns false if the limit does
+  // not admit the worker: the task is within reach, but admitted workers look
+  // for it only when their own queues are empty.
   bool Queued(int worker) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (Admits(worker)) return true;
@@ -107,7 +110,7 @@ class Admission {
 
   // Lowers the reach to the limit if nothing above it can hold a task any more,
   // and returns the reach. `is_empty(worker)` tells whether a queue is empty.
-  // May return without having looked if somebody else is at it.
+  // May return without a look at the queues if another thread holds park_mu_.
   template <typename IsEmpty>
   int TryNarrow(IsEmpty is_empty) {
     uint64_t seen = reach_.load(std::memory_order_seq_cst);
@@ -147,13 +150,13 @@ class Admission {
   void BeginStandIn(int worker) { records_.StandIn(worker); }
   void EndTask(int worker) { records_.Finish(worker); }
 
-  // Tells the stall watch the thread of `worker`. Called on that thread.
+  // Tells the stall watch which thread `worker` runs on. Called on that thread.
   void BindWorker(int worker) { records_.Bind(worker); }
 
   // Blocks `worker` until the limit admits it (returns true) or Shutdown
   // (returns false). Meanwhile it may stand in for admitted workers that are
   // all asleep: `has_work()` tells whether a task is queued, `run_one()` runs
-  // one, and `relieve()` sees to it that another worker can watch meanwhile.
+  // one, and `relieve()` makes sure that another worker can watch meanwhile.
   // None of them is called with a lock held.
   template <typename HasWork, typename RunOne, typename Relieve>
   bool Park(int worker, HasWork has_work, RunOne run_one, Relieve relieve) {
@@ -161,13 +164,13 @@ class Admission {
     std::unique_lock<std::mutex> lock(park_mu_);
     me.taken = true;
     while (!shutdown_ && !Admits(worker)) {
-      if (watcher_ != kNobody) {
+      if (watcher_ != kNoWorker) {
         me.wake_up.wait(lock);
         continue;
       }
       watcher_ = worker;
       const bool stalled = Watch(&me, &lock, has_work);
-      watcher_ = kNobody;
+      watcher_ = kNoWorker;
       if (!stalled) continue;
       const StallWatch::Progress progress = watch_.progress();
       me.taken = false;
@@ -214,16 +217,16 @@ class Admission {
   bool Settled() const { return records_.SettledFrom(limit()); }
 
  private:
-  static constexpr int kNobody = -1;
+  static constexpr int kNoWorker = -1;
 
-  // Where a worker parks. The mutex is park_mu_.
+  // The place where a worker parks. The mutex is park_mu_.
   struct Spot {
     bool taken = false;
     std::condition_variable wake_up;
   };
 
-  // The reach carries a version, so that lowering it fails if anybody has
-  // raised it meanwhile, even to the value it had.
+  // The reach carries a version, so that lowering it fails if another thread
+  // has raised it meanwhile, even to the value that it had.
   static constexpr uint64_t Pack(uint64_t version, int reach) {
     return version << 32 | static_cast<uint32_t>(reach);
   }
@@ -241,9 +244,10 @@ class Admission {
         !reach_.compare_exchange_weak(seen, wide, std::memory_order_seq_cst));
   }
 
-  // Wakes up a parked worker to watch, if none does. REQUIRES: park_mu_ held.
+  // Wakes up a parked worker to watch, if no worker is watching.
+  // REQUIRES: park_mu_ held.
   void FindWatcher() {
-    if (watcher_ != kNobody || shutdown_) return;
+    if (watcher_ != kNoWorker || shutdown_) return;
     for (int i = limit(); i < records_.size(); ++i) {
       if (!spots_[i].taken) continue;
       spots_[i].wake_up.notify_one();
@@ -256,7 +260,7 @@ class Admission {
   void WakeWatcher() {
     std::lock_guard<std::mutex> lock(park_mu_);
     if (!watcher_dozes_.exchange(false, std::memory_order_seq_cst)) return;
-    if (watcher_ != kNobody) spots_[watcher_].wake_up.notify_one();
+    if (watcher_ != kNoWorker) spots_[watcher_].wake_up.notify_one();
   }
 
   // Waits until the pool is stalled; returns false as soon as the watcher has
@@ -284,25 +288,25 @@ class Admission {
     return false;
   }
 
-  // Read for each task, and written when the limit changes. Apart from what is
-  // written for each task.
+  // Read for each task, and written when the limit changes. Kept on another
+  // cache line than the data that is written for each task.
   alignas(kCacheLine) std::atomic<int> limit_;  // Written with park_mu_ held.
   std::atomic<uint64_t> reach_;                 // Lowered with park_mu_ held.
   std::atomic<bool> watcher_dozes_{false};
   std::atomic<bool> sweep_{false};
 
   alignas(kCacheLine) WorkerRecords records_;
-  StallWatch watch_;  // For the watcher, and to ask whether a stall persists.
+  StallWatch watch_;  // For the watcher and its stand-ins.
   std::atomic<uint64_t> stand_ins_{0};
 
-  std::mutex park_mu_;     // Guards all that follows.
-  int watcher_ = kNobody;  // The parked worker that watches for stalls.
-  bool rouse_ = false;     // The next to leave Park wakes all admitted workers.
+  std::mutex park_mu_;       // Guards all that follows.
+  int watcher_ = kNoWorker;  // The parked worker that watches for stalls.
+  bool rouse_ = false;  // The next to leave Park wakes all admitted workers.
   bool shutdown_ = false;
   const std::unique_ptr<Spot[]> spots_;
 };
 
-// So that what precedes it in a pool does not share its first cache line.
+// The members before it in a pool must not share its first cache line.
 static_assert(alignof(Admission) == kCacheLine);
 
 }  // namespace tf_malleable

@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Finds out that a pool makes no progress because its limit is too low.
+// StallWatch: detection of a pool that makes no progress because its limit is
+// too low.
 //
 // This header is copied beside Eigen's own, so it depends only on the standard
 // library and on Linux.
@@ -21,21 +22,23 @@
 namespace tf_malleable {
 
 // A worker that sleeps inside its task, for example in a nested ParallelFor,
-// keeps its place. The same is true of a pool built with as many threads as the
-// limit, but there the nested loop knows their number and runs inline if need
-// be. Here the limit may be lower than the number that the loop sees, and then
-// nobody would run the parts that it has queued. So a pool is stalled if tasks
-// are queued while all admitted workers have been asleep, each in one task, for
-// kAfter.
+// keeps its place. The same is true in a pool built with as many threads as the
+// limit, but there the nested loop knows their number and runs inline if
+// necessary. Here the limit may be lower than the number that the loop sees,
+// and then no worker would run the parts that it has queued. So a pool is
+// stalled if tasks are queued while all admitted workers have been asleep, each
+// in one task, for kAfter.
 //
-// Thread-safety: one thread at a time may take samples; Persists() may be
-// called by any.
+// Thread-safety: one thread at a time may take samples; any thread may call
+// Persists().
 class StallWatch {
  public:
+  // Time without progress after which a pool is stalled.
   static constexpr std::chrono::milliseconds kAfter{1000};
+  // Time between two samples.
   static constexpr std::chrono::milliseconds kPeriod{250};
 
-  // How many tasks each worker had finished when the pool was found stalled.
+  // Number of tasks that each worker had finished when a sample was taken.
   using Progress = std::vector<uint64_t>;
 
   explicit StallWatch(const WorkerRecords* records) : records_(records) {}
@@ -43,12 +46,12 @@ class StallWatch {
   // Forgets the samples so far.
   void Restart() { samples_ = 0; }
 
-  // Takes a sample, to be called every kPeriod: true if the pool is stalled
-  // since kAfter. `queued` tells whether a task is queued.
+  // Takes a sample; to be called every kPeriod. Returns true if the pool has
+  // been stalled for kAfter. `queued` tells whether a task is queued.
   bool Sample(int limit, bool queued) {
     Progress now(records_->size());
     for (int i = 0; i < records_->size(); ++i) now[i] = records_->tasks(i);
-    if (!queued || !Persists(now, limit, kNobody)) {
+    if (!queued || !Persists(now, limit, kNoWorker)) {
       samples_ = 0;
     } else if (samples_ == 0 || now != progress_) {
       samples_ = 1;
@@ -59,11 +62,11 @@ class StallWatch {
     return samples_ > kAfter / kPeriod;
   }
 
-  // As of the last sample.
+  // Progress at the last sample.
   const Progress& progress() const { return progress_; }
 
-  // True if every admitted worker is still in the task that it was in after
-  // `progress`, and every worker in a task, other than `except`, is asleep.
+  // Returns true if every admitted worker is still in the task that it was in
+  // at `progress`, and every worker in a task, other than `except`, is asleep.
   bool Persists(const Progress& progress, int limit, int except) const {
     for (int i = 0; i < records_->size(); ++i) {
       if (i == except) continue;
@@ -78,10 +81,10 @@ class StallWatch {
   }
 
  private:
-  static constexpr int kNobody = -1;
+  static constexpr int kNoWorker = -1;
 
-  // True if the kernel reports thread `tid` of this process as sleeping. A
-  // thread that waits for a CPU is not asleep.
+  // Returns true if the kernel reports thread `tid` of this process as
+  // sleeping. A thread that waits for a CPU is not asleep.
   static bool IsAsleep(int tid) {
 #ifdef __linux__
     char path[64];

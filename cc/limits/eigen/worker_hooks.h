@@ -1,8 +1,8 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What the workers of an Eigen ThreadPoolTempl do differently because its limit
-// may be lower than its capacity. The patch in patches/eigen calls these from
-// the pool's own loops; the rest of the pool is Eigen's.
+// Hooks in the worker loops of an Eigen ThreadPoolTempl whose limit may be
+// lower than its capacity. The patch in patches/eigen calls them from the
+// pool's own loops; the rest of the pool is Eigen's.
 
 #ifndef TF_MALLEABLE_CC_LIMITS_EIGEN_WORKER_HOOKS_H_
 #define TF_MALLEABLE_CC_LIMITS_EIGEN_WORKER_HOOKS_H_
@@ -16,16 +16,16 @@
 
 namespace tf_malleable {
 
-// How long an idle worker spins, in percent of Eigen's number of rounds, for
-// builds whose rounds do not take as long as those of TensorFlow's own.
+// Number of rounds that an idle worker spins, in percent of Eigen's, for builds
+// whose rounds take another time than those of TensorFlow's own build.
 #ifndef TF_MALLEABLE_SPIN_PERCENT
 #define TF_MALLEABLE_SPIN_PERCENT 100
 #endif
 
 // A friend of Pool, which is an instance of Eigen's ThreadPoolTempl.
 //
-// Thread-safety: Begin, Run and Park may only be called by the worker that they
-// name; the rest may be called from any thread while the pool exists.
+// Thread-safety: only the worker that they name may call Begin, Run and Park;
+// the rest may be called from any thread while the pool exists.
 template <typename Pool>
 class WorkerHooks {
  public:
@@ -36,8 +36,8 @@ class WorkerHooks {
   }
   static int Capacity(const Pool& pool) { return pool.starter_.capacity(); }
 
-  // Starts the first workers. The others do not exist, and are counted as
-  // blocked, until the limit reaches them.
+  // Starts the first workers. The others do not exist, and count as blocked,
+  // until the limit reaches them.
   static void Start(Pool* pool) {
     pool->blocked_ = pool->num_threads_;
     while (pool->starter_.started() < Wanted(*pool)) {
@@ -51,14 +51,15 @@ class WorkerHooks {
     if (worker > 0) {
       WorkerStarter::AdoptCpus(pool->admission_.records().tid(0));
     }
-    // Each starts the next, so that a change of the limit starts one at most.
+    // Each worker starts the next, so that a change of the limit starts at most
+    // one.
     StartNext(pool, Wanted(*pool));
   }
 
   // Sets the limit and returns at once.
   // REQUIRES: 1 <= limit <= pool.NumThreads()
   static void SetLimit(Pool* pool, int limit) {
-    // The capacity may have become lower since the caller has asked for it.
+    // The capacity may have dropped since the caller read it.
     limit = std::min(limit, Capacity(*pool));
     if (limit < pool->admission_.Set(limit)) {
       pool->admission_.RequestSweep();
@@ -66,15 +67,15 @@ class WorkerHooks {
     StartNext(pool, Wanted(*pool));
   }
 
-  // How many rounds an idle worker spins. A round visits the queues of admitted
-  // workers, so it is as long as in a pool with that many workers.
+  // Number of rounds that an idle worker spins. A round visits the queues of
+  // admitted workers, so it is as long as in a pool with that many workers.
   static int SpinCount(const Pool& pool) {
     if (!pool.allow_spinning_) return 0;
     return Pool::kSpinCount * TF_MALLEABLE_SPIN_PERCENT / 100 /
            Pool::kMaxSpinningThreads / pool.admission_.limit();
   }
 
-  // Tasks waiting in the queues, approximately.
+  // Approximate number of tasks in the queues.
   static unsigned NumQueued(const Pool& pool) {
     unsigned queued = 0;
     for (int i = 0; i < pool.admission_.reach(); ++i) {
@@ -83,15 +84,15 @@ class WorkerHooks {
     return queued;
   }
 
-  // How many queues, from the first on, may hold tasks.
+  // Number of queues, from the first on, that may hold tasks.
   static int Reach(Pool* pool) {
     return pool->admission_.TryNarrow([pool](int worker) {
       return pool->thread_data_[worker].queue.Empty();
     });
   }
 
-  // Narrows [*start, *end), the queues a new task may go to, to those of
-  // admitted workers, as the others sleep.
+  // Narrows [*start, *end), the queues for a new task, to those of admitted
+  // workers, as the others sleep.
   static void NarrowHint(int limit, int* start, int* end) {
     if (*start >= limit) {
       *start %= limit;
@@ -103,19 +104,19 @@ class WorkerHooks {
 
   // To be called after a task was put into the queue of `worker`. If the limit
   // has been lowered since that worker was chosen, moves a task from there to
-  // one that is admitted. If there is no room for it any more, the caller gets
-  // it in *task and has to run it; otherwise that stays empty.
+  // one that is admitted. If no queue has room for it, returns it in *task, and
+  // the caller has to run it; otherwise *task stays empty.
   static void Queued(Pool* pool, int worker, Task* task) {
     while (!pool->admission_.Queued(worker)) {
       auto& queue = pool->thread_data_[worker].queue;
       *task = queue.PopBack();
-      if (!task->f) return;  // Somebody else has taken what was there.
+      if (!task->f) return;  // Another thread has taken it.
       const int admitted = RandomAdmitted(pool);
       *task = pool->thread_data_[admitted].queue.PushBack(std::move(*task));
       if (task->f) {
         *task = queue.PushBack(std::move(*task));
         pool->admission_.Queued(worker);
-        // For what is left there: a caller that runs a task notifies nobody.
+        // For the tasks left there: a caller that runs a task wakes no worker.
         pool->ec_.Notify(false);
         return;
       }
@@ -134,8 +135,8 @@ class WorkerHooks {
     GiveAway(pool, worker, task);
   }
 
-  // Parks `worker` until the limit admits it; false if the pool is being
-  // destroyed.
+  // Parks `worker` until the limit admits it; returns false if the pool is
+  // being destroyed.
   static bool Park(Pool* pool, int worker) {
     // Admitted workers look into its queue only when theirs are empty.
     while (!pool->admission_.Admits(worker)) {
@@ -167,20 +168,22 @@ class WorkerHooks {
   }
 
  private:
-  // One more than the limit, who stands in for the others if need be.
+  // Number of workers to start: one more than the limit, to stand in for the
+  // others if necessary.
   static int Wanted(const Pool& pool) {
     return std::min(pool.admission_.limit() + 1, Capacity(pool));
   }
 
-  // Starts the next worker, up to `wanted`; false if the system refuses it.
+  // Starts the next worker, up to `wanted`; returns false if the system refuses
+  // it.
   static bool StartNext(Pool* pool, int wanted) {
     const bool started = pool->starter_.StartNext(wanted, [pool](int worker) {
       pool->blocked_--;
       pool->thread_data_[worker].thread.reset(pool->env_.CreateThread(
           [pool, worker] { pool->WorkerLoop(worker); }));
     });
-    // Not only if this call was refused: the limit may just have been set by
-    // someone who did not know yet that another was.
+    // Even if this call was not refused: another thread may just have set the
+    // limit without knowing that a worker was refused.
     const int capacity = Capacity(*pool);
     if (pool->admission_.limit() > capacity && pool->admission_.Cap(capacity)) {
       pool->admission_.RequestSweep();
@@ -200,7 +203,8 @@ class WorkerHooks {
     return static_cast<int>(random % pool->admission_.limit());
   }
 
-  // Moves a task to the queue of an admitted worker; false if that is full.
+  // Moves a task to the queue of an admitted worker; returns false if the queue
+  // is full.
   static bool HandOver(Pool* pool, Task* task) {
     const int admitted = RandomAdmitted(pool);
     *task = pool->thread_data_[admitted].queue.PushBack(std::move(*task));

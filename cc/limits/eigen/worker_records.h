@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// What each worker of an Eigen thread pool is doing, and what it has done.
+// Records of the workers of an Eigen thread pool: their states and totals.
 //
 // This header is copied beside Eigen's own, so it depends only on the standard
 // library and on Linux.
@@ -23,10 +23,11 @@
 
 namespace tf_malleable {
 
-// No two threads write to the same cache line: that would be slow.
+// Size of a cache line in bytes. Two threads that write to the same line slow
+// each other down.
 inline constexpr int kCacheLine = 64;
 
-// A clock that is cheap enough to be read twice per task: the time-stamp
+// Reads a clock that is cheap enough to be read twice per task: the time-stamp
 // counter if there is one, else nanoseconds.
 inline uint64_t Ticks() {
 #if defined(__x86_64__)
@@ -38,14 +39,14 @@ inline uint64_t Ticks() {
 #endif
 }
 
-// Thread-safety: a worker's record is written by that worker only; all may be
-// read by any thread.
+// Thread-safety: only a worker itself writes its record; any thread may read
+// all records.
 class WorkerRecords {
  public:
-  // What a worker is doing. kClaimed lasts for a few instructions.
+  // State of a worker. kClaimed lasts for a few instructions.
   enum State : uint8_t { kIdle, kClaimed, kRunning, kStandingIn };
 
-  // What one pool has done since it was built.
+  // Totals of one pool since it was built.
   struct Totals {
     uint64_t tasks = 0;
     uint64_t busy_ticks = 0;  // In units of Ticks().
@@ -58,11 +59,11 @@ class WorkerRecords {
   State state(int worker) const {
     return records_[worker].state.load(std::memory_order_seq_cst);
   }
-  // How many tasks the worker has finished.
+  // Number of tasks that the worker has finished.
   uint64_t tasks(int worker) const {
     return records_[worker].tasks.load(std::memory_order_relaxed);
   }
-  // The worker's thread, as the kernel numbers it; 0 if it has not begun.
+  // Kernel id of the worker's thread; 0 if the thread has not begun.
   int tid(int worker) const {
     return records_[worker].tid.load(std::memory_order_relaxed);
   }
@@ -110,8 +111,8 @@ class WorkerRecords {
     record.state.store(kIdle, std::memory_order_release);
   }
 
-  // Workers running a task now. A stand-in takes the place of a sleeping
-  // worker, which is counted already.
+  // Returns the number of workers that run a task now. A stand-in takes the
+  // place of a sleeping worker, which is counted already.
   int Active() const {
     int active = 0;
     for (int i = 0; i < size_; ++i) {
@@ -122,8 +123,8 @@ class WorkerRecords {
     return active;
   }
 
-  // True if none of the workers from `first` on runs a task or is about to,
-  // other than as a stand-in.
+  // Returns true if none of the workers from `first` on runs a task or is about
+  // to, other than as a stand-in.
   bool SettledFrom(int first) const {
     for (int i = first; i < size_; ++i) {
       const State now = state(i);
@@ -132,7 +133,7 @@ class WorkerRecords {
     return true;
   }
 
-  // True if none of the workers from `first` on runs a task.
+  // Returns true if none of the workers from `first` on runs a task.
   bool IdleFrom(int first) const {
     for (int i = first; i < size_; ++i) {
       if (state(i) != kIdle) return false;

@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Starts the threads of an Eigen thread pool as they are needed.
+// WorkerStarter: starts the threads of an Eigen thread pool as they are needed.
 //
 // This header is copied beside Eigen's own, so it depends only on the standard
 // library, on POSIX threads and on Linux.
@@ -29,20 +29,21 @@
 namespace tf_malleable {
 
 // Workers are started in the order of their index. If the system refuses one,
-// or would soon refuse any thread, the pool's capacity is from then on the
-// number of those that run.
+// or would soon refuse any thread, the pool's capacity becomes the number of
+// workers that run.
 //
 // Thread-safety: all methods may be called from any thread.
 class WorkerStarter {
  public:
-  // The calling thread's mask of blocked signals is that of all workers.
+  // All workers get the calling thread's mask of blocked signals.
   explicit WorkerStarter(int capacity) : capacity_(capacity) {
     pthread_sigmask(SIG_SETMASK, nullptr, &blocked_signals_);
   }
 
   int started() const { return started_.load(std::memory_order_acquire); }
-  // Who lowers it looks at the pool's limit afterwards, and who sets the limit
-  // looks at it afterwards: so one of them sees that the limit is too high.
+  // A thread that lowers the capacity looks at the pool's limit afterwards, and
+  // a thread that sets the limit looks at the capacity afterwards: so at least
+  // one of them sees that the limit is too high.
   int capacity() const { return capacity_.load(std::memory_order_seq_cst); }
 
   // Starts the next worker with start(index), if fewer than `wanted` and than
@@ -54,10 +55,11 @@ class WorkerStarter {
     std::lock_guard<std::mutex> lock(start_mu_);
     const int next = started();
     if (closed_ || next >= std::min(wanted, capacity())) return true;
-    // A thread inherits it, and this may be anybody's.
+    // A worker inherits the mask of the calling thread, which may be any
+    // thread.
     const SignalMask mask(blocked_signals_);
-    // Without its first worker, a pool can do nothing: then `start` fails, as
-    // it does in stock TensorFlow.
+    // Without its first worker, a pool can run nothing: `start` may fail for
+    // it, as in stock TensorFlow.
     if (next > 0) {
       const int error = Probe();
       if (error != 0) {
@@ -77,8 +79,9 @@ class WorkerStarter {
     closed_ = true;
   }
 
-  // Gives the calling thread, a new worker, the CPUs of thread `first`: those
-  // of the pool, while this one was started by anybody. 0: keeps its own.
+  // Gives the calling thread, a new worker, the CPUs of thread `first`, which
+  // are the pool's: the thread that started the worker may have others. If
+  // `first` is 0, the worker keeps its own.
   static void AdoptCpus(int first) {
 #ifdef __linux__
     cpu_set_t cpus;
@@ -91,9 +94,11 @@ class WorkerStarter {
   }
 
  private:
-  static constexpr int kSpare = 8;
+  static constexpr int kSpareThreads = 8;
+  // Time for which a thread that was joined may still count.
+  static constexpr std::chrono::milliseconds kJoinedStays{10};
 
-  // This thread's mask of blocked signals, for a while.
+  // Sets this thread's mask of blocked signals as long as the object exists.
   class SignalMask {
    public:
     explicit SignalMask(const sigset_t& blocked) {
@@ -107,18 +112,19 @@ class WorkerStarter {
     sigset_t previous_;
   };
 
-  // A thread that tries out whether the system allows it.
+  // A thread that is started only to see whether the system allows it.
   struct Trial {
     pthread_t thread;
-    int id = 0;  // As the kernel numbers it.
+    int id = 0;  // Kernel id of the thread.
     std::mutex* hold = nullptr;
   };
 
-  // Returns 0, or why the system would refuse a worker. TensorFlow ends the
-  // process if it cannot start a thread, so this tries before, and leaves
-  // kSpare for the other threads that TensorFlow starts.
+  // Returns 0, or the error with which the system would refuse a worker.
+  // TensorFlow ends the process if it cannot start a thread, so this tries
+  // first, and leaves kSpareThreads for the other threads that TensorFlow
+  // starts.
   static int Probe() {
-    std::array<Trial, 1 + kSpare> trials;
+    std::array<Trial, 1 + kSpareThreads> trials;
     std::mutex hold;  // Keeps all trials alive until the last has started.
     int error = 0;
     int started = 0;
@@ -132,8 +138,7 @@ class WorkerStarter {
       }
     }
     // A thread still counts for a while after it was joined.
-    const auto deadline =
-        std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+    const auto deadline = std::chrono::steady_clock::now() + kJoinedStays;
     for (int i = 0; i < started; ++i) {
       pthread_join(trials[i].thread, nullptr);
       while (Exists(trials[i].id) &&

@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Reader queue: small files that a reader hands over in shared memory.
 
-cc/tier/taking.h makes the copies, without the GIL.
+cc/tier/handoff_server.h makes the copies, without the GIL.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The kernel's calls as the shim makes them for itself: no points of
-// cancellation, no hooks, and none uses memory of malloc. All are safe in
-// signal handlers.
+// System calls that the shim makes for itself. They are no cancellation points,
+// pass no hooks, and use no memory of malloc.
+//
+// Thread-safety: all may be called from any thread and from signal
+// handlers.
 
-#ifndef TF_MALLEABLE_CC_TIER_SYSTEM_H_
-#define TF_MALLEABLE_CC_TIER_SYSTEM_H_
+#ifndef TF_MALLEABLE_CC_TIER_SYSCALLS_H_
+#define TF_MALLEABLE_CC_TIER_SYSCALLS_H_
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +22,7 @@
 namespace tf_malleable {
 namespace tier {
 
-// Leaves errno as it was.
+// Restores errno at the end of its scope.
 class ErrnoGuard {
  public:
   ErrnoGuard() : saved_(errno) {}
@@ -32,8 +34,9 @@ class ErrnoGuard {
   const int saved_;
 };
 
-// In nanoseconds.
-inline constexpr int64_t kMillisecond = 1000000;
+inline constexpr int64_t kMicrosecondNs = 1000;
+inline constexpr int64_t kMillisecondNs = 1000 * kMicrosecondNs;
+inline constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
 
 namespace sys {
 
@@ -60,7 +63,7 @@ inline int Unlink(const char* path) {
 inline int Fcntl(int fd, int command, long argument = 0) {
   return static_cast<int>(syscall(SYS_fcntl, fd, command, argument));
 }
-// The status without asking a server: what the kernel knows.
+// Returns the status that the kernel has cached, without asking a file server.
 inline int CachedStatus(int fd, struct statx* status) {
   return static_cast<int>(syscall(SYS_statx, fd, "",
                                   AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
@@ -70,6 +73,7 @@ inline int Status(const char* path, struct statx* status) {
   return static_cast<int>(syscall(SYS_statx, AT_FDCWD, path, 0,
                                   STATX_BASIC_STATS | STATX_BTIME, status));
 }
+// Returns the soft limit of a resource; 0 if it cannot be read.
 inline uint64_t Soft(int resource) {
   struct rlimit limit = {0, 0};
   if (syscall(SYS_prlimit64, 0, resource, nullptr, &limit) != 0) return 0;
@@ -77,13 +81,14 @@ inline uint64_t Soft(int resource) {
 }
 inline int Pid() { return static_cast<int>(syscall(SYS_getpid)); }
 inline int Tid() { return static_cast<int>(syscall(SYS_gettid)); }
+// Returns the time of a clock in nanoseconds.
 inline int64_t Now(clockid_t clock) {
   struct timespec now;
   clock_gettime(clock, &now);
-  return now.tv_sec * int64_t{1000000000} + now.tv_nsec;
+  return now.tv_sec * kSecondNs + now.tv_nsec;
 }
 inline void Sleep(int64_t ns) {
-  const struct timespec time = {ns / 1000000000, ns % 1000000000};
+  const struct timespec time = {ns / kSecondNs, ns % kSecondNs};
   syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, nullptr);
 }
 
@@ -91,4 +96,4 @@ inline void Sleep(int64_t ns) {
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_SYSTEM_H_
+#endif  // TF_MALLEABLE_CC_TIER_SYSCALLS_H_

@@ -1,16 +1,17 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
+#include "cc/limits/width_view.h"
+
 #include <atomic>
 #include <functional>
 #include <utility>
 
-#include "cc/limits/width_view.h"
 #include "cc/tests/test_util.h"
 
 namespace tf_malleable {
 namespace {
 
-class ViewsTest : public TimedTest {
+class WidthViewTest : public TimedTest {
  protected:
   // CurrentThreadId() of `of`, asked on a worker of `pool`.
   static int IdOnWorker(TestPool* pool, Eigen::ThreadPoolInterface* of) {
@@ -24,7 +25,7 @@ class ViewsTest : public TimedTest {
   TestPool pool_{kIntraName, 3, true, {}, &registry_};
 };
 
-TEST_F(ViewsTest, AViewReportsItsWidthWhateverTheLimitIs) {
+TEST_F(WidthViewTest, AViewReportsItsWidthWhateverTheLimitIs) {
   for (int width = 1; width <= pool_.capacity(); ++width) {
     WidthView* const view = pool_.View(width);
     EXPECT_EQ(view->NumThreads(), width);
@@ -38,11 +39,11 @@ TEST_F(ViewsTest, AViewReportsItsWidthWhateverTheLimitIs) {
   EXPECT_EQ(pool_.NumThreads(), 8);
 }
 
-TEST_F(ViewsTest, NoViewIsWiderThanThePool) {
+TEST_F(WidthViewTest, NoViewIsWiderThanThePool) {
   EXPECT_EQ(pool_.View(9), pool_.View(8));
 }
 
-TEST_F(ViewsTest, AViewTellsWorkersFromOthers) {
+TEST_F(WidthViewTest, AViewTellsWorkersFromOthers) {
   WidthView* const view = pool_.View(3);
   EXPECT_EQ(view->CurrentThreadId(), -1);
   const int id = IdOnWorker(&pool_, view);
@@ -69,7 +70,7 @@ class FakeThreadPool : public Eigen::ThreadPoolInterface {
   bool cancelled = false;
 };
 
-TEST_F(ViewsTest, AViewPassesOnAllButTheNumberOfThreads) {
+TEST_F(WidthViewTest, AViewPassesOnAllButTheNumberOfThreads) {
   FakeThreadPool fake;
   WidthView view(&pool_, &fake, 4);
   int ran = 0;
@@ -84,7 +85,7 @@ TEST_F(ViewsTest, AViewPassesOnAllButTheNumberOfThreads) {
   EXPECT_EQ(view.NumThreads(), 4);
 }
 
-TEST_F(ViewsTest, WorkersOfAnotherPoolAreStrangers) {
+TEST_F(WidthViewTest, WorkersOfAnotherPoolAreStrangers) {
   TestPool other(kInterName, 2, true, {}, &registry_);
   EXPECT_EQ(IdOnWorker(&other, pool_.View(2)), -1);
 }

@@ -1,30 +1,35 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/complete.h"
+#include "cc/tier/lookup.h"
 
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
 #include "cc/tier/identity.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
 
-bool IsGrowingHere(const Key& key) {
-  char path[kGrowingPath];
+constexpr mode_t kPermissions = S_IRWXU | S_IRWXG | S_IRWXO;
+
+bool HasPartialCopy(const Key& key) {
+  char path[kPartialPathBytes];
   struct statx status;
-  GrowingPath(shim.settings.growing, key.key(), key.size(), ".map", path);
+  PartialPath(shim.settings.private_partials, key.key(), key.size(), ".map",
+              path);
   return sys::Status(path, &status) == 0;
 }
 
-// Whether an open file of the store is a copy that may be used; its own status.
-bool IsGoodCopy(int fd, bool is_valid, const char* source,
-                struct stat* status) {
-  // Without a right, it was dropped by its owner where only the daemon removes.
+// Returns whether an open file of the store is a copy that may be used, and
+// sets its status.
+bool IsUsableCopy(int fd, bool is_valid, const char* source,
+                  struct stat* status) {
+  // A copy without permissions was dropped by its owner, in a folder where only
+  // the daemon may remove files.
   if (syscall(SYS_fstat, fd, status) != 0 || !S_ISREG(status->st_mode) ||
-      (status->st_mode & 0777) == 0) {
+      (status->st_mode & kPermissions) == 0) {
     return false;
   }
   if (is_valid || source == nullptr) return true;
@@ -32,17 +37,17 @@ bool IsGoodCopy(int fd, bool is_valid, const char* source,
   struct statx now;
   return IsIdentity(identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
                                       &identity, sizeof(identity))) &&
-         sys::Status(source, &now) == 0 && IsSame(identity, now);
+         sys::Status(source, &now) == 0 && IsSameVersionAndMode(identity, now);
 }
 
 }  // namespace
 
 int OpenCopy(Key* key, const char* source, int flags) {
-  const View view = shim.daemon.Look();
+  const StateView view = shim.daemon.ReadState();
   if (!view.has_store) return -1;
-  const Folder* const folders[] = {&shim.settings.own,
-                                   &shim.settings.everybodys};
-  // Without the daemon's word, look everywhere.
+  const Folder* const folders[] = {&shim.settings.private_copies,
+                                   &shim.settings.public_copies};
+  // Without a valid state, look everywhere.
   const int count = !view.is_valid || (view.flags & kShared) ? 2 : 1;
   for (int i = 0; i < count; ++i) {
     const char* path = key->In(*folders[i]);
@@ -55,7 +60,7 @@ int OpenCopy(Key* key, const char* source, int flags) {
       continue;
     }
     struct stat status;
-    if (IsGoodCopy(fd, view.is_valid, source, &status)) {
+    if (IsUsableCopy(fd, view.is_valid, source, &status)) {
       const uint64_t device = status.st_dev;
       if (shim.copies_device.load(std::memory_order_relaxed) != device) {
         shim.copies_device.store(device, std::memory_order_relaxed);
@@ -63,7 +68,7 @@ int OpenCopy(Key* key, const char* source, int flags) {
       shim.daemon.Count(&AtomicCounts::copy_opens);
       shim.daemon.Count(&AtomicCounts::copy_bytes,
                         static_cast<uint64_t>(status.st_size));
-      shim.daemon.Report(key->key(), key->size());
+      shim.daemon.ReportCounts(key->key(), key->size());
       return fd;
     }
     sys::Close(fd);
@@ -71,34 +76,35 @@ int OpenCopy(Key* key, const char* source, int flags) {
   return -1;
 }
 
-int OpenCopyOrAsk(Key* key, const char* source, int flags, Coming* coming) {
-  *coming = Coming::kUnasked;
+int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result) {
+  *result = LookupResult::kNotAsked;
   errno = 0;
   int copy = OpenCopy(key, source, flags);
-  if (copy < 0 && (errno == EMFILE || errno == ENFILE) && GiveUpAll()) {
+  if (copy < 0 && (errno == EMFILE || errno == ENFILE) &&
+      ReleaseDescriptors()) {
     copy = OpenCopy(key, source, flags);
   }
   if (copy >= 0 || !(shim.daemon.Flags() & kAsks) ||
       shim.daemon.IsUnasked(key->key(), key->size())) {
     return copy;
   }
-  if (IsGrowingHere(*key)) {
-    *coming = Coming::kGrows;
+  if (HasPartialCopy(*key)) {
+    *result = LookupResult::kPartialCopy;
     return -1;
   }
   const Reply reply = shim.daemon.Ask(key->key(), key->size());
   if (reply == kUseSource) {
-    *coming = Coming::kNowhere;
+    *result = LookupResult::kClaimed;
     return -1;
   }
-  if (reply == kFollow) *coming = Coming::kGrows;
-  // What grew when the daemon answered may be whole by now.
+  if (reply == kFollow) *result = LookupResult::kPartialCopy;
+  // A copy that was partial when the daemon replied may be complete by now.
   return OpenCopy(key, source, flags);
 }
 
-bool SwapIn(Growing* growing, int fd) {
+bool SwapInCopy(PartialCopy* partial, int fd) {
   Key key;
-  key.Set(growing->key, growing->key_size);
+  key.Set(partial->key, partial->key_size);
   const int copy = OpenCopy(&key, nullptr, O_CLOEXEC);
   if (copy < 0) return false;
   Identity identity;

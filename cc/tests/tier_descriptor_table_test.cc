@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests the table of descriptors while threads use, close and reuse numbers.
+// Tests the table of descriptors while threads use, close and reuse them.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "cc/tier/descriptors.h"
+#include "cc/tier/descriptor_table.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -23,21 +23,21 @@ struct Payload {
     resets.fetch_add(1);
   }
 
-  int value;  // Not atomic: nobody may use it while it is reset or filled in.
+  int value;  // Not atomic: no thread uses it while it is reset or set.
 };
 
-using Table = Descriptors<Payload, 64, 8>;
+using Table = DescriptorTable<Payload, 64, 8>;
 
-// As a global variable of the shim's is: of zeros.
+// A table of zeros, as the shim's global variable is.
 std::unique_ptr<Table> NewTable() {
   return std::unique_ptr<Table>(new Table());
 }
 
-TEST(TierDescriptorsTest, AnEntryLivesAsLongAsSomebodyUsesIt) {
+TEST(TierDescriptorTableTest, AnEntryLivesAsLongAsItIsUsed) {
   const auto table = NewTable();
   EXPECT_FALSE(table->Has(5));
   EXPECT_EQ(table->Acquire(5), nullptr);
-  Table::Entry* entry = table->Take();
+  Table::Entry* entry = table->Allocate();
   entry->payload.value = 7;
   table->Insert(5, entry);
   resets = 0;
@@ -53,10 +53,10 @@ TEST(TierDescriptorsTest, AnEntryLivesAsLongAsSomebodyUsesIt) {
   EXPECT_EQ(table->size(), 0);
 }
 
-TEST(TierDescriptorsTest, ANumberThatIsUsedAnewHasTheNewEntry) {
+TEST(TierDescriptorTableTest, ADescriptorThatIsReusedHasTheNewEntry) {
   const auto table = NewTable();
   for (int i = 0; i < 100; ++i) {
-    Table::Entry* entry = table->Take();
+    Table::Entry* entry = table->Allocate();
     ASSERT_NE(entry, nullptr) << i;
     entry->payload.value = i;
     table->Insert(5, entry);
@@ -67,27 +67,27 @@ TEST(TierDescriptorsTest, ANumberThatIsUsedAnewHasTheNewEntry) {
   EXPECT_EQ(table->size(), 1);
 }
 
-TEST(TierDescriptorsTest, NumbersOutOfItsRangeHaveNone) {
+TEST(TierDescriptorTableTest, DescriptorsOutOfRangeHaveNoEntry) {
   const auto table = NewTable();
   for (int fd : {-1, 64, 1 << 30}) {
     EXPECT_FALSE(table->Has(fd));
     EXPECT_EQ(table->Acquire(fd), nullptr);
     table->Remove(fd);
-    table->Insert(fd, table->Take());
+    table->Insert(fd, table->Allocate());
   }
   EXPECT_EQ(table->size(), 0);
 }
 
-TEST(TierDescriptorsTest, AFullTableGivesNone) {
+TEST(TierDescriptorTableTest, AFullTableHasNoFreeEntry) {
   const auto table = NewTable();
   std::vector<Table::Entry*> taken;
-  for (int i = 0; i < 8; ++i) taken.push_back(table->Take());
-  EXPECT_EQ(table->Take(), nullptr);
+  for (int i = 0; i < 8; ++i) taken.push_back(table->Allocate());
+  EXPECT_EQ(table->Allocate(), nullptr);
   table->Release(taken[3]);
-  EXPECT_EQ(table->Take(), taken[3]);
+  EXPECT_EQ(table->Allocate(), taken[3]);
 }
 
-TEST(TierDescriptorsTest, ThreadsThatUseAndCloseTheSameNumbers) {
+TEST(TierDescriptorTableTest, ThreadsUseAndCloseTheSameDescriptors) {
   const auto table = NewTable();
   std::atomic<bool> stops{false};
   std::atomic<int> found{0};
@@ -109,7 +109,7 @@ TEST(TierDescriptorsTest, ThreadsThatUseAndCloseTheSameNumbers) {
     threads.emplace_back([&, i] {  // Open and close.
       for (int round = 0; round < 20000; ++round) {
         const int fd = (round + i) % 4;
-        Table::Entry* entry = table->Take();
+        Table::Entry* entry = table->Allocate();
         if (entry == nullptr) continue;
         entry->payload.value = fd;
         table->Insert(fd, entry);

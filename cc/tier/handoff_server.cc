@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/taking.h"
+#include "cc/tier/handoff_server.h"
 
 #include <linux/limits.h>
 #include <string.h>
@@ -10,16 +10,21 @@
 #include "cc/tier/checksum.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/settings.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-constexpr int64_t kAlignment = 8;
+constexpr int64_t kResultAlignment = 8;  // Bytes.
+// Tries to link a copy: another process may create or remove its name or its
+// folder meanwhile.
+constexpr int kLinkTries = 3;
+constexpr char kOwnDescriptors[] = "/proc/self/fd/";
+constexpr size_t kMaxDigits = 12;  // Digits of a descriptor.
 
-// Closes a descriptor at its end.
+// Owns a descriptor, and closes it.
 class File {
  public:
   explicit File(int fd) : fd_(fd) {}
@@ -34,7 +39,8 @@ class File {
   const int fd_;
 };
 
-// Whether a key is a path below one of the folders, and each part a name.
+// Returns whether a key is a path below one of the folders, without empty
+// components, "." and "..".
 bool IsBelow(const char* key, const char* sources) {
   bool is_below = false;
   for (const char* each = sources; *each != '\0'; each += strlen(each) + 1) {
@@ -53,16 +59,17 @@ bool IsBelow(const char* key, const char* sources) {
   return is_below;
 }
 
-// Makes the folders of a path that are not there; its first bytes are those of
-// one that is. The path is as before when it returns.
-void MakeFolders(char* path, size_t least) {
+// Creates the missing folders of a path. Its first `least` bytes are a folder
+// that exists. The path is unchanged when the function returns.
+void CreateFolders(char* path, size_t least) {
   size_t size = strlen(path);
   const size_t whole = size;
   while (size > least) {
     while (size > least && path[size] != '/') --size;
     if (size == least) break;
     path[size] = '\0';
-    if (syscall(SYS_mkdirat, AT_FDCWD, path, 0755) == 0 || errno == EEXIST) {
+    if (syscall(SYS_mkdirat, AT_FDCWD, path, kFolderMode) == 0 ||
+        errno == EEXIST) {
       break;
     }
   }
@@ -71,10 +78,11 @@ void MakeFolders(char* path, size_t least) {
     do {
       ++size;
     } while (size < whole && path[size] != '\0');
-    if (size < whole) syscall(SYS_mkdirat, AT_FDCWD, path, 0755);
+    if (size < whole) syscall(SYS_mkdirat, AT_FDCWD, path, kFolderMode);
   }
 }
 
+// Writes a whole file; returns errno, or 0.
 int Write(int fd, const char* data, int64_t size) {
   for (int64_t done = 0; done < size;) {
     const ssize_t got =
@@ -86,7 +94,8 @@ int Write(int fd, const char* data, int64_t size) {
   return 0;
 }
 
-int Mark(int fd, const Identity& identity, uint32_t code) {
+// Sets the attributes of a copy; returns errno, or 0.
+int SetAttributes(int fd, const Identity& identity, uint32_t code) {
   Identity own = identity;
   struct statx status;
   if (sys::CachedStatus(fd, &status) != 0) return errno;
@@ -99,10 +108,12 @@ int Mark(int fd, const Identity& identity, uint32_t code) {
   return 0;
 }
 
-// Gives an open file a name, in place of another one that may have it.
-int Link(int fd, char* path, size_t folder) {
-  char file[32] = "/proc/self/fd/";
-  char digits[12];
+// Links an open file to a path, in place of any other file there; returns
+// errno, or 0.
+int LinkInPlace(int fd, char* path, size_t folder) {
+  char file[sizeof(kOwnDescriptors) + kMaxDigits];
+  memcpy(file, kOwnDescriptors, sizeof(kOwnDescriptors));
+  char digits[kMaxDigits];
   int count = 0;
   for (int rest = fd; rest > 0 || count == 0; rest /= 10) {
     digits[count++] = static_cast<char>('0' + rest % 10);
@@ -110,7 +121,7 @@ int Link(int fd, char* path, size_t folder) {
   char* to = file + strlen(file);
   while (count > 0) *to++ = digits[--count];
   *to = '\0';
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < kLinkTries; ++i) {
     if (syscall(SYS_linkat, AT_FDCWD, file, AT_FDCWD, path,
                 AT_SYMLINK_FOLLOW) == 0) {
       return 0;
@@ -118,7 +129,7 @@ int Link(int fd, char* path, size_t folder) {
     if (errno == EEXIST) {
       sys::Unlink(path);
     } else if (errno == ENOENT) {
-      MakeFolders(path, folder);
+      CreateFolders(path, folder);
     } else {
       break;
     }
@@ -126,25 +137,26 @@ int Link(int fd, char* path, size_t folder) {
   return errno;
 }
 
-// Makes a copy; returns errno.
-int Make(const QueueRecord& record, const QueueRecord* shared, const char* key,
-         const char* data, const char* store, const char* growing) {
-  char path[kMostStore + PATH_MAX];
+// Makes a copy of a record; returns errno, or 0.
+int MakeCopy(const QueueRecord& record, const QueueRecord* shared,
+             const char* key, const char* data, const char* store,
+             const char* growing) {
+  char path[kMaxFolderBytes + PATH_MAX];
   const size_t folder = strlen(store);
   if (folder + record.key_size >= sizeof(path)) return ENAMETOOLONG;
   memcpy(path, store, folder);
   memcpy(path + folder, key, record.key_size + size_t{1});
-  const File file(sys::Open(growing, O_TMPFILE | O_RDWR, 0600));
+  const File file(sys::Open(growing, O_TMPFILE | O_RDWR, kPrivateFileMode));
   if (file.fd() < 0) return errno;
   const int64_t size = record.identity.size;
   int error = Write(file.fd(), data, size);
   if (error == 0) {
     const uint32_t code = Checksum(0, data, static_cast<size_t>(size));
-    error = Mark(file.fd(), record.identity, code);
+    error = SetAttributes(file.fd(), record.identity, code);
   }
-  if (error == 0) error = Link(file.fd(), path, folder);
+  if (error == 0) error = LinkInPlace(file.fd(), path, folder);
   if (error == 0 &&
-      __atomic_load_n(&shared->is_taken_back, __ATOMIC_SEQ_CST) != 0) {
+      __atomic_load_n(&shared->is_withdrawn, __ATOMIC_SEQ_CST) != 0) {
     sys::Unlink(path);
     error = ECANCELED;
   }
@@ -157,7 +169,7 @@ extern "C" {
 
 void* tfm_tier_queue_open(int fd) {
   struct statx status;
-  // What cannot shrink can be read without a SIGBUS.
+  // A file that cannot shrink can be read without a SIGBUS.
   if ((sys::Fcntl(fd, F_GET_SEALS) & kSeals) != kSeals ||
       sys::CachedStatus(fd, &status) != 0 ||
       status.stx_size != static_cast<uint64_t>(kQueueBytes)) {
@@ -179,25 +191,25 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
                             const char* growing, const char* sources, char* out,
                             int64_t size) {
   auto* queue = static_cast<QueueHeader*>(page);
-  char* const ring = static_cast<char*>(page) + kQueueHead;
+  char* const ring = static_cast<char*>(page) + kQueueRingOffset;
   char key[PATH_MAX];
   int64_t filled = 0;
-  __atomic_store_n(&queue->is_taking, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&queue->is_busy, 1, __ATOMIC_SEQ_CST);
   const uint64_t written = __atomic_load_n(&queue->written, __ATOMIC_ACQUIRE);
   while (*taken != written) {
-    if (written - *taken > kQueueRoom) return -1;
-    const uint64_t rest = kQueueRoom - *taken % kQueueRoom;
+    if (written - *taken > kQueueRingBytes) return -1;
+    const uint64_t rest = kQueueRingBytes - *taken % kQueueRingBytes;
     const auto* shared =
-        reinterpret_cast<const QueueRecord*>(ring + *taken % kQueueRoom);
+        reinterpret_cast<const QueueRecord*>(ring + *taken % kQueueRingBytes);
     QueueRecord record;
     memcpy(&record, shared, sizeof(record.magic));
-    uint64_t step = rest;  // Of one that does not fit before the end.
+    uint64_t step = rest;  // For a record that is skipped.
     if (record.magic != kSkipMagic) {
       if (rest < sizeof(record)) return -1;
       memcpy(&record, shared, sizeof(record));
       if (record.magic != kRecordMagic || record.key_size == 0 ||
           record.key_size >= sizeof(key) || record.identity.size < 0 ||
-          record.identity.size > kSmall ||
+          record.identity.size > kSmallFileBytes ||
           !IsIdentity(record.identity, sizeof(record.identity)) ||
           record.size !=
               QueueRecordSize(record.key_size,
@@ -205,25 +217,25 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
           record.size > rest || record.size > written - *taken) {
         return -1;
       }
-      const int64_t needed = (static_cast<int64_t>(sizeof(Taken)) +
-                              record.key_size + kAlignment - 1) /
-                             kAlignment * kAlignment;
+      const int64_t needed = (static_cast<int64_t>(sizeof(HandedFile)) +
+                              record.key_size + kResultAlignment - 1) /
+                             kResultAlignment * kResultAlignment;
       if (filled + needed > size) break;
       const char* its = reinterpret_cast<const char*>(shared + 1);
       memcpy(key, its, record.key_size);
       key[record.key_size] = '\0';
       if (strlen(key) != record.key_size) return -1;
-      Taken result;
+      HandedFile result;
       memset(&result, 0, sizeof(result));
       result.key_size = record.key_size;
       result.identity = record.identity;
       if (!IsBelow(key, sources)) {
         result.error = EPERM;
-      } else if (record.is_taken_back) {
+      } else if (record.is_withdrawn) {
         result.error = ECANCELED;
       } else {
-        result.error =
-            Make(record, shared, key, its + record.key_size, store, growing);
+        result.error = MakeCopy(record, shared, key, its + record.key_size,
+                                store, growing);
       }
       memcpy(out + filled, &result, sizeof(result));
       memcpy(out + filled + sizeof(result), key, record.key_size);
@@ -233,7 +245,7 @@ int64_t tfm_tier_queue_take(void* page, uint64_t* taken, const char* store,
     *taken += step;
     __atomic_store_n(&queue->taken, *taken, __ATOMIC_SEQ_CST);
   }
-  __atomic_store_n(&queue->is_taking, 0, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&queue->is_busy, 0, __ATOMIC_SEQ_CST);
   return filled;
 }
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests that threads fill one copy together, and close files meanwhile.
+// Tests partial copies: threads fill one copy together, and close files
+// meanwhile.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "cc/tests/tier_test.h"
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -20,14 +21,14 @@ namespace {
 
 constexpr int64_t kSize = (2 << 20) + 4321;
 
-using TierGrowingTest = TierTest;
+using TierPartialCopyTest = TierTest;
 
-TEST_F(TierGrowingTest, ThreadsFillOneCopyThroughOneDescriptor) {
+TEST_F(TierPartialCopyTest, ThreadsFillOneCopyThroughOneDescriptor) {
   const std::string path = Make("one", kSize);
   const std::string data = Contents(path);
   const int fd = Open(path);
-  // The first read makes the copy. Others do not wait for that for long, and
-  // what they read meanwhile stays missing.
+  // The first read creates the copy. Other reads do not wait for that for long,
+  // and the ranges that they read meanwhile stay missing.
   char first[8192];
   ASSERT_EQ(Read(fd, first, sizeof(first), 0), 8192);
   std::vector<std::thread> threads;
@@ -44,31 +45,34 @@ TEST_F(TierGrowingTest, ThreadsFillOneCopyThroughOneDescriptor) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(Contents(Part(path)), data);
   const std::string map = Contents(Map(path));
-  const int64_t units = (kSize + kLeastUnit - 1) / kLeastUnit;
-  EXPECT_EQ(map.substr(kMapBytes), std::string(units, kThere));
+  const int64_t units = (kSize + kMinUnitBytes - 1) / kMinUnitBytes;
+  EXPECT_EQ(map.substr(kMapHeaderBytes), std::string(units, kPresent));
   MapHeader header;
   memcpy(&header, map.data(), sizeof(header));
   EXPECT_EQ(header.state, kIsFull);
   Close(fd);
 }
 
-TEST_F(TierGrowingTest, AnOddReadMarksOnlyWholeUnits) {
+TEST_F(TierPartialCopyTest, AnOddReadMarksOnlyWholeUnits) {
   const std::string path = Make("odd", kSize);
   const int fd = Open(path);
   std::vector<char> buffer(10000);
   ASSERT_EQ(Read(fd, buffer.data(), 10000, 5000), 10000);
   // From 5000 to 15000, only 8192 to 12288 is a whole unit.
-  EXPECT_EQ(Contents(Map(path)).substr(kMapBytes), std::string("\0\0\1", 3));
-  // Goes on where that ended.
+  EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
+            std::string("\0\0\1", 3));
+  // This read goes on where that one ended.
   ASSERT_EQ(Read(fd, buffer.data(), 1384, 15000), 1384);
-  EXPECT_EQ(Contents(Map(path)).substr(kMapBytes), std::string("\0\0\1\1", 4));
-  // Does not.
+  EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
+            std::string("\0\0\1\1", 4));
+  // This one does not.
   ASSERT_EQ(Read(fd, buffer.data(), 100, 100), 100);
-  EXPECT_EQ(Contents(Map(path)).substr(kMapBytes), std::string("\0\0\1\1", 4));
+  EXPECT_EQ(Contents(Map(path)).substr(kMapHeaderBytes),
+            std::string("\0\0\1\1", 4));
   Close(fd);
 }
 
-TEST_F(TierGrowingTest, ThreadsReadAndCloseTheSameNumbers) {
+TEST_F(TierPartialCopyTest, ThreadsReadAndCloseTheSameDescriptors) {
   std::vector<std::string> paths, contents;
   for (int i = 0; i < 4; ++i) {
     paths.push_back(Make("many" + std::to_string(i), kSize + i));
@@ -95,7 +99,7 @@ TEST_F(TierGrowingTest, ThreadsReadAndCloseTheSameNumbers) {
   EXPECT_EQ(shim.own_files.load(), 0);
 }
 
-TEST_F(TierGrowingTest, ThreadsShareAPosition) {
+TEST_F(TierPartialCopyTest, ThreadsShareAPosition) {
   const std::string path = Make("position", kSize);
   const std::string data = Contents(path);
   const int fd = Open(path);
@@ -107,7 +111,7 @@ TEST_F(TierGrowingTest, ThreadsShareAPosition) {
       for (;;) {
         Table::Entry* entry = shim.table.Acquire(fd);
         ASSERT_NE(entry, nullptr);
-        const ssize_t got = ReadGrowing(entry, fd, buffer.data(), 1000);
+        const ssize_t got = ReadPartialCopy(entry, fd, buffer.data(), 1000);
         shim.table.Release(entry);
         ASSERT_GE(got, 0);
         if (got == 0) break;

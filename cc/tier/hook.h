@@ -1,9 +1,12 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// The functions that the hooks are in front of.
+// Hooks of functions of libc, and access to the functions behind them.
+//
+// Thread-safety: a RealFunction may be called from any thread and from
+// signal handlers.
 
-#ifndef TF_MALLEABLE_CC_TIER_REAL_H_
-#define TF_MALLEABLE_CC_TIER_REAL_H_
+#ifndef TF_MALLEABLE_CC_TIER_HOOK_H_
+#define TF_MALLEABLE_CC_TIER_HOOK_H_
 
 #include <dlfcn.h>
 
@@ -12,12 +15,12 @@
 namespace tf_malleable {
 namespace tier {
 
-// A function of the next library that has it, looked up when it is first
-// called: constructors of other libraries may run before ours.
+// The function of the next library that defines it. It is looked up at the
+// first call, as constructors of other libraries may run before the shim's.
 template <typename Function>
-class Real {
+class RealFunction {
  public:
-  constexpr explicit Real(const char* name, const char* other = nullptr)
+  constexpr explicit RealFunction(const char* name, const char* other = nullptr)
       : name_(name), other_(other), function_(nullptr) {}
 
   template <typename... Arguments>
@@ -31,7 +34,7 @@ class Real {
   Function* Find() {
     void* found = dlsym(RTLD_NEXT, name_);
     if (found == nullptr && other_ != nullptr) found = dlsym(RTLD_NEXT, other_);
-    // A libc without it has no program that calls it.
+    // No program calls a function that its libc lacks.
     if (found == nullptr) __builtin_trap();
     Function* function = reinterpret_cast<Function*>(found);
     function_.store(function, std::memory_order_relaxed);
@@ -39,7 +42,7 @@ class Real {
   }
 
   const char* const name_;
-  const char* const other_;  // What an older libc calls it.
+  const char* const other_;  // Name in an older libc; or null.
   std::atomic<Function*> function_;
 };
 
@@ -53,4 +56,4 @@ class Real {
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_REAL_H_
+#endif  // TF_MALLEABLE_CC_TIER_HOOK_H_

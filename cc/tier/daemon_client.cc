@@ -1,6 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/daemon.h"
+#include "cc/tier/daemon_client.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -10,36 +10,50 @@
 
 #include <initializer_list>
 
-#include "cc/tier/system.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int64_t kSecond = 1000000000;
-constexpr int kMostDescriptors = 3;
-// If the daemon says again and again that it comes.
-constexpr int64_t kLongestNs = 10 * kSecond;
+constexpr int kMaxFds = 3;  // Descriptors in one message.
+constexpr char kStateSuffix[] = ".state";
+// Time between two looks for another state file, and between two reports.
+constexpr int64_t kRetryNs = 500 * kMillisecondNs;
+constexpr int64_t kReportIntervalNs = kSecondNs;
+// Maximum time for all replies to one lookup.
+constexpr int64_t kMaxAskNs = 10 * kSecondNs;
+// A boot id: 32 hexadecimal digits and four '-', of which State::boot has the
+// first digits.
+constexpr size_t kBootIdBytes = 40;
+constexpr int kBootDigits = 16;
+// Bound of the descriptors that the shim asks for: the kernel's table of a
+// process grows with the highest one.
+constexpr uint64_t kMaxFdLimit = 4096;
+// The 64-bit FNV-1a hash.
+constexpr uint64_t kFnv64Basis = 0xcbf29ce484222325;
+constexpr uint64_t kFnv64Prime = 0x100000001b3;
 
-uint64_t Boot() {
+// Returns State::boot of this boot; 0 if it cannot be read.
+uint64_t ReadBootId() {
   const int fd = sys::Open("/proc/sys/kernel/random/boot_id", O_RDONLY);
   if (fd < 0) return 0;
-  char text[40];
+  char text[kBootIdBytes];
   const ssize_t size = sys::Read(fd, text, sizeof(text));
   sys::Close(fd);
   uint64_t boot = 0;
   int digits = 0;
-  for (ssize_t i = 0; i < size && digits < 16; ++i) {
+  for (ssize_t i = 0; i < size && digits < kBootDigits; ++i) {
     const char c = text[i];
     if (c == '-') continue;
     boot = boot << 4 |
            static_cast<uint64_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
     ++digits;
   }
-  return digits == 16 ? boot : 0;
+  return digits == kBootDigits ? boot : 0;
 }
 
-// Maps the file of a job's sums; null if it is none of this user's.
+// Maps the file with a job's sums; null if it is not a file of this user.
 AtomicCounts* MapCounts(const char* path) {
   const int fd = sys::Open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return nullptr;
@@ -66,11 +80,10 @@ Counts AtomicCounts::Get() const {
           waits.load(relaxed),        wait_ns.load(relaxed)};
 }
 
-int MoveUp(int fd) {
+int MoveFdUp(int fd) {
   if (fd < 0) return fd;
-  // High, but not so high that the kernel's table becomes large.
   uint64_t limit = sys::Soft(RLIMIT_NOFILE);
-  if (limit > 4096) limit = 4096;
+  if (limit > kMaxFdLimit) limit = kMaxFdLimit;
   const int high =
       sys::Fcntl(fd, F_DUPFD_CLOEXEC, static_cast<long>(limit * 3 / 4));
   if (high < 0) return fd;
@@ -84,25 +97,25 @@ uint64_t InodeOf(int fd) {
   return status.stx_ino;
 }
 
-void CloseOwn(int fd, uint64_t inode) {
+void CloseIfSame(int fd, uint64_t inode) {
   if (fd >= 0 && InodeOf(fd) == inode) sys::Close(fd);
 }
 
-void Daemon::Start(const char* socket, const char* counts) {
+void DaemonClient::Start(const char* socket, const char* counts) {
   socket_ = socket;
   all_counts_.store(counts == nullptr ? nullptr : MapCounts(counts),
                     std::memory_order_relaxed);
-  boot_ = Boot();
+  boot_ = ReadBootId();
   pid_.store(sys::Pid(), std::memory_order_relaxed);
-  Look();
+  ReadState();
 }
 
-const State* Daemon::Map(unsigned* owner) {
-  char path[sizeof(sockaddr_un::sun_path) + 8];
+const State* DaemonClient::MapPage(unsigned* owner) {
+  char path[sizeof(sockaddr_un::sun_path) + sizeof(kStateSuffix)];
   const size_t size = strlen(socket_);
-  if (size + sizeof(".state") > sizeof(path)) return nullptr;
+  if (size + sizeof(kStateSuffix) > sizeof(path)) return nullptr;
   memcpy(path, socket_, size);
-  memcpy(path + size, ".state", sizeof(".state"));
+  memcpy(path + size, kStateSuffix, sizeof(kStateSuffix));
   const int fd = sys::Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return nullptr;
   struct statx status;
@@ -118,15 +131,15 @@ const State* Daemon::Map(unsigned* owner) {
   return page == MAP_FAILED ? nullptr : static_cast<const State*>(page);
 }
 
-bool Daemon::IsValid(const State* page) {
+bool DaemonClient::IsValid(const State* page) {
   return page != nullptr &&
          static_cast<uint64_t>(sys::Now(CLOCK_BOOTTIME)) <
              __atomic_load_n(&page->valid_until, __ATOMIC_ACQUIRE);
 }
 
-const State* Daemon::Page(bool* is_valid) {
+const State* DaemonClient::CurrentPage(bool* is_valid) {
   const State* page = page_.load(std::memory_order_acquire);
-  // The clock that IsValid reads counts suspended time, and takes longer.
+  // IsValid reads a clock that counts suspended time, which takes longer.
   const int64_t tick = sys::Now(CLOCK_MONOTONIC_COARSE);
   *is_valid =
       page != nullptr && valid_at_.load(std::memory_order_relaxed) == tick;
@@ -136,18 +149,18 @@ const State* Daemon::Page(bool* is_valid) {
     valid_at_.store(tick, std::memory_order_relaxed);
     return page;
   }
-  // There may be another file now: look again, but not all the time.
+  // The file may exist by now, or be another one: look again, but not at each
+  // call.
   const int64_t now = sys::Now(CLOCK_MONOTONIC);
   int64_t next = next_try_.load(std::memory_order_relaxed);
-  if (now < next ||
-      !next_try_.compare_exchange_strong(next, now + kSecond / 2)) {
+  if (now < next || !next_try_.compare_exchange_strong(next, now + kRetryNs)) {
     return page;
   }
   const ErrnoGuard guard;
   unsigned owner = 0;
-  const State* found = Map(&owner);
+  const State* found = MapPage(&owner);
   if (found == nullptr) return page;
-  // A page that is replaced stays mapped, as somebody may be reading it.
+  // A page that is replaced stays mapped, as another thread may be reading it.
   const bool is_found_valid = IsValid(found);
   if (found->magic == kStateMagic && found->version == kVersion &&
       found->boot == boot_ && (page == nullptr || is_found_valid) &&
@@ -160,18 +173,18 @@ const State* Daemon::Page(bool* is_valid) {
   return page;
 }
 
-View Daemon::Look() {
-  View view;
-  const State* page = Page(&view.is_valid);
+StateView DaemonClient::ReadState() {
+  StateView view;
+  const State* page = CurrentPage(&view.is_valid);
   view.has_store = page != nullptr;
   view.flags =
       view.is_valid ? __atomic_load_n(&page->flags, __ATOMIC_RELAXED) : 0;
   return view;
 }
 
-int64_t Daemon::Largest() {
+int64_t DaemonClient::MaxFileBytes() {
   bool is_valid;
-  const State* page = Page(&is_valid);
+  const State* page = CurrentPage(&is_valid);
   if (!is_valid ||
       !(__atomic_load_n(&page->flags, __ATOMIC_RELAXED) & kFills)) {
     return 0;
@@ -180,34 +193,35 @@ int64_t Daemon::Largest() {
   return largest > INT64_MAX ? INT64_MAX : static_cast<int64_t>(largest);
 }
 
-bool Daemon::TakesOver() {
+bool DaemonClient::TakesHandoffs() {
   return (Flags() & kTakes) && owner_.load(std::memory_order_relaxed) ==
                                    static_cast<unsigned>(syscall(SYS_geteuid));
 }
 
-bool Daemon::IsUnasked(const char* key, size_t size) {
+bool DaemonClient::IsUnasked(const char* key, size_t size) {
   bool is_valid;
-  const State* page = Page(&is_valid);
+  const State* page = CurrentPage(&is_valid);
   if (!is_valid) return false;
   while (size > 0 && key[size - 1] != '/') --size;
   if (size == 0) return false;
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a.
+  uint64_t hash = kFnv64Basis;
   uint64_t outer = 0;
   for (size_t i = 0; i + 1 < size; ++i) {
     if (key[i] == '/') outer = hash;
-    hash = (hash ^ static_cast<unsigned char>(key[i])) * 0x100000001b3;
+    hash = (hash ^ static_cast<unsigned char>(key[i])) * kFnv64Prime;
   }
   for (const uint64_t each : {hash, outer}) {
-    if (__atomic_load_n(&page->unasked[each % kUnasked], __ATOMIC_RELAXED) ==
-        each) {
+    if (__atomic_load_n(&page->unasked[each % kUnaskedFolders],
+                        __ATOMIC_RELAXED) == each) {
       return true;
     }
   }
   return false;
 }
 
-int Daemon::Connection() {
-  // After vfork(), this is the parent's memory, but not its descriptors.
+int DaemonClient::Connection() {
+  // After vfork(), the child has the parent's memory, but descriptors of its
+  // own.
   if (sys::Pid() != pid()) return -1;
   int number = connection_.load(std::memory_order_acquire);
   if (number > 0) {
@@ -230,10 +244,10 @@ int Daemon::Connection() {
     sys::Close(fd);
     return -1;
   }
-  fd = MoveUp(fd);
+  fd = MoveFdUp(fd);
   const uint64_t inode = InodeOf(fd);
   int none = 0;
-  // Inode first: with the number, others use both.
+  // The inode first: once the number is set, other threads use both.
   if (connection_.load(std::memory_order_relaxed) == 0) {
     connection_inode_.store(inode, std::memory_order_relaxed);
   }
@@ -246,13 +260,14 @@ int Daemon::Connection() {
   return fd;
 }
 
-uint64_t Daemon::ConnectionInode() {
+uint64_t DaemonClient::ConnectionInode() {
   return Connection() < 0 ? 0
                           : connection_inode_.load(std::memory_order_relaxed);
 }
 
-bool Daemon::Send(MessageKind kind, const char* key, size_t size,
-                  const Identity* identity, const int* fds, int fds_size) {
+bool DaemonClient::Send(MessageKind kind, const char* key, size_t size,
+                        const Identity* identity, const int* fds,
+                        int fds_size) {
   const ErrnoGuard guard;
   const int connection = Connection();
   if (connection < 0) return false;
@@ -264,8 +279,7 @@ bool Daemon::Send(MessageKind kind, const char* key, size_t size,
   message.counts = counts_.Get();
   struct iovec parts[2] = {{&message, sizeof(message)},
                            {const_cast<char*>(key), size}};
-  alignas(
-      struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];
+  alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)];
   struct msghdr header;
   memset(&header, 0, sizeof(header));
   header.msg_iov = parts;
@@ -287,23 +301,23 @@ bool Daemon::Send(MessageKind kind, const char* key, size_t size,
   return false;
 }
 
-void Daemon::Report(const char* key, size_t size) {
+void DaemonClient::ReportCounts(const char* key, size_t size) {
   const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
   int64_t next = next_report_.load(std::memory_order_relaxed);
   if (now < next ||
-      !next_report_.compare_exchange_strong(next, now + kSecond)) {
+      !next_report_.compare_exchange_strong(next, now + kReportIntervalNs)) {
     return;
   }
   Send(kCounts, key, size, nullptr, nullptr, 0);
 }
 
-void Daemon::ReportLast() {
+void DaemonClient::ReportFinalCounts() {
   const Counts now = counts_.Get();
   if (now.copy_opens + now.copy_stats + now.source_opens == 0) return;
   Send(kCounts, "", 0, nullptr, nullptr, 0);
 }
 
-Reply Daemon::Ask(const char* key, size_t size) {
+Reply DaemonClient::Ask(const char* key, size_t size) {
   const ErrnoGuard guard;
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   if (begin < quiet_until_.load(std::memory_order_relaxed)) return kUseSource;
@@ -315,18 +329,18 @@ Reply Daemon::Ask(const char* key, size_t size) {
   int64_t until = begin + kReplyNs;
   while (reply == kWait) {
     const int64_t now = sys::Now(CLOCK_MONOTONIC);
-    if (now >= until || now >= begin + kLongestNs) {
+    if (now >= until || now >= begin + kMaxAskNs) {
       quiet_until_.store(now + kQuietNs, std::memory_order_relaxed);
       reply = kUseSource;
       break;
     }
     struct pollfd poll = {ends[0], POLLIN, 0};
-    const struct timespec rest = {(until - now) / kSecond,
-                                  (until - now) % kSecond};
+    const struct timespec rest = {(until - now) / kSecondNs,
+                                  (until - now) % kSecondNs};
     if (syscall(SYS_ppoll, &poll, 1, &rest, nullptr, 0) <= 0) continue;
     uint8_t answer;
     const ssize_t got = sys::Read(ends[0], &answer, 1);
-    if (got == 0) reply = kUseSource;  // It is gone.
+    if (got == 0) reply = kUseSource;  // The daemon has closed it.
     if (got != 1) continue;
     if (answer == kUseCopy || answer == kFollow) {
       reply = static_cast<Reply>(answer);
@@ -342,11 +356,11 @@ Reply Daemon::Ask(const char* key, size_t size) {
   return reply;
 }
 
-void Daemon::AfterFork() {
-  // The parent's connection has its process id.
+void DaemonClient::AfterFork() {
+  // The parent's connection has the credentials of the parent.
   const int number = connection_.exchange(0, std::memory_order_relaxed);
   if (number > 0) {
-    CloseOwn(number - 1, connection_inode_.load(std::memory_order_relaxed));
+    CloseIfSame(number - 1, connection_inode_.load(std::memory_order_relaxed));
   }
   std::atomic<uint64_t>* const all[] = {
       &counts_.copy_opens,   &counts_.copy_bytes,   &counts_.copy_stats,
@@ -358,10 +372,10 @@ void Daemon::AfterFork() {
   pid_.store(sys::Pid(), std::memory_order_relaxed);
 }
 
-void Daemon::Disconnect() {
+void DaemonClient::Disconnect() {
   const int number = connection_.exchange(0, std::memory_order_relaxed);
   if (number > 0) {
-    CloseOwn(number - 1, connection_inode_.load(std::memory_order_relaxed));
+    CloseIfSame(number - 1, connection_inode_.load(std::memory_order_relaxed));
   }
 }
 

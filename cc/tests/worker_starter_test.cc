@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Workers are started when the limit reaches them, as far as the system allows.
+// Tests that workers are started when the limit reaches them, as far as the
+// system allows.
 
 #include <dirent.h>
 #include <sched.h>
@@ -27,7 +28,7 @@ namespace {
 
 constexpr int kCapacity = 256;
 
-// The threads of this process, as the kernel numbers them.
+// Returns the kernel ids of the threads of this process.
 std::set<std::string> Threads() {
   std::set<std::string> threads;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/task"),
@@ -40,7 +41,7 @@ std::set<std::string> Threads() {
 
 int CountThreads() { return static_cast<int>(Threads().size()); }
 
-// Returns the most tasks that a pool runs at once.
+// Returns the highest number of tasks that a pool runs at once.
 int MostAtOnce(TestPool* pool) {
   Gate gate;
   std::atomic<int> running{0};
@@ -61,12 +62,12 @@ int MostAtOnce(TestPool* pool) {
   return most;
 }
 
-class StarterTest : public TimedTest {
+class WorkerStarterTest : public TimedTest {
  protected:
   void SetUp() override {
     TimedTest::SetUp();
-    // With the first, ThreadSanitizer starts one of its own. A thread that was
-    // joined still counts for a while.
+    // With the first thread, ThreadSanitizer starts one of its own. A thread
+    // that was joined still counts for a while.
     std::thread([] {}).join();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     before_ = CountThreads();
@@ -75,7 +76,7 @@ class StarterTest : public TimedTest {
   int before_ = 0;
 };
 
-TEST_F(StarterTest, APoolHasOneThreadMoreThanItsLimit) {
+TEST_F(WorkerStarterTest, APoolHasOneThreadMoreThanItsLimit) {
   PoolRegistry registry(kCapacity);
   TestPool pool(kIntraName, 2, true, {}, &registry);
   EXPECT_EQ(pool.capacity(), kCapacity);
@@ -90,14 +91,14 @@ TEST_F(StarterTest, APoolHasOneThreadMoreThanItsLimit) {
   EXPECT_EQ(CountThreads(), before_ + kCapacity);
 }
 
-TEST_F(StarterTest, APoolAtItsCapacityHasAsManyThreads) {
+TEST_F(WorkerStarterTest, APoolAtItsCapacityHasAsManyThreads) {
   PoolRegistry registry(kCapacity);
   TestPool pool("data", 4, true, {}, &registry);
   EXPECT_EQ(MostAtOnce(&pool), 4);
   EXPECT_EQ(CountThreads(), before_ + 4);
 }
 
-TEST_F(StarterTest, APoolMayEndWhileItsWorkersStart) {
+TEST_F(WorkerStarterTest, APoolMayEndWhileItsWorkersStart) {
   PoolRegistry registry(kCapacity);
   for (int round = 0; round < 30; ++round) {
     std::atomic<int> ran{0};
@@ -111,7 +112,7 @@ TEST_F(StarterTest, APoolMayEndWhileItsWorkersStart) {
   }
 }
 
-// What the kernel says of a thread of this process.
+// Returns a field of the kernel's status of a thread of this process.
 std::string StatusOf(const std::string& thread, const std::string& field) {
   std::ifstream file("/proc/self/task/" + thread + "/status");
   for (std::string line; std::getline(file, line);) {
@@ -120,7 +121,7 @@ std::string StatusOf(const std::string& thread, const std::string& field) {
   return "";
 }
 
-// What the kernel says of all threads but these.
+// Returns that field of all threads but these.
 std::set<std::string> StatusOfOthers(const std::set<std::string>& these,
                                      const std::string& field) {
   std::set<std::string> found;
@@ -132,7 +133,7 @@ std::set<std::string> StatusOfOthers(const std::set<std::string>& these,
 
 // A controller's thread, for example, has other signals and CPUs than the
 // thread that has built the pool.
-TEST_F(StarterTest, AWorkerIsLikeTheFirstWhoeverStartsIt) {
+TEST_F(WorkerStarterTest, AWorkerIsLikeTheFirstWhoeverStartsIt) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
   int one = 0;
@@ -188,7 +189,7 @@ int WithFewThreads() {
   if (registry.GetLimits().intra != capacity) return 9;
   pool.SetLimit(1);
   if (MostAtOnce(&pool) != 1) return 10;
-  pool.SetLimit(64);  // By someone who read the capacity before.
+  pool.SetLimit(64);  // By a caller that read the capacity before.
   if (pool.limit() != capacity) return 11;
   // TensorFlow has other threads to start.
   std::mutex until_all_have_started;
@@ -203,7 +204,7 @@ int WithFewThreads() {
   return 0;
 }
 
-TEST_F(StarterTest, AThreadThatTheSystemRefusesLowersTheCapacity) {
+TEST_F(WorkerStarterTest, AThreadThatTheSystemRefusesLowersTheCapacity) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "a forked child cannot start threads under the sanitizers";
 #endif

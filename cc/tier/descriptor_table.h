@@ -1,13 +1,14 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Which of a program's descriptors stand for files that are being copied.
+// DescriptorTable: the program's descriptors of files that are being copied.
 //
-// Thread-safety: all may be called from any thread and from signal handlers.
-// Nothing here blocks. A program may use a descriptor in one thread while it
-// closes it in another one: an entry lives until the last user has released it.
+// Thread-safety: all methods may be called from any thread and from signal
+// handlers, and none blocks. A program may use a descriptor in one thread while
+// it closes it in another one: an entry lives until its last user has released
+// it.
 
-#ifndef TF_MALLEABLE_CC_TIER_DESCRIPTORS_H_
-#define TF_MALLEABLE_CC_TIER_DESCRIPTORS_H_
+#ifndef TF_MALLEABLE_CC_TIER_DESCRIPTOR_TABLE_H_
+#define TF_MALLEABLE_CC_TIER_DESCRIPTOR_TABLE_H_
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,25 +18,27 @@
 namespace tf_malleable {
 namespace tier {
 
-// Entries of a type with `void Reset()`, which is called when the last user is
-// gone. Zero-initialised, so that it needs no constructor to be run.
+// A table from descriptors below kFds to kEntries entries. Payload has a method
+// `void Reset()`, which is called after the last user has released the entry.
+// Zero-initialised, so that it needs no constructor to be run.
 template <typename Payload, int kFds = 65536, int kEntries = 512>
-class Descriptors {
+class DescriptorTable {
  public:
   struct Entry {
     Payload payload;
     std::atomic<int> fd;
-    // How many use it, the table among them; 0: it is free.
+    // Number of users, of which the table is one; 0 if the entry is free.
     std::atomic<uint32_t> users;
   };
 
-  // Whether `fd` may have an entry; costs a nanosecond.
+  // Returns whether `fd` may have an entry; takes a nanosecond.
   bool Has(int fd) const {
     return static_cast<unsigned>(fd) < kFds &&
            index_[fd].load(std::memory_order_relaxed) != 0;
   }
 
-  // The entry of `fd`, which the caller must Release; null if it has none.
+  // Returns the entry of `fd`, which the caller must Release; null if there is
+  // none.
   Entry* Acquire(int fd) {
     if (!Has(fd)) return nullptr;
     const unsigned number = index_[fd].load(std::memory_order_acquire);
@@ -46,7 +49,8 @@ class Descriptors {
       if (users == 0 || users == kResetting) return nullptr;
     } while (!entry->users.compare_exchange_weak(users, users + 1,
                                                  std::memory_order_acquire));
-    // It may have been released and taken for another one meanwhile.
+    // Another thread may have released it and inserted it for another
+    // descriptor.
     if (entry->fd.load(std::memory_order_relaxed) != fd ||
         index_[fd].load(std::memory_order_acquire) != number) {
       Release(entry);
@@ -55,6 +59,7 @@ class Descriptors {
     return entry;
   }
 
+  // Ends the use of an entry.
   void Release(Entry* entry) {
     uint32_t users = entry->users.load(std::memory_order_relaxed);
     uint32_t rest;
@@ -63,15 +68,15 @@ class Descriptors {
     } while (!entry->users.compare_exchange_weak(users, rest,
                                                  std::memory_order_acq_rel));
     if (rest != kResetting) return;
-    // The last user resets it before anybody can take it again.
+    // The last user resets the entry before any thread can allocate it again.
     entry->payload.Reset();
     entry->users.store(0, std::memory_order_release);
     used_.fetch_sub(1, std::memory_order_relaxed);
   }
 
-  // A free entry, whose payload the caller fills in before it calls Insert or
-  // Release; null if all are taken.
-  Entry* Take() {
+  // Returns a free entry, whose payload the caller fills in before it calls
+  // Insert or Release; null if no entry is free.
+  Entry* Allocate() {
     if (used_.fetch_add(1, std::memory_order_relaxed) >= kEntries) {
       used_.fetch_sub(1, std::memory_order_relaxed);
       return nullptr;
@@ -89,7 +94,7 @@ class Descriptors {
     return nullptr;
   }
 
-  // Makes a taken entry that of `fd`, in place of another one.
+  // Makes an allocated entry that of `fd`, in place of any other one.
   void Insert(int fd, Entry* entry) {
     if (static_cast<unsigned>(fd) >= kFds) {
       Release(entry);
@@ -102,7 +107,7 @@ class Descriptors {
     if (old != 0) Release(&entries_[old - 1]);
   }
 
-  // Forgets `fd`; whoever uses its entry may go on.
+  // Removes the entry of `fd`; its other users may go on to use it.
   void Remove(int fd) {
     if (!Has(fd)) return;
     const unsigned old = index_[fd].exchange(0, std::memory_order_acq_rel);
@@ -123,10 +128,11 @@ class Descriptors {
     }
   }
 
+  // Number of entries in use.
   int size() const { return used_.load(std::memory_order_relaxed); }
 
  private:
-  static_assert(kEntries < 65536, "the index has 16 bits");
+  static_assert(kEntries <= UINT16_MAX, "the index has 16 bits");
   static constexpr uint32_t kResetting = 1u << 31;
 
   std::atomic<uint16_t> index_[kFds];
@@ -138,4 +144,4 @@ class Descriptors {
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_DESCRIPTORS_H_
+#endif  // TF_MALLEABLE_CC_TIER_DESCRIPTOR_TABLE_H_

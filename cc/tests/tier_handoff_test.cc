@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Tests that threads hand small files over while the daemon takes them.
+// Tests the handoff of small files: threads hand them over while the daemon
+// takes them.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,9 +15,9 @@
 #include <vector>
 
 #include "cc/tests/tier_test.h"
+#include "cc/tier/handoff_server.h"
 #include "cc/tier/identity.h"
-#include "cc/tier/system.h"
-#include "cc/tier/taking.h"
+#include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -24,11 +25,11 @@ namespace {
 
 constexpr int64_t kSize = 12000;
 
-class TierHandingTest : public TierTest {
+class TierHandoffTest : public TierTest {
  protected:
   void SetUp() override { SetFlags(kFills | kTakes); }
 
-  // Each test has a queue of its own, as each connection has.
+  // Each test has its own queue, as each connection has.
   void TearDown() override {
     if (queue_ != nullptr) tfm_tier_queue_close(queue_);
     if (reader_ >= 0) close(reader_);
@@ -55,7 +56,7 @@ class TierHandingTest : public TierTest {
     Close(fd);
   }
 
-  // Receives the descriptor of the queue, as the daemon would.
+  // Receives the descriptor of the queue, as the daemon does.
   void TakeQueue() {
     const int reader = accept(listener_, nullptr, nullptr);
     ASSERT_GE(reader, 0);
@@ -78,7 +79,7 @@ class TierHandingTest : public TierTest {
     reader_ = reader;
   }
 
-  // Takes what there is; returns the errors by the keys.
+  // Takes all files in the queue; returns the error of each key.
   std::map<std::string, int> Take() {
     const std::string uid = std::to_string(geteuid());
     const std::string store = *folder_ + "/store/private/" + uid;
@@ -91,7 +92,7 @@ class TierHandingTest : public TierTest {
                                        growing.c_str(), sources.c_str(),
                                        out.data(), 1 << 16)) > 0) {
       for (int64_t at = 0; at < size;) {
-        Taken each;
+        HandedFile each;
         memcpy(&each, out.data() + at, sizeof(each));
         at += sizeof(each);
         found[std::string(out.data() + at, each.key_size)] = each.error;
@@ -108,7 +109,7 @@ class TierHandingTest : public TierTest {
   bool is_broken_ = false;
 };
 
-TEST_F(TierHandingTest, WhatWasReadBecomesACopy) {
+TEST_F(TierHandoffTest, FilesThatWereReadBecomeCopies) {
   const std::string at_once = Make("at_once", kSize);
   const std::string in_pieces = Make("in_pieces", kSize);
   ReadWhole(at_once, kSize + 1);
@@ -131,7 +132,7 @@ TEST_F(TierHandingTest, WhatWasReadBecomesACopy) {
   EXPECT_TRUE(Take().empty());
 }
 
-TEST_F(TierHandingTest, ThreadsHandOverWhileTheDaemonTakes) {
+TEST_F(TierHandoffTest, ThreadsHandOverWhileTheDaemonTakes) {
   constexpr int kThreads = 4;
   constexpr int kFiles = 100;
   const std::string first = Make("first", 1);
@@ -160,7 +161,7 @@ TEST_F(TierHandingTest, ThreadsHandOverWhileTheDaemonTakes) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(all[first], 0);
-  // Who found the queue full or in use has sent a part instead.
+  // A thread that found the queue full or in use has sent a part instead.
   EXPECT_GT(all.size(), static_cast<size_t>(kFiles));
   for (const auto& [path, error] : all) {
     EXPECT_EQ(error, 0);
@@ -169,7 +170,7 @@ TEST_F(TierHandingTest, ThreadsHandOverWhileTheDaemonTakes) {
   EXPECT_EQ(shim.own_files.load(), 0);
 }
 
-TEST_F(TierHandingTest, AFullQueueTakesNothingMore) {
+TEST_F(TierHandoffTest, AFullQueueTakesNothingMore) {
   std::vector<std::string> paths;
   for (int i = 0; i < 6; ++i) {
     paths.push_back(Make("large" + std::to_string(i), 900000));
@@ -178,13 +179,13 @@ TEST_F(TierHandingTest, AFullQueueTakesNothingMore) {
   TakeQueue();
   const std::map<std::string, int> taken = Take();
   EXPECT_EQ(taken.size(), 4u);
-  // Then there is room again, beyond the ring's end.
+  // The queue has room again, beyond the ring's end.
   ReadWhole(paths[5], 1 << 20);
   EXPECT_EQ(Take(), (std::map<std::string, int>{{paths[5], 0}}));
   EXPECT_EQ(Contents(Copy(paths[5])), Contents(paths[5]));
 }
 
-TEST_F(TierHandingTest, WhatIsTakenBackIsNoCopy) {
+TEST_F(TierHandoffTest, WithdrawnFilesAreNotCopied) {
   const std::string kept = Make("kept", kSize);
   const std::string changed = Make("changed", kSize);
   ReadWhole(kept, kSize);
@@ -192,14 +193,14 @@ TEST_F(TierHandingTest, WhatIsTakenBackIsNoCopy) {
   TakeQueue();
   Key key;
   key.Set(changed.data(), changed.size());
-  TakeBack(key);
+  Withdraw(key);
   EXPECT_EQ(Take(),
             (std::map<std::string, int>{{kept, 0}, {changed, ECANCELED}}));
   EXPECT_TRUE(Exists(Copy(kept)));
   EXPECT_FALSE(Exists(Copy(changed)));
 }
 
-TEST_F(TierHandingTest, WhatIsTakenBackMeanwhileIsNoCopy) {
+TEST_F(TierHandoffTest, FilesWithdrawnMeanwhileAreNotCopied) {
   const std::string path = Make("contended", kSize);
   ReadWhole(path, kSize);
   TakeQueue();
@@ -208,7 +209,7 @@ TEST_F(TierHandingTest, WhatIsTakenBackMeanwhileIsNoCopy) {
   for (int i = 0; i < 200; ++i) {
     if (i > 0) ReadWhole(path, kSize);
     std::thread daemon([this] { Take(); });
-    TakeBack(key);
+    Withdraw(key);
     // As the shim does next.
     unlink(Copy(path).c_str());
     const bool is_there = Exists(Copy(path));
@@ -218,7 +219,7 @@ TEST_F(TierHandingTest, WhatIsTakenBackMeanwhileIsNoCopy) {
   }
 }
 
-TEST_F(TierHandingTest, TheDaemonIsToldOnlyWhenItRests) {
+TEST_F(TierHandoffTest, TheDaemonIsToldOnlyWhenItRests) {
   const std::string path = Make("told", kSize);
   ReadWhole(path, kSize);
   TakeQueue();
@@ -230,15 +231,15 @@ TEST_F(TierHandingTest, TheDaemonIsToldOnlyWhenItRests) {
   EXPECT_EQ(queue->is_watched, 0u);
 }
 
-TEST_F(TierHandingTest, AReaderMayWriteAnything) {
+TEST_F(TierHandoffTest, AReaderMayWriteAnything) {
   const std::string path = Make("any", kSize);
   const auto hand_over = [&](auto change) {
     ReadWhole(path, kSize);
     if (queue_ == nullptr) TakeQueue();
     auto* queue = static_cast<QueueHeader*>(queue_);
-    change(queue,
-           reinterpret_cast<QueueRecord*>(static_cast<char*>(queue_) +
-                                          kQueueHead + taken_ % kQueueRoom));
+    change(queue, reinterpret_cast<QueueRecord*>(static_cast<char*>(queue_) +
+                                                 kQueueRingOffset +
+                                                 taken_ % kQueueRingBytes));
     const std::map<std::string, int> taken = Take();
     const bool is_refused = is_broken_;
     taken_ = queue->taken = queue->written;
@@ -251,8 +252,9 @@ TEST_F(TierHandingTest, AReaderMayWriteAnything) {
       [](QueueHeader*, QueueRecord* r) { r->key_size = 0xffffffff; }));
   EXPECT_TRUE(
       hand_over([](QueueHeader*, QueueRecord* r) { r->identity.size = -1; }));
-  EXPECT_TRUE(hand_over(
-      [](QueueHeader*, QueueRecord* r) { r->identity.size = kSmall + 1; }));
+  EXPECT_TRUE(hand_over([](QueueHeader*, QueueRecord* r) {
+    r->identity.size = kSmallFileBytes + 1;
+  }));
   EXPECT_TRUE(hand_over([](QueueHeader*, QueueRecord* r) {
     r->size = r->size + 64;
     r->identity.size += 64;
@@ -271,7 +273,7 @@ TEST_F(TierHandingTest, AReaderMayWriteAnything) {
       [](QueueHeader* q, QueueRecord*) { q->written += uint64_t{1} << 40; }));
 }
 
-TEST_F(TierHandingTest, OnlyWhatCannotShrinkIsAQueue) {
+TEST_F(TierHandoffTest, OnlyASealedFileIsAQueue) {
   const int fd = static_cast<int>(
       syscall(SYS_memfd_create, "queue", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(fd, kQueueBytes), 0);

@@ -1,0 +1,38 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Block map: the ranges of a file that are present in its partial copy.
+//
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers. AwaitRange blocks for at most kStallNs.
+
+#ifndef TF_MALLEABLE_CC_TIER_BLOCK_MAP_H_
+#define TF_MALLEABLE_CC_TIER_BLOCK_MAP_H_
+
+#include "cc/tier/partial_copy.h"
+
+namespace tf_malleable {
+namespace tier {
+
+// Sets the size and the number of the map's units from the size of the file.
+void SetUnits(PartialCopy* partial);
+
+// A range of a file that is present or missing as a whole.
+struct MapRange {
+  int64_t size;      // Bytes.
+  bool is_present;   // In the partial copy.
+  bool is_fetching;  // The daemon is fetching it from another node.
+  bool is_dropped;   // The partial copy may not be used any more.
+};
+
+// Returns the first part of the span [offset, offset + size) that is present or
+// missing as a whole.
+MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size);
+
+// Waits until the daemon has fetched the beginning of a span; then as
+// FindRange. After a wait in vain, no other read of the copy waits.
+MapRange AwaitRange(PartialCopy* partial, int64_t offset, int64_t size);
+
+}  // namespace tier
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_TIER_BLOCK_MAP_H_

@@ -1,0 +1,126 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Client of the daemon: the page with its state, and messages to it.
+//
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers. Only Ask blocks, for a bounded time.
+
+#ifndef TF_MALLEABLE_CC_TIER_DAEMON_CLIENT_H_
+#define TF_MALLEABLE_CC_TIER_DAEMON_CLIENT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "cc/tier/protocol.h"
+#include "cc/tier/settings.h"
+
+namespace tf_malleable {
+namespace tier {
+
+// Counters of Counts, which threads add to.
+struct AtomicCounts {
+  std::atomic<uint64_t> copy_opens, copy_bytes, copy_stats, source_opens,
+      source_bytes, growing_bytes, waits, wait_ns;
+
+  Counts Get() const;
+};
+
+// State of the daemon at one moment.
+struct StateView {
+  bool has_store;  // The daemon has run since the machine was started.
+  bool is_valid;   // It runs, so copies are as the source was a minute ago.
+  uint64_t flags;  // StateFlags; 0 if the daemon does not run.
+};
+
+// Zero-initialised, so that it needs no constructor to be run.
+class DaemonClient {
+ public:
+  // Starts the client. `socket` must outlive it. `counts` is the path of the
+  // file with the sums of all processes of the job, or null.
+  void Start(const char* socket, const char* counts);
+
+  // Adds to a counter of this process and of its job.
+  void Count(std::atomic<uint64_t> AtomicCounts::*which, uint64_t more = 1) {
+    (counts_.*which).fetch_add(more, std::memory_order_relaxed);
+    AtomicCounts* all = all_counts_.load(std::memory_order_relaxed);
+    if (all != nullptr) {
+      (all->*which).fetch_add(more, std::memory_order_relaxed);
+    }
+  }
+
+  StateView ReadState();
+  bool HasStore() { return ReadState().has_store; }
+  bool IsValid() { return ReadState().is_valid; }
+  uint64_t Flags() { return ReadState().flags; }
+  // Returns the maximum size of a file that may be copied; 0 if none may be.
+  int64_t MaxFileBytes();
+  // Returns whether the daemon takes small files of this process's user from
+  // memory.
+  bool TakesHandoffs();
+  // Returns the inode of the connected socket, connecting it first if
+  // necessary; 0 if that fails.
+  uint64_t ConnectionInode();
+  // Returns whether the folder of this key, or the folder around it, is in
+  // State::unasked.
+  bool IsUnasked(const char* key, size_t size);
+
+  // Sends a message with descriptors; returns whether it was sent.
+  bool Send(MessageKind kind, const char* key, size_t size,
+            const Identity* identity, const int* fds, int fds_size);
+  // Sends the counters and the key of a copy, at most once a second.
+  void ReportCounts(const char* key, size_t size);
+  // Sends the counters at the end of the process.
+  void ReportFinalCounts();
+  // Looks a key up; the reply is never kWait.
+  Reply Ask(const char* key, size_t size);
+
+  // Resets the client in a forked child: counters, connection and process id.
+  void AfterFork();
+  // Closes the socket, for example because descriptors have run out.
+  void Disconnect();
+  int pid() const { return pid_.load(std::memory_order_relaxed); }
+
+ private:
+  // Returns the page, which it looks for if there is no valid one.
+  const State* CurrentPage(bool* is_valid);
+  // Maps the state file; null if it is not the daemon's.
+  const State* MapPage(unsigned* owner);
+  static bool IsValid(const State* page);
+  // Returns the connected socket; -1 if there is none.
+  int Connection();
+
+  AtomicCounts counts_;
+  std::atomic<AtomicCounts*> all_counts_;
+  const char* socket_;
+  uint64_t boot_;
+  std::atomic<const State*> page_;
+  std::atomic<unsigned> owner_;  // User id of the page's owner.
+  // Time at which the page was last valid, by a coarse clock, which is read
+  // fast.
+  std::atomic<int64_t> valid_at_;
+  // Times of the next search for a page, of the next report, and of the end of
+  // the time without lookups; by the monotonic clock, in ns.
+  std::atomic<int64_t> next_try_;
+  std::atomic<int64_t> next_report_;
+  std::atomic<int64_t> quiet_until_;
+  std::atomic<int> pid_;
+  // Descriptor of the socket + 1, or 0; and its inode, as the program may close
+  // the descriptor and reuse the number.
+  std::atomic<int> connection_;
+  std::atomic<uint64_t> connection_inode_;
+};
+
+// Moves a descriptor of the shim to a high number, where programs expect none;
+// returns the new number, the old one if that fails, or -1 for -1.
+int MoveFdUp(int fd);
+// Closes a descriptor if it still is the file with this inode.
+void CloseIfSame(int fd, uint64_t inode);
+// Returns the inode of an open file; 0 if the descriptor is not open.
+uint64_t InodeOf(int fd);
+
+}  // namespace tier
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_TIER_DAEMON_CLIENT_H_

@@ -1,0 +1,33 @@
+// Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+//
+// Lookup of complete copies, which programs then read.
+//
+// Thread-safety: all functions may be called from any thread and from signal
+// handlers. LookUpCopy blocks until the daemon has replied, or for a bounded
+// time.
+
+#ifndef TF_MALLEABLE_CC_TIER_LOOKUP_H_
+#define TF_MALLEABLE_CC_TIER_LOOKUP_H_
+
+#include "cc/tier/partial_copy.h"
+
+namespace tf_malleable {
+namespace tier {
+
+// Opens a complete copy for reading; returns -1 if no copy may be used. If the
+// daemon does not run, compares the copy with `source`, the path of the file in
+// the program, unless that is null. Of `flags`, only O_CLOEXEC is used. May set
+// errno.
+int OpenCopy(Key* key, const char* source, int flags);
+
+// As OpenCopy; if there is no copy, asks the daemon for one, and sets `result`.
+int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result);
+
+// Replaces a descriptor of the program by one of the complete copy; returns
+// whether that was possible.
+bool SwapInCopy(PartialCopy* partial, int fd);
+
+}  // namespace tier
+}  // namespace tf_malleable
+
+#endif  // TF_MALLEABLE_CC_TIER_LOOKUP_H_
