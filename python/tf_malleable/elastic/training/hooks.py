@@ -50,6 +50,13 @@ class Hooks:
             else:
                 setattr(owner, name, original)
 
+    @property
+    def _running_fit(self) -> Fit | None:
+        """The call of fit() that the training is in; None between calls."""
+        fit = self._training.fit
+        assert fit is None or isinstance(fit, Fit)
+        return fit
+
     def _fit(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
         """Train as a member, unless this is a fit() within another one."""
         training = self._training
@@ -74,7 +81,7 @@ class Hooks:
         force: bool = False,
     ) -> None:
         """Make fit() take the steps of the elastic training."""
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is None:
             raise RefusedError("only fit() can be elastic, not train_on_batch()")
         if fit.model is model:
@@ -84,7 +91,7 @@ class Hooks:
 
     def _evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
         """Defer fit()'s validation until it is known which member runs it."""
-        fit = self._training.fit
+        fit = self._running_fit
         is_of_fit = named.get("_use_cached_eval_dataset", False)
         if fit is None or fit.model is not model or not is_of_fit:
             return original(model, *args, **named)
@@ -94,7 +101,7 @@ class Hooks:
     def _make_iterator(
         self, original: Callable[..., Any], epochs: Any, *args: Any, **named: Any
     ) -> None:
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is not None and fit.epochs is None:
             fit.epochs = epochs
             with fit.order.instead_of_tensorflow():
@@ -106,18 +113,18 @@ class Hooks:
             epochs._distributed_dataset = input_pipeline.prompt(epochs._distributed_dataset)
 
     def _batches(self, original: Callable[..., Any], epochs: Any) -> Iterator[Any]:
-        fit = self._training.fit
+        fit = self._running_fit
         inner: Iterator[Any] = original(epochs)
         return inner if fit is None or fit.epochs is not epochs else fit.batches(epochs, inner)
 
     def _begin_pass(self, original: Callable[..., Any], epochs: Any) -> Any:
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is not None and fit.epochs is epochs:
             fit.begin_pass(is_epoch=epochs.steps_per_epoch is None)
         return original(epochs)
 
     def _batches_of_py_dataset(self, original: Callable[..., Any], adapter: Any) -> Iterator[Any]:
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is None or fit.epochs is None or fit.epochs.data_adapter is not adapter:
             return iter(original(adapter))
         indices = list(range(adapter.py_dataset.num_batches))
@@ -129,7 +136,7 @@ class Hooks:
         self, original: Callable[..., Any], callbacks: Any, logs: Any = None
     ) -> None:
         """Let callbacks begin, and then set the first epoch."""
-        fit = self._training.fit
+        fit = self._running_fit
         original(callbacks, logs)
         if fit is not None and callbacks.model is fit.model:
             fit.begin_training(callbacks.callbacks)
@@ -138,7 +145,7 @@ class Hooks:
         self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
     ) -> None:
         """Note the epoch."""
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is not None and callbacks.model is fit.model:
             fit.begin_epoch(epoch)
         original(callbacks, epoch, logs)
@@ -147,7 +154,7 @@ class Hooks:
         self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
     ) -> None:
         """Give callbacks the logs that the callbacks of all members get."""
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is not None and callbacks.model is fit.model:
             fit.end_epoch(logs)
         original(callbacks, epoch, logs)
