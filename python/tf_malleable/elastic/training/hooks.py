@@ -20,12 +20,11 @@ from tf_malleable.elastic.training.training import Training
 
 
 class Hooks:
-    """Functions of Keras that are replaced, with their originals."""
+    """Functions that replace those of Keras."""
 
     def __init__(self, training: Training) -> None:
         """Replace the functions for a training."""
         self._training = training
-        self._originals: list[tuple[type, str, Any]] = []
         for owner, name, hook in (
             (TensorFlowTrainer, "fit", self._fit),
             (TensorFlowTrainer, "make_train_function", self._make_train_function),
@@ -41,14 +40,6 @@ class Hooks:
             self._replace(owner, name, hook)
         for owner, name, make in lead_only.HOOKS:
             self._replace(owner, name, functools.partial(make, training))
-
-    def undo(self) -> None:
-        """Restore the functions of Keras."""
-        for owner, name, original in reversed(self._originals):
-            if original is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
 
     @property
     def _running_fit(self) -> Fit | None:
@@ -166,5 +157,4 @@ class Hooks:
         def hooked(self: Any, *args: Any, **named: Any) -> Any:
             return hook(original, self, *args, **named)
 
-        self._originals.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, hooked)
