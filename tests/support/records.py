@@ -9,6 +9,7 @@ from tf_malleable.api.elastic import Elastic
 from tf_malleable.api.history import JobRecord, Span
 from tf_malleable.model import Grant, ProcessId, Shape
 from tf_malleable.scheduling import metrics
+from tf_malleable.scheduling.learning import Knowledge
 from tf_malleable.scheduling.metrics import Measurements
 from tf_malleable.scheduling.phases import Course
 from tf_malleable.scheduling.record import Record
@@ -59,3 +60,9 @@ def ended(number: int, at: float | None = None) -> JobRecord:
 
 def span(number: int, begin: float, end: float) -> Span:
     return Span(str(number), begin, end, "running", [0, 2])
+
+
+def run_seconds(knowledge: Knowledge, command: str) -> float | None:
+    """Return the run time that is known of a command, by its key; None if it never finished."""
+    known = knowledge.run_times.get(command)
+    return None if known is None else known.seconds
