@@ -16,6 +16,7 @@ from contextlib import suppress
 from tf_malleable.elastic.allreduce.allreduce import Allreduce
 from tf_malleable.elastic.generation import Generation
 from tf_malleable.elastic.links.frames import Link
+from tf_malleable.elastic.mesh import Turn
 
 
 class CurrentGeneration:
@@ -57,6 +58,14 @@ class CurrentGeneration:
     def is_only(self) -> bool:
         """Whether this process is the generation's only one."""
         return self.generation is not None and len(self.generation.processes) == 1
+
+    def turn(self, step: int) -> Turn | None:
+        """Return what this member computes in a step; None if the generation is over."""
+        if self.generation is None or self.allreduce is None:
+            return None
+        is_first = self.allreduce.is_first
+        start, stop = self.generation.run(self._me, is_first_step=is_first)
+        return Turn(step, self.ordinal, start, stop, self.is_lead, is_first, self.is_only)
 
     def begin(self, generation: Generation, links: Mapping[str, Link]) -> None:
         """Replace the generation, with links to the peers of the new one."""

@@ -306,10 +306,10 @@ class MeshProcess:
 
         Args:
             allreduce: What current.use() has returned.
-            step: As in Allreduce.sum(), like the following ones.
-            parts: This member's partial sums.
+            step: Number of the step; None for a server, which learns it from the members.
+            parts: This member's partial sums; they must not change meanwhile.
             proposed: Next generation for which all are prepared; 0 if there is none.
-            room: Returns a vector of a length and type.
+            room: Returns a vector of a length and type, for the sum or a server's slice.
 
         Returns:
             The sum; None if the generation is over, or broken.

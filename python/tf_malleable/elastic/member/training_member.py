@@ -229,21 +229,10 @@ class TrainingMember:
         return self._turn()
 
     def _turn(self) -> Turn | None:
-        current, allreduce = self._current, self._current.allreduce
-        if current.generation is None or allreduce is None:
-            return None
-        self._handed = allreduce
-        is_first = allreduce.is_first
-        start, stop = current.generation.run(self._process.id, is_first_step=is_first)
-        return Turn(
-            self._state.step,
-            current.ordinal,
-            start,
-            stop,
-            current.is_lead,
-            is_first,
-            current.is_only,
-        )
+        turn = self._current.turn(self._state.step)
+        if turn is not None:
+            self._handed = self._current.allreduce
+        return turn
 
     def _last_turn(self) -> Turn:
         end = self._ending
