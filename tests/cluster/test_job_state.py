@@ -24,7 +24,7 @@ from tf_malleable.cluster.reconcile.actions import (
     ResizePod,
     SetFinalizers,
 )
-from tf_malleable.cluster.reconcile.required_actions import closing, steps
+from tf_malleable.cluster.reconcile.required_actions import PodSites, closing, steps
 from tf_malleable.cluster.settings import Timings
 
 NOW = 1000.0
@@ -73,7 +73,7 @@ def todo(job, *pods, plan, said=None, address="10.0.0.1", now=NOW):
     judgement = judged(job, *pods, said=said, now=now)
     taken = {(pod.role, pod.member) for pod in pods}
     hosts = {name: name for name in READY}
-    return steps(job, pods, taken, judgement, plan, "b", address, hosts, now, TIMINGS)
+    return steps(job, pods, PodSites(taken, "b", address, hosts), judgement, plan, now, TIMINGS)
 
 
 def of(actions, kind):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tf_malleable.elastic.allreduce import allreduce_step
 from tf_malleable.elastic.allreduce.allreduce import Allreduce
-from tf_malleable.elastic.allreduce.reduction_tree import RunningSum, combine, cover
+from tf_malleable.elastic.allreduce.reduction_tree import combine, cover, sums_of_run
 from tf_malleable.elastic.generation import Address, Generation, Member, SliceServer, with_runs
 from tf_malleable.elastic.links.errors import AbortedError, LinkError, MeshError
 from tf_malleable.elastic.links.frames import Link
@@ -65,10 +65,8 @@ class Together:
         if member is None:
             return exchange.sum(None, {}, 0, np.empty)
         start, stop = self.generation.run(id_, is_first_step=exchange.is_first)
-        run = RunningSum(self.generation.shards, start, stop, np.add)
-        for shard in range(start, stop):
-            run.append(values[shard])
-        return exchange.sum(step, run.parts(), proposed, np.empty)
+        parts = sums_of_run(self.generation.shards, start, values[start:stop], np.add)
+        return exchange.sum(step, parts, proposed, np.empty)
 
     def step(self, step, values, proposed=()):
         """Have all take part; return what each has, by its id."""

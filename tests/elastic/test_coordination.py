@@ -81,7 +81,7 @@ class Game:
             self.positions[id_] = {**message, "has_sum": False}
 
     def members(self):
-        return [each.id for each in self.core.current.members]
+        return [each.id for each in self.core.state.current.members]
 
     def holds(self, id_, step, *, has_sum=True, lineage="training 1"):
         self.positions[id_] = {"lineage": lineage, "step": step, "has_sum": has_sum}
@@ -93,7 +93,7 @@ def game():
     for id_ in "abc":
         found.hello(id_)
     assert found.members() == ["a", "b", "c"]
-    assert isinstance(found.core.phase, Steady)
+    assert isinstance(found.core.state.phase, Steady)
     for id_ in "abc":
         found.holds(id_, 5)
     return found
@@ -116,16 +116,16 @@ def test_after_a_loss_the_others_restart_where_the_first_of_them_is(game):
 
 
 def test_after_a_loss_nobody_waits_for_one_that_wants_to_go(game):
-    game.core.everybody["b"].leaving = True
+    game.core.state.everybody["b"].leaving = True
     game.core.left("a", game.now)
     game.play()
     assert game.members() == ["c"]
     assert ("b", "expelled") in game.told
-    assert game.core.notices == []
+    assert game.core.state.notices == []
 
 
 def test_after_a_loss_one_that_wants_to_go_gives_the_sum_first(game):
-    game.core.everybody["b"].leaving = True
+    game.core.state.everybody["b"].leaving = True
     game.holds("b", 6)
     game.core.left("a", game.now)
     game.play()
@@ -146,7 +146,7 @@ def test_one_that_does_not_answer_a_halt_is_sent_away(game):
 def test_a_newcomer_that_does_not_prepare_disturbs_nobody(game):
     game.silent = {"d"}
     game.hello("d")
-    assert isinstance(game.core.phase, Preparing)
+    assert isinstance(game.core.state.phase, Preparing)
     game.play(seconds=5.0)
     assert game.members() == ["a", "b", "c"]
     assert ("a", "halt") not in game.told
@@ -161,9 +161,9 @@ def test_a_loss_while_others_restart_starts_that_again(game):
     game.core.decide(game.now)
     game.silent = set()
     for id_ in "bc":
-        game.says(id_, "halted", number=game.core.phase.number, position=game.positions[id_])
+        game.says(id_, "halted", number=game.core.state.phase.number, position=game.positions[id_])
     game.core.decide(game.now)
-    assert isinstance(game.core.phase, Restarting)
+    assert isinstance(game.core.state.phase, Restarting)
     game.core.left("b", game.now)
     game.play()
     assert game.members() == ["c"]
@@ -174,10 +174,10 @@ def test_two_that_cannot_connect_are_kept_apart(game):
     game.core.left("a", game.now)
     game.core.decide(game.now)
     for id_ in "bc":
-        game.says(id_, "halted", number=game.core.phase.number, position=game.positions[id_])
+        game.says(id_, "halted", number=game.core.state.phase.number, position=game.positions[id_])
     game.core.decide(game.now)
     game.silent = set()
-    game.says("c", "unprepared", number=game.core.phase.generation.number, lost=["b"])
+    game.says("c", "unprepared", number=game.core.state.phase.generation.number, lost=["b"])
     game.play()
     assert game.members() == ["b"]
     assert ("c", "expelled") in game.told
@@ -188,12 +188,12 @@ def test_nobody_begins_again_while_those_with_the_state_may_come_back(game):
         game.core.left(id_, game.now)
     game.hello("d")
     game.play(seconds=1.0)
-    assert isinstance(game.core.phase, AwaitHolders)
-    told = game.core.current
+    assert isinstance(game.core.state.phase, AwaitHolders)
+    told = game.core.state.current
     for id_ in "abc":
         game.hello(id_, generation=told.as_json(), position=game.positions[id_])
     assert game.members() == ["a", "b", "c", "d"]
-    assert game.core.notices == []
+    assert game.core.state.notices == []
 
 
 def test_without_anybody_who_has_the_state_it_begins_again_and_says_so(game):
@@ -204,13 +204,13 @@ def test_without_anybody_who_has_the_state_it_begins_again_and_says_so(game):
     game.play(seconds=5.0)
     assert game.members() == ["d"]
     assert game.positions["d"]["lineage"] == "training 2"
-    assert "begins again" in game.core.notices[0]
+    assert "begins again" in game.core.state.notices[0]
 
 
 def test_a_new_coordinator_adopts_what_it_is_told(game):
     new = Game(first_seconds=15.0)
     new.hello("d")
-    told = game.core.current
+    told = game.core.state.current
     for id_ in "abc":
         position = game.positions[id_]
         new.hello(id_, generation=told.as_json(), position=position, highest=told.number)
@@ -219,45 +219,45 @@ def test_a_new_coordinator_adopts_what_it_is_told(game):
 
 
 def test_a_new_coordinator_knows_the_pause_that_only_one_member_knows(game):
-    game.says("a", "paused", number=game.core.current.ordinal, seconds=0.25)
-    known = [each.as_json() for each in game.core.ledger]
+    game.says("a", "paused", number=game.core.state.current.ordinal, seconds=0.25)
+    known = [each.as_json() for each in game.core.state.ledger]
     assert known[-1]["pause_seconds"] == 0.25
     new = Game(first_seconds=15.0)
     new.hello("b", rescales=[*known[:-1], {**known[-1], "pause_seconds": 0.0}])
     new.hello("a", rescales=known)
-    assert [each.as_json() for each in new.core.ledger] == known
+    assert [each.as_json() for each in new.core.state.ledger] == known
 
 
 def test_a_new_coordinator_notes_a_change_that_the_one_before_did_not_live_to_tell(game):
-    known = [each.as_json() for each in game.core.ledger]
+    known = [each.as_json() for each in game.core.state.ledger]
     for id_ in "bc":
         game.core.left(id_, game.now)
     game.play()
-    made = game.core.current
+    made = game.core.state.current
     assert game.members() == ["a"]
     new = Game(first_seconds=15.0)
     position = game.positions["a"]
     told = {"generation": made.as_json(), "position": position, "highest": made.number}
     new.hello("a", rescales=known, **told)
-    assert (new.members(), new.core.current) == (["a"], made)
-    *before, last = [each.as_json() for each in new.core.ledger]
+    assert (new.members(), new.core.state.current) == (["a"], made)
+    *before, last = [each.as_json() for each in new.core.state.ledger]
     assert before == known
     assert (last["number"], last["reason"]) == (made.ordinal, "lost")
     assert (last["workers_from"], last["workers_to"]) == (3, 1)
     assert ("a", "rescaled") in new.told
     # Whoever comes later and knows it better changes nothing.
-    new.core.ledger.learn(list(game.core.ledger)[-1])
-    assert len(list(new.core.ledger)) == len(known) + 1
+    new.core.state.ledger.learn(list(game.core.state.ledger)[-1])
+    assert len(list(new.core.state.ledger)) == len(known) + 1
 
 
 def test_a_new_coordinator_restarts_those_that_are_left(game):
     new = Game(first_seconds=15.0)
-    told = game.core.current
+    told = game.core.state.current
     for id_ in "bc":
         new.positions[id_] = game.positions[id_]
         position = game.positions[id_]
         new.hello(id_, generation=told.as_json(), position=position, halted=True)
-    assert isinstance(new.core.phase, AwaitHolders)
+    assert isinstance(new.core.state.phase, AwaitHolders)
     new.play(seconds=1.5)
     assert new.members() == ["b", "c"]
 
@@ -266,19 +266,19 @@ def test_the_end_comes_when_all_members_have_come_to_it(game):
     game.says("a", "finished")
     game.says("b", "finished")
     game.play()
-    assert isinstance(game.core.phase, Steady)
+    assert isinstance(game.core.state.phase, Steady)
     game.hello("d")
     assert game.members() == ["a", "b", "c"]  # It would not be ready before the end.
     game.says("c", "finished")
     game.play()
-    assert isinstance(game.core.phase, Over)
+    assert isinstance(game.core.state.phase, Over)
     assert ("d", "finished") in game.told
     game.hello("e")
     assert game.told[-1] == ("e", "finished")
 
 
 def test_it_is_known_after_the_end_how_far_the_training_came(game):
-    number = game.core.current.number
+    number = game.core.state.current.number
     for id_ in "abc":
         said = {"speed": None, "stalled": [], "number": number, "leaving": False}
         game.says(id_, "beat", step=9, batches=(18, 20), **said)
@@ -287,14 +287,14 @@ def test_it_is_known_after_the_end_how_far_the_training_came(game):
     for id_ in "abc":
         game.core.left(id_, game.now)
     game.play()
-    told = status(game.core, WantedNumbers())
+    told = status(game.core.state, WantedNumbers())
     assert (told["phase"], told["processes"]) == ("over", [])
     assert (told["step"], told["steps_done"], told["steps_total"]) == (9, 18, 20)
 
 
 def test_one_that_ends_before_the_others_holds_nobody_up(game):
     game.says("a", "finished")
-    number = game.core.current.number
+    number = game.core.state.current.number
     for id_ in "bc":
         game.says(id_, "beat", step=5, speed=None, stalled=["a"], number=number, leaving=False)
     game.play()
@@ -304,7 +304,7 @@ def test_one_that_ends_before_the_others_holds_nobody_up(game):
 
 def test_a_link_on_which_nothing_passes_is_made_again_and_then_given_up(game):
     def stall():
-        number = game.core.current.number
+        number = game.core.state.current.number
         for id_, other in (("a", "b"), ("b", "a"), ("c", "a")):
             game.says(
                 id_, "beat", step=5, speed=None, stalled=[other], number=number, leaving=False
@@ -321,7 +321,7 @@ def test_the_last_member_waits_a_while_for_one_that_is_starting():
     game = Game()
     game.hello("a")
     game.hello("b", ready=False)
-    game.core.everybody["a"].leaving = True
+    game.core.state.everybody["a"].leaving = True
     game.play()
     assert ("a", "dismissed") not in game.told
     game.play(seconds=21.0)
@@ -331,31 +331,31 @@ def test_the_last_member_waits_a_while_for_one_that_is_starting():
 def test_the_last_member_waits_longer_for_one_that_somebody_starts():
     game = Game()
     game.hello("a")
-    game.core.is_replacement_due = True
-    game.core.everybody["a"].leaving = True
+    game.core.state.is_replacement_due = True
+    game.core.state.everybody["a"].leaving = True
     game.play(seconds=50.0)
     assert ("a", "dismissed") not in game.told
     game.hello("b")  # It has begun in time, and takes over.
     assert game.members() == ["b"]
-    game.core.everybody["b"].leaving = True
-    game.core.is_replacement_due = False
+    game.core.state.everybody["b"].leaving = True
+    game.core.state.is_replacement_due = False
     game.play()
     assert ("b", "dismissed") in game.told
 
 
 def test_shards_follow_cpus_that_are_resized(game):
     def resize(id_, cpus):
-        number = game.core.current.number
+        number = game.core.state.current.number
         beat = {"step": 5, "speed": None, "stalled": [], "number": number, "leaving": False}
         game.says(id_, "beat", **beat, cpus=cpus)
         game.play(seconds=3.0)
-        return [each.stop - each.start for each in game.core.current.members]
+        return [each.stop - each.start for each in game.core.state.current.members]
 
     assert resize("b", 1.0) == [2, 1, 1]
     assert resize("b", 6.0) == [0, 4, 0]
     # Others would wait longer after a move that was for speed.
     assert resize("b", 2.0) == [1, 2, 1]
-    assert game.core.everybody["b"].cpus == 2.0
+    assert game.core.state.everybody["b"].cpus == 2.0
 
 
 def test_nonsense_is_refused(game):

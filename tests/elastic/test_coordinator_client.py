@@ -13,7 +13,7 @@ import pytest
 from tests.support.elastic_runs import wait_until
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.links.errors import MeshError
-from tf_malleable.elastic.member.coordinator_client import CoordinatorClient
+from tf_malleable.elastic.member.coordinator_client import ClientHandlers, CoordinatorClient
 from tf_malleable.elastic.membership.coordinator import Coordinator
 
 SECRET = b"s" * 16
@@ -79,11 +79,13 @@ def control(port, said):
         Address(NAME, port),
         SECRET,
         threading.RLock(),
-        hello=hello,
-        beat=lambda: {"step": 0, "leaving": False, "speed": None, "number": 0, "stalled": ()},
-        heard=lambda _: None,
-        absent=lambda _: None,
-        say=said.append,
+        ClientHandlers(
+            hello=hello,
+            beat=lambda: {"step": 0, "leaving": False, "speed": None, "number": 0, "stalled": ()},
+            heard=lambda _: None,
+            absent=lambda _: None,
+        ),
+        said.append,
     )
 
 

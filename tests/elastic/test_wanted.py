@@ -54,10 +54,10 @@ def test_nobody_decides_without_grants():
 
 def test_workers_that_leave_are_missing(wanted):
     game = Game()
-    assert wanted.is_short(game.core)
+    assert wanted.is_short(game.core.state)
     game.hello("a")
-    assert not wanted.is_short(game.core)
-    game.core.everybody["a"].leaving = True
-    assert wanted.is_short(game.core)
+    assert not wanted.is_short(game.core.state)
+    game.core.state.everybody["a"].leaving = True
+    assert wanted.is_short(game.core.state)
     wanted.supervisors.clear()  # Nobody would start another one.
-    assert not wanted.is_short(game.core)
+    assert not wanted.is_short(game.core.state)

@@ -33,6 +33,7 @@ def carried_out(job: ClusterJob, planned: JobPlan, now: float) -> ClusterJob:
     servers = tuple(
         replace(each, pod=each.pod or f"{job.id}-s{next(_pods)}") for each in planned.servers
     )
+    present = sum(worker.cpus for worker in job.placed)
     state = "running" if workers else "waiting" if job.started is None else "paused"
     return replace(
         job,
@@ -42,7 +43,7 @@ def carried_out(job: ClusterJob, planned: JobPlan, now: float) -> ClusterJob:
         state=state,
         since=job.since if state == job.state else now,
         started=now if workers and job.started is None else job.started,
-        resized=job.resized if planned.cpus == job.cpus or not job.placed else now,
+        resized=job.resized if planned.cpus == present or not job.placed else now,
     )
 
 

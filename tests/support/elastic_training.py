@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tf_malleable.elastic.allreduce.reduction_tree import Node, RunningSum
+from tf_malleable.elastic.allreduce.reduction_tree import Node, sums_of_run
 from tf_malleable.elastic.member.training_member import TrainingMember
 from tf_malleable.elastic.mesh import Rescaled, Turn
 from tf_malleable.elastic.settings import MeshSettings
@@ -73,21 +73,19 @@ def undisturbed(words: int, steps: int, shards: int) -> str:
     """Return the digest that a training by one process ends with."""
     state = State(words)
     for step in range(steps):
-        sums = RunningSum(shards, 0, shards, np.add)
-        for shard in range(shards):
-            sums.append(state.gradient(step, shard))
-        state.apply(sums.parts()[Node(0, shards)])
+        gradients = [state.gradient(step, shard) for shard in range(shards)]
+        state.apply(sums_of_run(shards, 0, gradients, np.add)[Node(0, shards)])
     return state.digest()
 
 
 def parts(state: State, turn: Turn, shards: int, seconds: float) -> dict[Node, np.ndarray]:
     """Compute what a turn asks for, each shard in so many seconds."""
-    sums = RunningSum(shards, turn.start, turn.stop, np.add)
+    gradients = []
     for shard in range(turn.start, turn.stop):
         if seconds:
             time.sleep(seconds)
-        sums.append(state.gradient(turn.step, shard))
-    return sums.parts()
+        gradients.append(state.gradient(turn.step, shard))
+    return sums_of_run(shards, turn.start, gradients, np.add)
 
 
 def steps_of(folder: Path) -> float:

@@ -10,6 +10,7 @@ from tf_malleable.api.schema.history import JobRecord, Span
 from tf_malleable.model import Grant, ProcessId, Shape
 from tf_malleable.scheduling.records import metrics
 from tf_malleable.scheduling.records.job_record import Record
+from tf_malleable.scheduling.records.lessons import Knowledge
 from tf_malleable.scheduling.records.metrics import Measurements
 from tf_malleable.scheduling.records.phases import Course
 from tf_malleable.scheduling.records.speeds import Speedometer
@@ -59,3 +60,9 @@ def ended(number: int, at: float | None = None) -> JobRecord:
 
 def span(number: int, begin: float, end: float) -> Span:
     return Span(str(number), begin, end, "running", [0, 2])
+
+
+def run_seconds(knowledge: Knowledge, command: str) -> float | None:
+    """Return the run time that is known of a command, by its key; None if it never finished."""
+    known = knowledge.run_times.get(command)
+    return None if known is None else known.seconds

@@ -37,7 +37,6 @@ def test_versions(tmp_path):
     file.write_bytes(b"12345")
     version = SourceVersion.of(file.stat())
     assert version.size == 5
-    assert SourceVersion.decode(version.encode()) == version
     assert not version.is_settled(version.mtime_ns / 1e9 + SETTLED_SECONDS - 0.1)
     assert version.is_settled(version.mtime_ns / 1e9 + SETTLED_SECONDS)
-    assert SourceVersion.decode("1.-5.7") == SourceVersion(1, -5, 7)
+    assert SourceVersion(1, -5, 7).encode() == "1.-5.7"

@@ -79,22 +79,3 @@ def test_a_link_on_the_way_is_not_followed(file):
     link = file.parent.parent / "link"
     link.symlink_to(file.parent)
     assert tenancy.area_of(link / "file", file.stat(), 7) == "private/7"
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [
-        ("public", True),
-        ("private/0", True),
-        ("private/1000", True),
-        ("private/", False),
-        ("private", False),
-        ("private/-1", False),
-        ("private/..", False),
-        ("other", False),
-        ("private/1/2", False),
-        ("private/12345678901", False),
-    ],
-)
-def test_names_of_areas(text, is_one):
-    assert tenancy.is_area(text) == is_one

@@ -7,7 +7,7 @@ import signal
 
 from tf_malleable.elastic.install import install
 from tf_malleable.elastic.links.errors import MeshError
-from tf_malleable.elastic.mesh import CountsBatches, Mesh, StateHolder
+from tf_malleable.elastic.mesh import Mesh, StateHolder
 from tf_malleable.elastic.settings import MeshSettings
 
 
@@ -29,8 +29,6 @@ def start() -> None:
         from tf_malleable.elastic.member.training_member import TrainingMember
 
         mesh = TrainingMember(settings, holder)
-        if isinstance(holder, CountsBatches):
-            mesh.batches = holder.batches
         signal.signal(signal.SIGTERM, lambda *_: mesh.leave())
         return mesh
 

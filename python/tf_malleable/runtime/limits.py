@@ -247,6 +247,16 @@ class Override:
             _origins.overrides.remove(self)
 
 
+def fix_intra(threads: int) -> Override:
+    """Fix the intra-op limit at this number, or at the capacity if that is lower.
+
+    Returns:
+        The firm Override, to be ended by the caller. The inter-op limit is not overridden.
+    """
+    limit = min(threads, _native.get_threads().intra_max)
+    return Override(limit, _native.KEEP, is_firm=True)
+
+
 def set_pool_threads(pool: int, threads: int) -> None:
     """Limit one pool, until the next :func:`set_threads` for its kind.
 

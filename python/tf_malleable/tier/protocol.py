@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 VERSION: Final = 1
 SOURCE_ATTRIBUTE: Final = "user.tfm.source"
 BLOCKS_ATTRIBUTE: Final = "user.tfm.blocks"
-VARIABLE: Final = "TF_MALLEABLE_TIER"
-"""The environment variable that tells the shim where all of it is."""
 
 _IDENTITY: Final = struct.Struct("<IIQQqqqqqIIIIIIIIqqQQ")
 _IDENTITY_MAGIC: Final = 0x694D4654

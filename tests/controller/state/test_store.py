@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.records import WAITING, ended, live, span
+from tests.support.records import WAITING, ended, live, run_seconds, span
 from tf_malleable.controller.state.store import CPUS, Store, default_state, read_history
 from tf_malleable.model import Rate
 
@@ -183,12 +183,12 @@ def test_names_that_were_learned_longest_ago_are_forgotten(store):
 
 def test_run_times_are_learned_by_command(store):
     store.knowledge.learn_run_seconds("train", 10.0)
-    assert store.knowledge.run_seconds("train") == 10.0
-    assert store.knowledge.run_seconds("other") is None
+    assert run_seconds(store.knowledge, "train") == 10.0
+    assert run_seconds(store.knowledge, "other") is None
     reopened = again(store)
     reopened.knowledge.learn_run_seconds("train", 20.0)
     # 10 counts 0.7 times as much as 20.
-    assert reopened.knowledge.run_seconds("train") == pytest.approx((0.7 * 10 + 20) / 1.7)
+    assert run_seconds(reopened.knowledge, "train") == pytest.approx((0.7 * 10 + 20) / 1.7)
     reopened.close()
 
 
@@ -196,8 +196,8 @@ def test_commands_that_were_learned_longest_ago_are_forgotten(store):
     for number in range(10_001):
         store.knowledge.learn_run_seconds(f"command {number}", 1.0)
     reopened = again(store)
-    assert reopened.knowledge.run_seconds("command 0") is None
-    assert reopened.knowledge.run_seconds("command 1") == 1.0
+    assert run_seconds(reopened.knowledge, "command 0") is None
+    assert run_seconds(reopened.knowledge, "command 1") == 1.0
     reopened.close()
 
 
@@ -213,7 +213,7 @@ def test_a_file_from_before_run_times_were_learned_goes_on(store):
     assert upgraded.load() == [live(1)]
     upgraded.knowledge.learn_run_seconds("train", 10.0)
     reopened = again(upgraded)
-    assert reopened.knowledge.run_seconds("train") == 10.0
+    assert run_seconds(reopened.knowledge, "train") == 10.0
     reopened.close()
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.records import ended, live, span
+from tests.support.records import ended, live, run_seconds, span
 from tf_malleable.controller.state.schema import VERSION
 from tf_malleable.controller.state.store import Store, StoreError, read_history
 from tf_malleable.model import Rate
@@ -63,8 +63,8 @@ def test_one_bad_row_is_set_aside_and_the_others_are_used(path, caplog, table):
     assert sorted(each.job for each in spans) == expected.get(table, ["3", "4"])
     assert bool(store.knowledge.rates("job-1")) == (table != "speeds")
     assert bool(store.knowledge.rates("job-2"))
-    assert (store.knowledge.run_seconds("command-1") is None) == (table == "run_times")
-    assert store.knowledge.run_seconds("command-2") == 10.0
+    assert (run_seconds(store.knowledge, "command-1") is None) == (table == "run_times")
+    assert run_seconds(store.knowledge, "command-2") == 10.0
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1
     assert str(path) in warnings[0]

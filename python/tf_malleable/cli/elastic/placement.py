@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from tf_malleable.elastic.membership.cpu_split import split
 from tf_malleable.linux import topology
@@ -55,11 +55,6 @@ class Placement:
             self._members, self._starting = tuple(members), tuple(starting)
             if self._cpus:
                 self._carry_out()
-
-    def parts(self) -> Mapping[int, Cpuset]:
-        """Return the CPUs of each worker, by pid."""
-        with self._lock:
-            return dict(self._parts)
 
     def cpu_seconds(self) -> float:
         """Return the CPU time that the training workers have used, in seconds."""

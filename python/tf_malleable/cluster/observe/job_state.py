@@ -77,6 +77,38 @@ class ObservedState:
     has_started: bool = False
 
 
+@dataclass(frozen=True)
+class _Members:
+    """Pods of a job, by their role and what has become of them.
+
+    Attributes:
+        workers: Workers present.
+        servers: Servers present.
+        coordinators: Coordinators present.
+        trained: Workers that have come to the training's end.
+        crashed_helpers: Servers and coordinators that have crashed.
+        is_worker_leaving: True if a worker is being deleted.
+        has_worker_run: True if a worker runs or has run.
+    """
+
+    workers: tuple[PodStatus, ...]
+    servers: tuple[PodStatus, ...]
+    coordinators: tuple[PodStatus, ...]
+    trained: tuple[PodStatus, ...]
+    crashed_helpers: tuple[PodStatus, ...]
+    is_worker_leaving: bool
+    has_worker_run: bool
+
+
+@dataclass(frozen=True)
+class _PhaseReason:
+    """Phase of a job, with the reason as in ObservedState."""
+
+    phase: JobPhase
+    reason: str
+    message: str = ""
+
+
 def judge(
     job: JobSpec,
     pods: Sequence[PodStatus],
@@ -96,51 +128,74 @@ def judge(
         timings: Timeouts and intervals.
     """
     dropped = _dropped(pods, ready, now, timings)
-    gone = {pod.uid for pod, _ in dropped}
+    members = _members(pods, {pod.uid for pod, _ in dropped})
+    holders = _holders(members.workers, progress)
+    crashes = _crashes(pods, holders, progress)
+    dropped += _forgotten(members.crashed_helpers, progress, now)
+    dropped += [(pod, "Forgiven") for pod in crashes.forgiven]
+    phase = _phase(job, members, crashes, now, timings)
+    if phase.phase == "Succeeded" and _has_last_word_to_come(job, members, progress, now):
+        phase = _PhaseReason("Running", "Ending", "all workers have come to the training's end")
+    helpers = members.crashed_helpers
+    return ObservedState(
+        phase.phase,
+        phase.reason,
+        phase.message,
+        members.workers,
+        members.servers,
+        members.coordinators,
+        tuple(dropped),
+        holders,
+        crashes,
+        start_at=crashes.at + _delay(crashes.count, timings),
+        helpers_at=_last_end(helpers) + _delay(len(helpers), timings),
+        is_ending=bool(members.trained) or (progress is not None and progress.is_over),
+        has_started=bool(job.status.get("startedAt")) or members.has_worker_run,
+    )
+
+
+def _members(pods: Sequence[PodStatus], gone: Collection[str]) -> _Members:
+    """Return the pods by role; those with the uids in `gone` are not present."""
 
     def present(role: str) -> tuple[PodStatus, ...]:
         found = [p for p in pods if p.role == role and p.is_present and p.uid not in gone]
         return tuple(sorted(found, key=lambda pod: (pod.created, pod.member)))
 
-    workers = present(resource_names.WORKER)
-    holders = _holders(workers, progress)
-    crashes = _crashes(pods, holders, progress)
-    helpers = [
-        p for p in pods if p.role != resource_names.WORKER and p.end and p.end.kind == "crashed"
-    ]
-    old = [p for p in helpers if p.end and p.end.at < now - _FORGOTTEN_SECONDS]
-    dropped += [(pod, "Forgotten") for pod in old if progress is not None and progress.workers]
-    dropped += [(pod, "Forgiven") for pod in crashes.forgiven]
-    ends = [
-        p for p in pods if p.role == resource_names.WORKER and p.end and p.end.kind == "trained"
-    ]
-    is_ending = bool(ends) or (progress is not None and progress.is_over)
-    has_started = bool(job.status.get("startedAt")) or any(
-        p.is_running or (p.end is not None and p.end.code is not None)
-        for p in pods
-        if p.role == resource_names.WORKER
-    )
-    last = max((p.end.at for p in helpers if p.end), default=0.0)
-    phase, reason, message = _phase(job, pods, workers, bool(ends), crashes, helpers, now, timings)
-    ended = max((pod.end.at for pod in ends if pod.end), default=0.0)
-    is_behind = progress is not None and not progress.is_over and now < ended + _LAST_WORD_SECONDS
-    if phase == "Succeeded" and job.status.get("phase") not in ENDED and is_behind:
-        phase, reason, message = "Running", "Ending", "all workers have come to the training's end"
-    return ObservedState(
-        phase,
-        reason,
-        message,
-        workers,
+    workers = [pod for pod in pods if pod.role == resource_names.WORKER]
+    helpers = [pod for pod in pods if pod.role != resource_names.WORKER]
+    return _Members(
+        present(resource_names.WORKER),
         present(resource_names.SERVER),
         present(resource_names.COORDINATOR),
-        tuple(dropped),
-        holders,
-        crashes,
-        crashes.at + _delay(crashes.count, timings),
-        last + _delay(len(helpers), timings),
-        is_ending,
-        has_started,
+        tuple(pod for pod in workers if pod.end and pod.end.kind == "trained"),
+        tuple(pod for pod in helpers if pod.end and pod.end.kind == "crashed"),
+        any(pod.is_leaving for pod in workers),
+        any(pod.is_running or (pod.end and pod.end.code is not None) for pod in workers),
     )
+
+
+def _last_end(pods: Iterable[PodStatus]) -> float:
+    """Return the time of the last end of these pods, in seconds since the epoch; 0 if none."""
+    return max((pod.end.at for pod in pods if pod.end), default=0.0)
+
+
+def _has_last_word_to_come(
+    job: JobSpec, members: _Members, progress: TrainingProgress | None, now: float
+) -> bool:
+    """Return whether the coordinator is about to learn of the last worker's end."""
+    if job.status.get("phase") in ENDED or progress is None or progress.is_over:
+        return False
+    return now < _last_end(members.trained) + _LAST_WORD_SECONDS
+
+
+def _forgotten(
+    helpers: Iterable[PodStatus], progress: TrainingProgress | None, now: float
+) -> list[tuple[PodStatus, str]]:
+    """Return the crashed helpers that no longer count, as the training goes on without them."""
+    if progress is None or not progress.workers:
+        return []
+    before = now - _FORGOTTEN_SECONDS
+    return [(pod, "Forgotten") for pod in helpers if pod.end and pod.end.at < before]
 
 
 def _delay(crashes: int, timings: Timings) -> float:
@@ -208,40 +263,44 @@ def _crashes(
 
 
 def _phase(
-    job: JobSpec,
-    pods: Sequence[PodStatus],
-    workers: Sequence[PodStatus],
-    has_end: bool,
-    crashes: Crashes,
-    helpers: Sequence[PodStatus],
-    now: float,
-    timings: Timings,
-) -> tuple[JobPhase, str, str]:
-    """Return phase, reason and message."""
+    job: JobSpec, members: _Members, crashes: Crashes, now: float, timings: Timings
+) -> _PhaseReason:
     before = job.status.get("phase")
     if before in ENDED:
-        known = _condition(job, "Complete" if before == "Succeeded" else "Failed")
-        return before, *known
-    running = [pod for pod in workers if pod.is_running]
-    if has_end and not workers:
-        return "Succeeded", "Trained", "all workers have come to the training's end"
-    if not running and not has_end:
-        if crashes.count > job.backoff_limit:
-            limit = f"{crashes.count} crashes in a row, and backoffLimit is {job.backoff_limit}"
-            return "Failed", "BackoffLimitExceeded", f"{limit}: {crashes.why}"
-        if len(helpers) > job.backoff_limit:
-            said = f"{helpers[-1].name} and others before it have crashed"
-            return "Failed", "CoordinatorFailed", said
-        stuck = [pod for pod in workers if pod.waiting]
-        since = max((pod.created for pod in workers), default=now)
-        if stuck and len(stuck) == len(workers) and now >= since + timings.stuck:
-            reason, message = stuck[0].waiting or ("", "")
-            return "Failed", reason, f"{stuck[0].name} does not start: {message or reason}"
-    if running:
-        return "Running", "Training", ""
-    if job.suspend and not any(p.role == resource_names.WORKER and p.is_leaving for p in pods):
-        return "Suspended", "Suspended", "spec.suspend is true"
-    return "Pending", "NoWorkers", ""
+        return _PhaseReason(
+            before, *_condition(job, "Complete" if before == "Succeeded" else "Failed")
+        )
+    if members.trained and not members.workers:
+        message = "all workers have come to the training's end"
+        return _PhaseReason("Succeeded", "Trained", message)
+    if any(pod.is_running for pod in members.workers):
+        return _PhaseReason("Running", "Training")
+    failure = None if members.trained else _failure(job, members, crashes, now, timings)
+    if failure is not None:
+        return failure
+    if job.suspend and not members.is_worker_leaving:
+        return _PhaseReason("Suspended", "Suspended", "spec.suspend is true")
+    return _PhaseReason("Pending", "NoWorkers")
+
+
+def _failure(
+    job: JobSpec, members: _Members, crashes: Crashes, now: float, timings: Timings
+) -> _PhaseReason | None:
+    """Return why a job without running workers has failed; None if it has not."""
+    if crashes.count > job.backoff_limit:
+        limit = f"{crashes.count} crashes in a row, and backoffLimit is {job.backoff_limit}"
+        return _PhaseReason("Failed", "BackoffLimitExceeded", f"{limit}: {crashes.why}")
+    helpers = members.crashed_helpers
+    if len(helpers) > job.backoff_limit:
+        message = f"{helpers[-1].name} and others before it have crashed"
+        return _PhaseReason("Failed", "CoordinatorFailed", message)
+    workers = members.workers
+    since = max((pod.created for pod in workers), default=now)
+    if workers and all(pod.waiting for pod in workers) and now >= since + timings.stuck:
+        reason, message = workers[0].waiting or ("", "")
+        said = f"{workers[0].name} does not start: {message or reason}"
+        return _PhaseReason("Failed", reason, said)
+    return None
 
 
 def _condition(job: JobSpec, kind: str) -> tuple[str, str]:

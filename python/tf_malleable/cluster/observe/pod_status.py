@@ -113,15 +113,6 @@ class PodStatus:
         return self.end is None and not self.is_leaving
 
 
-def job_of(pod: Manifest) -> tuple[str, str] | None:
-    """Return namespace and name of the job that owns a pod; None if no job does."""
-    metadata = pod["metadata"]
-    for owner in metadata.get("ownerReferences") or ():
-        if owner.get("controller") and owner.get("kind") == resource_names.JOB_KIND:
-            return metadata.get("namespace", ""), str(owner["name"])
-    return None
-
-
 def owner_uid(pod: Manifest) -> str:
     """Return the uid of a pod's controlling owner; empty if it has none."""
     owners = pod["metadata"].get("ownerReferences") or ()

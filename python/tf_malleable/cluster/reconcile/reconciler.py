@@ -32,7 +32,7 @@ from tf_malleable.cluster.reconcile.actions import (
 )
 from tf_malleable.cluster.reconcile.job_filter import read
 from tf_malleable.cluster.reconcile.planner_input import UsableNodes, cluster_job, size
-from tf_malleable.cluster.reconcile.required_actions import closing, steps
+from tf_malleable.cluster.reconcile.required_actions import PodSites, closing, steps
 from tf_malleable.cluster.reconcile.resize_gate import paced
 from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies.policy import Policy
@@ -155,12 +155,10 @@ class Reconciler:
             if job.deleted is not None:
                 actions = closing(job, pods, ready, now, self._timings)
             else:
-                taken = names_taken[job.key]
                 memory = self.memories[uid]
-                actions = steps(
-                    job, pods, taken, judged[uid], plan, seats.get(uid, ""), memory.address,
-                    hostnames, now, self._timings,
-                )  # fmt: skip
+                seat = seats.get(uid, "")
+                sites = PodSites(names_taken[job.key], seat, memory.address, hostnames)
+                actions = steps(job, pods, sites, judged[uid], plan, now, self._timings)
                 actions = _without_refused(actions, memory, now)
                 if memory.address and plan.workers and _is_cut_off(job, scene.services):
                     actions.insert(0, EnsureDependents())

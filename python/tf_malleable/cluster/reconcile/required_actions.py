@@ -9,6 +9,7 @@ all, none stays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tf_malleable.cluster import resource_names
@@ -32,15 +33,29 @@ from tf_malleable.cluster.settings import Timings
 _CLOSE: Final = 0.005
 
 
+@dataclass(frozen=True)
+class PodSites:
+    """Where a job's next pods can be, and which numbers they can have.
+
+    Attributes:
+        taken: Roles and numbers in use by pods of jobs of this name, including earlier jobs.
+        seat: Name of the node for a new coordinator; empty if none is needed or no node is found.
+        address: Address of the coordinator's Service; empty if it is not known yet.
+        hostnames: Hostname labels of the nodes, by the nodes' names.
+    """
+
+    taken: Collection[tuple[str, int]]
+    seat: str
+    address: str
+    hostnames: Mapping[str, str]
+
+
 def steps(
     job: JobSpec,
     found: Sequence[PodStatus],
-    taken: Collection[tuple[str, int]],
+    sites: PodSites,
     judgement: ObservedState,
     plan: JobPlan,
-    seat: str,
-    address: str,
-    hostnames: Mapping[str, str],
     now: float,
     timings: Timings,
 ) -> list[Action]:
@@ -49,12 +64,9 @@ def steps(
     Args:
         job: The job.
         found: All pods of the job.
-        taken: Roles and numbers in use by pods of jobs of this name, including earlier jobs.
+        sites: Where the job's next pods can be.
         judgement: Observed state of the job.
         plan: Plan for the job.
-        seat: Name of the node for a new coordinator; empty if none is needed or no node is found.
-        address: Address of the coordinator's Service; empty if it is not known yet.
-        hostnames: Hostname labels of the nodes, by the nodes' names.
         now: Current time, in seconds since the epoch.
         timings: Timeouts and intervals.
     """
@@ -69,16 +81,12 @@ def steps(
     made += [MarkPod(pod, _failed(number, judgement)) for pod, number in judgement.crashes.fresh]
     made += [DeletePod(pod, why, _said(pod, why)) for pod, why in judgement.dropped]
     is_wanted = bool(plan.workers) or bool(judgement.workers)
-    if is_wanted and not address:
+    if is_wanted and not sites.address:
         return [*made, EnsureDependents()]
-    maker = _Maker(job, taken, address, hostnames)
+    maker = _Maker(job, sites)
     if is_wanted and now >= judgement.helpers_at:
-        made += maker.coordinator(judgement, seat)
-    elif (
-        not is_wanted
-        and not judgement.is_ending  # The coordinator has yet to report the final progress.
-        and not any(pod.role == resource_names.WORKER and pod.is_leaving for pod in found)
-    ):
+        made += maker.coordinator(judgement)
+    elif not is_wanted and _has_no_more_to_report(judgement, found):
         made += [DeletePod(pod, "NoWorkers") for pod in judgement.coordinators]
     if judgement.is_ending:
         made += _late(judgement, now, timings, found)
@@ -88,6 +96,12 @@ def steps(
     going = {each.pod.uid for each in made if isinstance(each, DeletePod)}
     made += _labels((pod for pod in found if pod.uid not in going), judgement)
     return made
+
+
+def _has_no_more_to_report(judgement: ObservedState, found: Iterable[PodStatus]) -> bool:
+    """Return whether the coordinator of a job without workers has no progress left to report."""
+    is_worker_leaving = any(p.role == resource_names.WORKER and p.is_leaving for p in found)
+    return not judgement.is_ending and not is_worker_leaving
 
 
 def closing(
@@ -167,15 +181,10 @@ def _labels(found: Iterable[PodStatus], judgement: ObservedState) -> Iterator[Ac
 class _Maker:
     """Builds the actions that give a job the planned coordinator, workers and servers."""
 
-    def __init__(
-        self,
-        job: JobSpec,
-        taken: Collection[tuple[str, int]],
-        address: str,
-        hostnames: Mapping[str, str],
-    ) -> None:
-        self._job, self._address, self._hostnames = job, address, hostnames
-        self._taken = set(taken)
+    def __init__(self, job: JobSpec, sites: PodSites) -> None:
+        self._job, self._seat, self._address = job, sites.seat, sites.address
+        self._hostnames = sites.hostnames
+        self._taken = set(sites.taken)
 
     def _next(self, role: str) -> int:
         """Return a number that no pod of this role has, not even one that does not terminate."""
@@ -185,7 +194,8 @@ class _Maker:
         self._taken.add((role, number))
         return number
 
-    def coordinator(self, judgement: ObservedState, seat: str) -> Iterator[Action]:
+    def coordinator(self, judgement: ObservedState) -> Iterator[Action]:
+        seat = self._seat
         if not judgement.coordinators and seat in self._hostnames:
             yield EnsureDependents()  # A dependent may have been deleted meanwhile.
             place = NodePlace(seat, self._hostnames[seat])

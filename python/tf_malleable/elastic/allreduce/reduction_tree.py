@@ -12,8 +12,8 @@ as many of them as the largest power of two less than n. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 _Value = TypeVar("_Value")
 
@@ -84,71 +84,20 @@ def combine_at(
     return add(combine_at(left, parts, add), combine_at(right, parts, add))
 
 
-class RunningSum(Generic[_Value]):
-    """Sum of a run of shards along the tree, formed while they are computed in order.
+def sums_of_run(
+    shards: int, start: int, values: Sequence[_Value], add: Callable[[_Value, _Value], _Value]
+) -> dict[Node, _Value]:
+    """Return the sums at the nodes that cover a run of shards.
 
-    It holds at most one value for each level of the tree at a time.
+    Args:
+        shards: Number of shards in all.
+        start: First shard of the run.
+        values: Value of each shard of the run.
+        add: Adds two neighbours, the left one first.
+
+    Raises:
+        ValueError: There is no such run.
     """
-
-    def __init__(
-        self, shards: int, start: int, stop: int, add: Callable[[_Value, _Value], _Value]
-    ) -> None:
-        """Create an empty sum.
-
-        Args:
-            shards: Number of shards in all.
-            start: First shard of the run.
-            stop: First shard after the run.
-            add: Adds two neighbours, the left one first; it may write into the left one.
-
-        Raises:
-            ValueError: There is no such run.
-        """
-        self._next, self._stop = start, stop
-        self._add = add
-        # Number of additions whose operands are complete after each shard.
-        self._merges = {
-            after: merges
-            for node in cover(shards, start, stop)
-            for after, merges in _merges_below(node)
-        }
-        self._found: list[tuple[int, _Value]] = []
-
-    def append(self, value: _Value) -> None:
-        """Add the value of the next shard of the run.
-
-        Raises:
-            ValueError: The run has no more shards.
-        """
-        if self._next >= self._stop:
-            raise ValueError(f"the run of shards ends before {self._next}")
-        self._found.append((self._next, value))
-        for _ in range(self._merges[self._next]):
-            _, right = self._found.pop()
-            start, left = self._found.pop()
-            self._found.append((start, self._add(left, right)))
-        self._next += 1
-
-    def parts(self) -> dict[Node, _Value]:
-        """Return the sums at the nodes of the run, once all its shards have been added.
-
-        Raises:
-            ValueError: A shard is missing.
-        """
-        if self._next != self._stop:
-            raise ValueError(f"shard {self._next} is missing from the run")
-        starts = [start for start, _ in self._found]
-        stops = [*starts[1:], self._stop] if starts else []
-        return {
-            Node(start, stop): value
-            for (start, value), stop in zip(self._found, stops, strict=True)
-        }
-
-
-def _merges_below(node: Node) -> list[tuple[int, int]]:
-    """Return each shard below a node, with the number of sums that are complete after it."""
-    if node.stop - node.start == 1:
-        return [(node.start, 0)]
-    left, right = children(node)
-    last, merges = (below := _merges_below(left) + _merges_below(right))[-1]
-    return [*below[:-1], (last, merges + 1)]
+    each = {Node(shard, shard + 1): value for shard, value in enumerate(values, start)}
+    nodes = cover(shards, start, start + len(values))
+    return {node: combine_at(node, each, add) for node in nodes}

@@ -17,6 +17,7 @@ from tf_malleable.elastic.links.errors import MeshError
 
 # Limit of connections whose first message has not arrived; further ones are closed at once.
 _MOST_STRANGERS: Final = 64
+_KNOCK_SECONDS: Final = 0.3
 
 Serve = Callable[[socket.socket, dict[str, Any]], None]
 """Gets a connection and its first message, and closes or keeps it."""
@@ -96,3 +97,14 @@ class Listener:
                 self._refused(f"refused a connection from {host}: {problem}")
             return
         self._serve(connection, message)
+
+
+def is_gone(address: Address) -> bool:
+    """Return whether it is certain that no process listens at an address any more."""
+    try:
+        socket.create_connection((address.host, address.port), _KNOCK_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        pass
+    return False

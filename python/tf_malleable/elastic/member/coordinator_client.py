@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tf_malleable.elastic.generation import Address
@@ -22,6 +23,24 @@ _PAUSE_SECONDS: Final = 0.2
 _LONG_SECONDS: Final = 5.0
 
 Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ClientHandlers:
+    """What the client calls, in its threads.
+
+    Attributes:
+        hello: Returns all that a coordinator must know of this process.
+        beat: Returns the contents of a heartbeat.
+        heard: Called with each message of the coordinator except welcome and heartbeats.
+        absent: Called repeatedly while there is no coordinator, with the seconds since there
+            was one.
+    """
+
+    hello: Callable[[], Message]
+    beat: Callable[[], Message]
+    heard: Callable[[Message], None]
+    absent: Callable[[float], None]
 
 
 class CoordinatorClient:
@@ -39,11 +58,7 @@ class CoordinatorClient:
         address: Address,
         secret: bytes,
         lock: AbstractContextManager[object],
-        *,
-        hello: Callable[[], Message],
-        beat: Callable[[], Message],
-        heard: Callable[[Message], None],
-        absent: Callable[[float], None],
+        handlers: ClientHandlers,
         say: Callable[[str], None],
     ) -> None:
         """Create the client; start() connects.
@@ -52,17 +67,12 @@ class CoordinatorClient:
             address: Address of the coordinator.
             secret: Secret of the training.
             lock: Reentrant lock, held while messages are sent.
-            hello: Returns all that a coordinator must know of this process.
-            beat: Returns the contents of a heartbeat.
-            heard: Called with each message of the coordinator except welcome and heartbeats.
-            absent: Called repeatedly while there is no coordinator, with the seconds since there
-                was one.
+            handlers: What to call.
             say: Prints a sentence for the user.
         """
         self._address, self._secret = address, secret
         self.where = f"{address.host}:{address.port}"
-        self._hello, self._beat, self._heard, self._absent = hello, beat, heard, absent
-        self._say = say
+        self._handlers, self._say = handlers, say
         self._connection: socket.socket | None = None
         self._lock = lock
         self._over = threading.Event()
@@ -115,7 +125,7 @@ class CoordinatorClient:
                 if seconds >= _LONG_SECONDS and not has_said:
                     has_said = True
                     self._say(f"no coordinator answers at {self.where}: tries again and again")
-                self._absent(seconds)
+                self._handlers.absent(seconds)
                 self._over.wait(_PAUSE_SECONDS)
                 continue
             # Also after a malformed message: a new connection begins with all that matters.
@@ -131,7 +141,7 @@ class CoordinatorClient:
         connection = messages.connect(self._address, self._secret, deadline)
         # Under the lock: any later change is either in hello or sent after it.
         with self._lock:
-            messages.send(connection, {"kind": "hello", **self._hello()}, deadline)
+            messages.send(connection, {"kind": "hello", **self._handlers.hello()}, deadline)
             self._connection = connection
         return connection
 
@@ -142,7 +152,7 @@ class CoordinatorClient:
                 self.shards = int(message["shards"])
                 self._welcome.set()
             elif message.get("kind") != "beat":
-                self._heard(message)
+                self._handlers.heard(message)
 
     def hurry(self) -> None:
         """Send the next heartbeat at once; a signal handler may call this."""
@@ -152,4 +162,4 @@ class CoordinatorClient:
         while not self._over.is_set():
             self._hurry.wait(_BEAT_SECONDS)
             self._hurry.clear()
-            self.send("beat", **self._beat())
+            self.send("beat", **self._handlers.beat())

@@ -21,7 +21,7 @@ class Pace:
         self._usual: deque[float] = deque(maxlen=_SAMPLES)
         self._number = 0
         self._began = self._computing = self._reducing = 0.0
-        self._begin_seconds = 0.0
+        self._begin_seconds = self._cpus = 0.0
         self._count = 0
         self._is_again = False
 
@@ -59,9 +59,11 @@ class Pace:
             return None
         return max(0.0, spent - median(self._usual)) if was and self._usual else None
 
-    def forget(self) -> None:
-        """Discard the measured speeds, as the CPUs have changed."""
-        self._speeds.clear()
+    def use_cpus(self, cpus: float) -> None:
+        """Note the number of CPUs; discard the measured speeds if it has changed."""
+        if cpus != self._cpus:
+            self._cpus = cpus
+            self._speeds.clear()
 
     def speed(self) -> float | None:
         """Return the speed in shards a second; None if too few steps were measured."""

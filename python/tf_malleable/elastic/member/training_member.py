@@ -24,23 +24,26 @@ Where silent corruption could arise, and what prevents it:
 from __future__ import annotations
 
 import secrets
-import socket
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import replace
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tf_malleable.elastic.allreduce.allreduce import Allreduce
 from tf_malleable.elastic.allreduce.reduction_tree import Node
 from tf_malleable.elastic.exit_requests import Restart
-from tf_malleable.elastic.generation import Member, incarnation, next_number
-from tf_malleable.elastic.links.errors import AbortedError, LinkError
+from tf_malleable.elastic.generation import Generation, incarnation, next_number
+from tf_malleable.elastic.links.listener import is_gone
+from tf_malleable.elastic.member import state_client
+from tf_malleable.elastic.member.checkpoints import MemberCheckpoints
 from tf_malleable.elastic.member.coordinator_client import Message
+from tf_malleable.elastic.member.held_state import HeldState
 from tf_malleable.elastic.member.newcomer import Newcomer
-from tf_malleable.elastic.member.process import STALLED_SECONDS
-from tf_malleable.elastic.member.state_transfer import LOOK_SECONDS
+from tf_malleable.elastic.member.pace import Pace
+from tf_malleable.elastic.member.process import LOOK_SECONDS, MeshProcess, RoleHandlers
+from tf_malleable.elastic.member.state_client import StateDownload
+from tf_malleable.elastic.member.state_server import StateServer
 from tf_malleable.elastic.membership.participants import alone
-from tf_malleable.elastic.mesh import Rescaled, StateHolder, Turn
+from tf_malleable.elastic.mesh import CountsBatches, Rescaled, StateHolder, Turn
 from tf_malleable.elastic.settings import MeshSettings
 
 if TYPE_CHECKING:
@@ -48,15 +51,15 @@ if TYPE_CHECKING:
 
     Vector = np.ndarray[Any, Any]
 
-_LONG_SECONDS: Final = 86400.0
-_KNOCK_SECONDS: Final = 0.3
+# A member that waits for this long without a byte from any peer reports the peers it waits for.
+_STALLED_SECONDS: Final = 1.0
 
 
-class TrainingMember(Newcomer):
+class TrainingMember:
     """A process that trains; see mesh.Mesh for what a training calls.
 
     Attributes:
-        batches: Returns the number of batches done, and in all; None for a number not known.
+        settings: How to reach the coordinator and this process.
     """
 
     def __init__(self, settings: MeshSettings, holder: StateHolder) -> None:
@@ -70,80 +73,114 @@ class TrainingMember(Newcomer):
             MeshError: There is no coordinator, or it refuses this process.
             OSError: This process cannot listen.
         """
+        self.settings = settings
+        self._counter = holder if isinstance(holder, CountsBatches) else None
+        self._process = MeshProcess(settings, "worker")
+        self._changed, self._current = self._process.changed, self._process.current
+        self._ending = self._process.ending
+        self._state = HeldState(holder)
+        self._state_server = StateServer(self._process, self._state, holder)
+        self._newcomer = Newcomer(self._process)
+        self._pace = Pace()
         self._has_begun = False
+        # The step is this process's alone, and committed already.
         self._is_own_step = False
+        # The allreduce for which the training was told what to compute.
         self._handed: Allreduce | None = None
+        # Generation that all have agreed to enter before the next step; 0 if there is none.
+        self._following = 0
+        # Id of the member that has the sum of the step, after a loss; None if it is not needed.
+        self._giver: str | None = None
+        # Seconds without a coordinator.
         self._absence = 0.0
-        self._cpus = 0.0
-        self._was_lead = False
-        self.batches: Callable[[], tuple[int | None, int | None]] = lambda: (None, None)
-        super().__init__(settings, holder)
+        self._process.start(
+            RoleHandlers(
+                halted=self._halted,
+                position=self._state.position,
+                is_ready=lambda: self._has_begun,
+                beat=self._beat,
+                heard=self._heard,
+                restarted=self._restarted,
+                answer=self._state_server.answer,
+                absent=self._absent,
+            )
+        )
+        self._checkpoints = MemberCheckpoints(self._process, self._state, holder)
 
     # What the training calls.
+
+    @property
+    def shards(self) -> int:
+        """See Mesh."""
+        return self._process.shards
+
+    @property
+    def restored_from(self) -> str:
+        """File of the state that was loaded or will be; empty if there is none."""
+        return self._checkpoints.restored_from
+
+    def ahead(self) -> bytes | None:
+        """See Mesh."""
+        while True:
+            with self._changed:
+                if self._process.is_free_to_leave:
+                    self._ending.leaving = True
+                if self._ending.is_near:
+                    raise Rescaled(self._last_turn())
+                outlook = self._newcomer.look()
+            if outlook is None:
+                continue
+            if outlook.is_first:
+                return self._checkpoints.find()
+            said = self._newcomer.describe(outlook.generation)
+            if said is not None:
+                self._checkpoints.discard()
+                return said
+            time.sleep(LOOK_SECONDS)
 
     def begin(self, step: int) -> Turn:
         """See Mesh."""
         self._pace.begins()
-        self._has_come = False
+        self._state.taken_over()
         if not self._has_begun:
-            step = self._load_kept(step)
+            restored = self._checkpoints.load()
+            step = step if restored is None else restored
         while True:
-            with self.changed:
+            with self._changed:
                 if not self._has_begun:
-                    self._has_begun, self._step = True, step
-                    self._control.send("ready", step=step)
-                if self._lineage and step != self._step and self._handed is not None:
-                    raise ValueError(f"the next step is {self._step}, not {step}")
+                    self._has_begun = True
+                    self._state.step = step
+                    self._process.send("ready", step=step)
+                expected = self._state.step
+                if self._state.lineage and step != expected and self._handed is not None:
+                    raise ValueError(f"the next step is {expected}, not {step}")
                 turn = self._next_turn()
-                made = self._to_join() if turn is None else None
+                download = self._next_download() if turn is None else None
                 if turn is not None:
                     self._take_up(turn)
-                elif made is None:
-                    self.changed.wait(LOOK_SECONDS)
+                elif download is None:
+                    self._changed.wait(LOOK_SECONDS)
                     continue
-                attempt = self._attempt
             if turn is not None:
-                turn = self._keep(turn)
+                turn = self._save(turn)
                 self._pace.computes(turn.stop - turn.start)
                 return turn
-            assert made is not None
-            self._join(made, attempt)
+            assert download is not None
+            self._join(download)
 
     def reduce(self, step: int, parts: Mapping[Node, Vector]) -> Vector:
         """See Mesh."""
         try:
             return self._reduce(step, parts)
         except Rescaled as rescaled:
-            raise Rescaled(self._keep(rescaled.turn)) from None
-
-    def _reduce(self, step: int, parts: Mapping[Node, Vector]) -> Vector:
-        self._pace.reduces()
-        with self.changed:
-            if step != self._step:
-                raise ValueError(f"the step is {self._step}, not {step}")
-            is_as_told = self._use.exchange is self._handed and self._giver is None
-            exchange = self.use() if is_as_told else None
-            proposed = self.proposed
-        if exchange is None:
-            return self._resume(step)
-        problem: BaseException | None = None
-        try:
-            summed = exchange.sum(step, parts, proposed, self._room)
-        except (LinkError, AbortedError) as error:
-            problem = error
-        finally:
-            self.unuse(exchange, problem)
-        with self.changed:
-            if problem is None and self._use.exchange is exchange:
-                self._commit(step, summed.vector, summed.following)
-                return summed.vector
-        return self._resume(step)
+            raise Rescaled(self._save(rescaled.turn)) from None
 
     def end(self, step: int) -> None:
         """See Mesh."""
-        with self.changed:
-            if step + 1 != self._step:
-                raise ValueError(f"step {step} has not been summed: the next one is {self._step}")
+        with self._changed:
+            if step + 1 != self._state.step:
+                expected = self._state.step
+                raise ValueError(f"step {step} has not been summed: the next one is {expected}")
             if self._is_own_step:
                 self._is_own_step = False
                 self._pace.reduces()
@@ -151,192 +188,230 @@ class TrainingMember(Newcomer):
 
     def finish(self) -> Turn:
         """See Mesh."""
-        with self.changed:
-            self._is_finished = True
-            self._control.send("beat", **self._beat())  # With the final progress.
-            self._control.send("finished")
-            while not self.ending.is_near:
-                is_alone = self.generation is not None and len(self.generation.members) == 1
+        with self._changed:
+            self._process.finish()
+            while not self._ending.is_near:
+                generation = self._current.generation
+                is_alone = generation is not None and len(generation.members) == 1
                 if self._absence > (0 if is_alone else self.settings.alone_seconds):
                     break
-                self.changed.wait(LOOK_SECONDS)
-            lead = self.generation is not None and self.generation.members[0].id == self.id
-            return Turn(self._step, self._ordinal(), is_lead=lead)
+                self._changed.wait(LOOK_SECONDS)
+            is_lead = self._current.is_lead
+            return Turn(self._state.step, self._current.ordinal, is_lead=is_lead)
+
+    def leave(self) -> None:
+        """See Mesh."""
+        self._process.leave()
 
     def close(self) -> None:
         """See Mesh."""
-        if self._keeper is not None:
-            self._keeper.wait()
-        super().close()
+        self._checkpoints.wait()
+        self._process.close()
 
-    def _keep(self, turn: Turn) -> Turn:
-        """Save the state to a file if it is due; return the turn, with the file if it must end.
-
-        The state does not change meanwhile, and is the one that this step follows.
-        """
-        was_lead, self._was_lead = self._was_lead, turn.is_lead
-        if self._keeper is None or self._has_come or not self._lineage:
-            return turn
-        if turn.is_lead:
-            self._keeper.look(turn.step)
-        elif turn.leaving and (turn.last or (self._absence and was_lead)):
-            # Without a coordinator, this process cannot know whether others have the state.
-            return replace(turn, kept=str(self._keeper.keep_last(turn.step) or ""))
-        return turn
-
-    # Turns.
+    # Turns; the caller holds `changed`.
 
     def _next_turn(self) -> Turn | None:
         """Return the next turn; None if it is not known yet."""
-        if self.ending.is_near:
+        process = self._process
+        if process.is_free_to_leave and not self._state.lineage:
+            self._ending.leaving = True
+        if self._ending.is_near:
             return self._last_turn()
-        if self._is_leaving and not self._lineage and not self._drafts:
-            self.ending.leaving = True
-            return self._last_turn()
-        if self.halted or self.generation is None:
+        if process.is_halted or self._current.generation is None:
             return None
-        if self._is_only() and self.is_prepared(self.proposed):
-            self._following = self.proposed  # There is no peer to agree with.
+        if self._current.is_only and process.rendezvous.is_prepared(process.proposed):
+            self._following = process.proposed  # There is no peer to agree with.
         if self._following:
-            made, self._following = self.drafted(self._following), 0
-            if made is None:
-                self.ending.leaving = True
+            number, self._following = self._following, 0
+            process.enter(number)
+            if self._ending.is_near:
                 return self._last_turn()
-            self.enter(made.number)
-            self.tell_entered()
         return self._turn()
 
     def _turn(self) -> Turn | None:
-        generation, exchange = self.generation, self._use.exchange
-        if generation is None or exchange is None:
-            return None
-        self._handed = exchange
-        start, stop = generation.run(self.id, is_first_step=exchange.is_first)
-        lead = generation.members[0].id == self.id
-        first, only = exchange.is_first, self._is_only()
-        return Turn(self._step, generation.ordinal, start, stop, lead, first, only)
+        turn = self._current.turn(self._state.step)
+        if turn is not None:
+            self._handed = self._current.allreduce
+        return turn
 
-    def _is_only(self) -> bool:
-        return self.generation is not None and len(self.generation.processes) == 1
+    def _last_turn(self) -> Turn:
+        end = self._ending
+        if end.reason:
+            self._process.say(f"this process must end: {end.reason}")
+        has_left = end.leaving and not end.finished and not end.reason
+        return Turn(
+            self._state.step,
+            self._current.ordinal,
+            finished=end.finished,
+            leaving=end.leaving and not end.finished,
+            last=end.last,
+            exit_code=self.settings.left_code if has_left else end.exit_code,
+        )
 
     def _take_up(self, turn: Turn) -> None:
-        """Hand a turn to the training; the caller holds `changed`."""
-        self._window = not (turn.must_end or turn.is_only)
-        if self._is_asked and not turn.must_end:
-            self._note_description()
+        """Hand a turn to the training."""
+        self._state_server.begin_step(must_end=turn.must_end, is_only=turn.is_only)
         self._is_own_step = turn.is_only
         if turn.is_only:
-            self._sum, self._step = None, turn.step + 1
-        self.changed.notify_all()
+            self._state.commit(turn.step, None)
+        self._changed.notify_all()
+
+    def _save(self, turn: Turn) -> Turn:
+        """Save a checkpoint if it is due; the caller does not hold `changed`."""
+        return self._checkpoints.save(turn, is_cut_off=self._absence > 0)
+
+    # The state of another member.
+
+    def _next_download(self) -> StateDownload | None:
+        """Return the download of the state that is due; the caller holds `changed`."""
+        if self._state.lineage or self._process.is_halted:
+            return None
+        return self._newcomer.next_download()
+
+    def _join(self, download: StateDownload) -> None:
+        """Get the state and enter a generation; if that fails, remain a newcomer."""
+        received = self._newcomer.receive(download)
+        if received is None:
+            return
+        self._checkpoints.discard()
+        self._state.load(received.description, received.buffers)
+        number = download.generation.number
+        with self._changed:
+            known = self._process.rendezvous.generation(number)
+            if not download.is_cancelled and known is download.generation:
+                self._state.lineage, self._state.step = received.lineage, received.step
+                self._process.enter(number)
+
+    # Sums.
+
+    def _reduce(self, step: int, parts: Mapping[Node, Vector]) -> Vector:
+        self._pace.reduces()
+        with self._changed:
+            if step != self._state.step:
+                raise ValueError(f"the step is {self._state.step}, not {step}")
+            is_as_told = self._current.allreduce is self._handed and self._giver is None
+            allreduce = self._current.use() if is_as_told else None
+            proposed = self._process.proposed
+        if allreduce is None:
+            return self._resume(step)
+        summed = self._process.sum(allreduce, step, parts, proposed, self._state.room)
+        with self._changed:
+            if summed is not None and self._current.allreduce is allreduce:
+                self._commit(step, summed.vector, summed.following)
+                return summed.vector
+        return self._resume(step)
 
     def _resume(self, step: int) -> Vector:
         """Continue after a rescale: return the sum from a peer, or raise Rescaled with a turn."""
         while True:
-            with self.changed:
-                while self.halted and not self.ending.is_near:
-                    self.changed.wait(LOOK_SECONDS)
-                giver, generation = self._giver, self.generation
-                if self.ending.is_near:
+            with self._changed:
+                while self._process.is_halted and not self._ending.is_near:
+                    self._changed.wait(LOOK_SECONDS)
+                giver, generation = self._giver, self._current.generation
+                if self._ending.is_near:
                     raise Rescaled(self._last_turn())
                 if giver is None:
                     turn = self._turn()
                     if turn is None:
-                        self.changed.wait(LOOK_SECONDS)
+                        self._changed.wait(LOOK_SECONDS)
                         continue
                     self._take_up(turn)
                     self._pace.computes(turn.stop - turn.start, again=True)
                     raise Rescaled(turn)
             assert generation is not None
-            vector = self._fetch(generation, giver, step)
-            with self.changed:
-                if vector is None:
-                    if self.generation is generation and not self.halted:
-                        self._break((giver,))
-                elif self.generation is generation and not self.halted:
-                    self._commit(step, vector)
-                    return vector
+            vector = self._fetch_sum(generation, giver, step)
+            if vector is not None:
+                return vector
 
-    def _break(self, lost: tuple[str, ...]) -> None:
-        """Report peers of the generation as unreachable; the caller holds `changed`."""
-        self._retire()
-        self.halted = True
-        self._control.send("broken", number=self._number(), lost=lost)
+    def _fetch_sum(self, generation: Generation, giver: str, step: int) -> Vector | None:
+        """Commit a step with the sum of another member, and return it; None if that fails."""
+        member, secret = generation.member(giver), self.settings.secret
+        assert member is not None
+        vector = state_client.fetch_sum(member, secret, step, self._state.room)
+        with self._changed:
+            if self._current.generation is not generation or self._process.is_halted:
+                return None
+            if vector is None:
+                self._process.break_off((giver,))
+            else:
+                self._commit(step, vector)
+            return vector
 
-    # Messages to and from the coordinator.
+    def _commit(self, step: int, vector: Vector, following: int = 0) -> None:
+        """Advance by one step; the caller holds `changed`, and this process is not halted.
 
-    def _is_ready(self) -> bool:
-        return self._has_begun
+        All is noted before another thread gets the lock: a halt may come while readers end.
+        """
+        # New readers wait from now on; current readers have noted the step before.
+        self._state_server.end_step()
+        self._state.commit(step, vector)
+        self._giver, self._following = None, following
+        self._state_server.wait_for_readers()
+        self._tell_pause()
+
+    def _tell_pause(self) -> None:
+        """Report the pause of a rescale after its first step; the caller holds `changed`."""
+        number = self._current.ordinal
+        seconds = self._pace.summed(number)
+        if seconds is not None:
+            # In case the coordinator dies with it.
+            self._process.ledger.paused(number, seconds)
+            self._process.send("paused", number=number, seconds=seconds)
+
+    # Handlers of the process.
 
     def _beat(self) -> Message:
-        exchange = self._use.exchange
-        stalled = () if exchange is None else exchange.waits_for(STALLED_SECONDS)
-        cpus = self.cpus.now()
-        if cpus != self._cpus:
-            self._cpus = cpus
-            self._pace.forget()
+        allreduce = self._current.allreduce
+        cpus = self._process.cpus.now()
+        self._pace.use_cpus(cpus)
         return {
-            "step": self._step,
+            "step": self._state.step,
             "cpus": cpus,
             "speed": self._pace.speed(),
-            "stalled": stalled,
-            "number": self._number(),
-            "leaving": self._is_leaving,
-            "batches": self.batches(),
+            "stalled": () if allreduce is None else allreduce.waits_for(_STALLED_SECONDS),
+            "batches": (None, None) if self._counter is None else self._counter.batches(),
         }
-
-    def _halted(self) -> None:
-        self._attempt += 1
-        self._following = self._failed = 0
-        self._stop_giving()
-        if not self._lineage:
-            self.generation = None
-        if self._incoming is not None:
-            with suppress(OSError):
-                self._incoming.shutdown(socket.SHUT_RDWR)
-
-    def _restarted(self, restart: Restart) -> None:
-        behind = restart.step - self._step
-        if self._lineage not in ("", restart.lineage) or behind not in (0, 1):
-            # The restart does not fit what was reported: better to be a newcomer than wrong.
-            self._send_away(f"the others go on at step {restart.step}, this one at {self._step}")
-            return
-        self._lineage = restart.lineage
-        self._giver = restart.giver if behind else None
 
     def _heard(self, message: Message) -> None:
         self._absence = 0.0
-        super()._heard(message)
-        if self.ending.is_near:
-            with self.changed:
-                self._halted()
+        if message["kind"] == "outlook":
+            self._newcomer.heard(message)
+        if self._ending.is_near:
+            self._halted()
+
+    def _halted(self) -> None:
+        self._following = 0
+        self._state_server.cancel()
+        self._newcomer.cancel()
+        if not self._state.lineage:
+            self._current.forget()
+
+    def _restarted(self, restart: Restart) -> None:
+        step, behind = self._state.step, restart.step - self._state.step
+        if self._state.lineage not in ("", restart.lineage) or behind not in (0, 1):
+            # The restart does not fit what was reported: better to be a newcomer than wrong.
+            self._process.expel(f"the others go on at step {restart.step}, this one at {step}")
+            return
+        self._state.lineage = restart.lineage
+        self._giver = restart.giver if behind else None
 
     def _absent(self, seconds: float) -> None:
-        super()._absent(seconds)
+        """Train on alone if the coordinator and all others are gone."""
         self._absence = seconds
-        with self.changed:
-            patient = seconds < self.settings.alone_seconds
-            if not (self.halted and self._lineage) or self.generation is None:
+        with self._changed:
+            generation = self._current.generation
+            if not (self._process.is_halted and self._state.lineage) or generation is None:
                 return
-            generation = self.generation
-        if patient and not all(map(self._is_dead, generation.members)):
+        me = generation.member(self._process.id)
+        others = [each for each in generation.members if each is not me]
+        if seconds < self.settings.alone_seconds and not all(
+            is_gone(each.address) for each in others
+        ):
             return
-        with self.changed:
-            me = generation.member(self.id)
-            if self.halted and self.generation is generation and me is not None:
-                number = next_number(self._highest, incarnation(secrets.randbits(32)))
-                self.begin_with(alone(number, self.shards, me), {})
-                self.halted = False
-                self.changed.notify_all()
-        self.say("the others and the coordinator are gone: this worker trains on alone")
-
-    def _is_dead(self, member: Member) -> bool:
-        if member.id == self.id:
-            return True
-        address = member.address.host, member.address.port
-        try:
-            socket.create_connection(address, _KNOCK_SECONDS).close()
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            pass
-        return False
+        with self._changed:
+            is_unchanged = self._current.generation is generation
+            if self._process.is_halted and is_unchanged and me is not None:
+                number = next_number(self._process.highest, incarnation(secrets.randbits(32)))
+                self._process.begin(alone(number, self.shards, me), {})
+                self._changed.notify_all()
+        self._process.say("the others and the coordinator are gone: this worker trains on alone")

@@ -90,18 +90,18 @@ class Coordinator:
             else:
                 self._heard = dict.fromkeys(self._heard, now)
             before = now
-            self._core.is_replacement_due = self._wanted.is_short(self._core)
+            self._core.state.is_replacement_due = self._wanted.is_short(self._core.state)
             for id_, message in self._core.decide(now):
                 self._tell(self._latest.get(id_), message)
             if now >= beat_at:
                 beat_at = now + BEAT_SECONDS
-                if self._core.current is not None:
-                    self._rate.add(now, steps_done(self._core))
+                if self._core.state.current is not None:
+                    self._rate.add(now, steps_done(self._core.state))
                 for serial in list(self._ids):
                     self._tell(serial, {"kind": "beat"})
-            while self._core.notices:
-                say(self._core.notices.pop(0))
-            is_over = isinstance(self._core.phase, Over) and not self._core.everybody
+            while self._core.state.notices:
+                say(self._core.state.notices.pop(0))
+            is_over = isinstance(self._core.state.phase, Over) and not self._core.state.everybody
             if not is_over or self._wanted.supervisors:
                 end_at = now + _LATE_SECONDS
             elif now >= end_at:
@@ -111,7 +111,7 @@ class Coordinator:
     @property
     def has_processes(self) -> bool:
         """Whether any process of the training is connected."""
-        return bool(self._core.everybody)
+        return bool(self._core.state.everybody)
 
     # Connections.
 
@@ -196,7 +196,7 @@ class Coordinator:
                 self._core.joined(message, now)
                 id_ = str(message["id"])
                 self._ids[serial], self._latest[id_], self._heard[serial] = id_, serial, now
-                self._tell(serial, {"kind": "welcome", "shards": self._core.shards})
+                self._tell(serial, {"kind": "welcome", "shards": self._core.state.shards})
             elif serial in self._ids:
                 self._heard[serial] = now
                 self._core.told(self._ids[serial], message, now)
@@ -218,13 +218,13 @@ class Coordinator:
         """Answer a client that is not a process of the training."""
         kind = message["kind"]
         if kind == "status":
-            known = status(self._core, self._wanted, self._rate.steps_per_second())
+            known = status(self._core.state, self._wanted, self._rate.steps_per_second())
             self._tell(serial, {"kind": "status", **known})
         elif kind == "supervise":
             self._wanted.supervise(serial, message)
             self._tell(serial, {"kind": "wanted", **self._wanted.as_json()})
         elif kind == "set":
-            problem = self._wanted.change(message, self._core.shards)
+            problem = self._wanted.change(message, self._core.state.shards)
             self._tell(serial, {"kind": "answer", "problem": problem})
             for each in self._wanted.supervisors:
                 self._tell(each, {"kind": "wanted", **self._wanted.as_json()})

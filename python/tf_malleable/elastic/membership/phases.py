@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tf_malleable.elastic.generation import Generation
 from tf_malleable.elastic.membership.participants import Participant, Proposal
+from tf_malleable.elastic.membership.recovery_point import Position
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Preparing:
     waiting: frozenset[str]
     until: float
 
+    @property
+    def generation(self) -> Generation:
+        """Proposed generation."""
+        return self.proposal.generation
+
 
 @dataclass(frozen=True)
 class Switching:
@@ -38,6 +44,11 @@ class Switching:
 
     proposal: Proposal
     waiting: frozenset[str]
+
+    @property
+    def generation(self) -> Generation:
+        """Proposed generation."""
+        return self.proposal.generation
 
 
 @dataclass(frozen=True)
@@ -52,11 +63,10 @@ class Halting:
 
 @dataclass(frozen=True)
 class Restarting:
-    """Survivors connect to each other, to continue from a step."""
+    """Survivors connect to each other, to continue from a position."""
 
     generation: Generation
-    lineage: str
-    step: int
+    start: Position
     giver: str | None
     waiting: frozenset[str]
     until: float

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tf_malleable.elastic.membership.coordination import Coordination
+from tf_malleable.elastic.membership.coordination_state import CoordinationState
 from tf_malleable.elastic.membership.participants import Participant
 from tf_malleable.elastic.membership.phases import Over
 
@@ -65,9 +65,9 @@ class WantedNumbers:
         self.servers = self.servers if servers is None else int(servers)
         return ""
 
-    def is_short(self, core: Coordination) -> bool:
+    def is_short(self, state: CoordinationState) -> bool:
         """Return whether more workers are desired than are here and stay."""
-        staying = [each for each in core.everybody.values() if each.is_worker and not each.leaving]
+        staying = [each for each in state.everybody.values() if each.is_worker and not each.leaving]
         return bool(self.supervisors) and len(staying) < self.workers
 
     def as_json(self) -> dict[str, int | bool]:
@@ -75,33 +75,33 @@ class WantedNumbers:
         return {"workers": self.workers, "servers": self.servers, "by_hand": self.by_hand}
 
 
-def steps_done(core: Coordination) -> int:
+def steps_done(state: CoordinationState) -> int:
     """Return the number of batches done; if no member counts them, the number of steps."""
-    current = core.current
-    here = [each for each in _known(core).values() if current and current.member(each.id)]
+    current = state.current
+    here = [each for each in _known(state).values() if current and current.member(each.id)]
     known = [each.batches[0] for each in here if each.batches[0] is not None]
     return max(known or [max(each.step, each.position.step) for each in here], default=0)
 
 
-def _known(core: Coordination) -> Mapping[str, Participant]:
+def _known(state: CoordinationState) -> Mapping[str, Participant]:
     """Return all processes, including those that were there at the end."""
-    ended = core.phase.members if isinstance(core.phase, Over) else ()
-    return {each.id: each for each in ended} | core.everybody
+    ended = state.phase.members if isinstance(state.phase, Over) else ()
+    return {each.id: each for each in ended} | state.everybody
 
 
 def status(
-    core: Coordination, wanted: WantedNumbers, steps_per_second: float | None = None
+    state: CoordinationState, wanted: WantedNumbers, steps_per_second: float | None = None
 ) -> dict[str, Any]:
     """Return all that is known, as plain data.
 
     Args:
-        core: Coordination that knows the processes.
+        state: What the coordinator knows.
         wanted: Desired numbers of processes.
         steps_per_second: Measured rate; None if unknown.
     """
-    current = core.current
+    current = state.current
     processes: list[dict[str, Any]] = []
-    for each in core.everybody.values():
+    for each in state.everybody.values():
         member = None if current is None else current.member(each.id)
         in_it = current is not None and each.id in current.ids
         processes.append(
@@ -121,23 +121,23 @@ def status(
             }
         )
     return {
-        "phase": type(core.phase).__name__.lower(),
-        "shards": core.shards,
+        "phase": type(state.phase).__name__.lower(),
+        "shards": state.shards,
         "generation": 0 if current is None else current.ordinal,
         "step": max(
             (
                 max(each.step, each.position.step)
-                for each in _known(core).values()
+                for each in _known(state).values()
                 if current is not None and current.member(each.id) is not None
             ),
             default=0,
         ),
-        "steps_done": steps_done(core),
+        "steps_done": steps_done(state),
         "steps_total": max(
-            (each.batches[1] for each in _known(core).values() if each.batches[1]), default=None
+            (each.batches[1] for each in _known(state).values() if each.batches[1]), default=None
         ),
         "steps_per_second": steps_per_second,
         "wanted": asdict(wanted) | {"supervisors": len(wanted.supervisors)},
         "processes": processes,
-        "rescales": [each.as_json() for each in core.ledger],
+        "rescales": [each.as_json() for each in state.ledger],
     }

@@ -20,12 +20,11 @@ from tf_malleable.elastic.training.training import Training
 
 
 class Hooks:
-    """Functions of Keras that are replaced, with their originals."""
+    """Functions that replace those of Keras."""
 
     def __init__(self, training: Training) -> None:
         """Replace the functions for a training."""
         self._training = training
-        self._originals: list[tuple[type, str, Any]] = []
         for owner, name, hook in (
             (TensorFlowTrainer, "fit", self._fit),
             (TensorFlowTrainer, "make_train_function", self._make_train_function),
@@ -42,13 +41,12 @@ class Hooks:
         for owner, name, make in lead_only.HOOKS:
             self._replace(owner, name, functools.partial(make, training))
 
-    def undo(self) -> None:
-        """Restore the functions of Keras."""
-        for owner, name, original in reversed(self._originals):
-            if original is None:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
+    @property
+    def _running_fit(self) -> Fit | None:
+        """The call of fit() that the training is in; None between calls."""
+        fit = self._training.fit
+        assert fit is None or isinstance(fit, Fit)
+        return fit
 
     def _fit(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
         """Train as a member, unless this is a fit() within another one."""
@@ -74,7 +72,7 @@ class Hooks:
         force: bool = False,
     ) -> None:
         """Make fit() take the steps of the elastic training."""
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is None:
             raise RefusedError("only fit() can be elastic, not train_on_batch()")
         if fit.model is model:
@@ -84,7 +82,7 @@ class Hooks:
 
     def _evaluate(self, original: Callable[..., Any], model: Any, *args: Any, **named: Any) -> Any:
         """Defer fit()'s validation until it is known which member runs it."""
-        fit = self._training.fit
+        fit = self._running_fit
         is_of_fit = named.get("_use_cached_eval_dataset", False)
         if fit is None or fit.model is not model or not is_of_fit:
             return original(model, *args, **named)
@@ -94,7 +92,7 @@ class Hooks:
     def _make_iterator(
         self, original: Callable[..., Any], epochs: Any, *args: Any, **named: Any
     ) -> None:
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is not None and fit.epochs is None:
             fit.epochs = epochs
             with fit.order.instead_of_tensorflow():
@@ -106,18 +104,18 @@ class Hooks:
             epochs._distributed_dataset = input_pipeline.prompt(epochs._distributed_dataset)
 
     def _batches(self, original: Callable[..., Any], epochs: Any) -> Iterator[Any]:
-        fit = self._training.fit
+        fit = self._running_fit
         inner: Iterator[Any] = original(epochs)
         return inner if fit is None or fit.epochs is not epochs else fit.batches(epochs, inner)
 
     def _begin_pass(self, original: Callable[..., Any], epochs: Any) -> Any:
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is not None and fit.epochs is epochs:
             fit.begin_pass(is_epoch=epochs.steps_per_epoch is None)
         return original(epochs)
 
     def _batches_of_py_dataset(self, original: Callable[..., Any], adapter: Any) -> Iterator[Any]:
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is None or fit.epochs is None or fit.epochs.data_adapter is not adapter:
             return iter(original(adapter))
         indices = list(range(adapter.py_dataset.num_batches))
@@ -129,7 +127,7 @@ class Hooks:
         self, original: Callable[..., Any], callbacks: Any, logs: Any = None
     ) -> None:
         """Let callbacks begin, and then set the first epoch."""
-        fit = self._training.fit
+        fit = self._running_fit
         original(callbacks, logs)
         if fit is not None and callbacks.model is fit.model:
             fit.begin_training(callbacks.callbacks)
@@ -138,7 +136,7 @@ class Hooks:
         self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
     ) -> None:
         """Note the epoch."""
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is not None and callbacks.model is fit.model:
             fit.begin_epoch(epoch)
         original(callbacks, epoch, logs)
@@ -147,7 +145,7 @@ class Hooks:
         self, original: Callable[..., Any], callbacks: Any, epoch: int, logs: Any = None
     ) -> None:
         """Give callbacks the logs that the callbacks of all members get."""
-        fit = self._training.fit
+        fit = self._running_fit
         if fit is not None and callbacks.model is fit.model:
             fit.end_epoch(logs)
         original(callbacks, epoch, logs)
@@ -159,5 +157,4 @@ class Hooks:
         def hooked(self: Any, *args: Any, **named: Any) -> Any:
             return hook(original, self, *args, **named)
 
-        self._originals.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, hooked)

@@ -51,11 +51,6 @@ class Changes:
     counts: list[Any] = field(default_factory=list)
     returned: list[str] | None = None
 
-    @property
-    def is_known(self) -> bool:
-        """True once a shard has been traced."""
-        return bool(self.weights)
-
 
 class Shard:
     """Traced function of one shard."""

@@ -86,11 +86,6 @@ def give_back(callbacks: Sequence[Any], kept: Sequence[Any], counts: Sequence[in
         del rest[:count]
 
 
-def kept_counts(callbacks: Sequence[Any]) -> list[int]:
-    """Return the number of arrays that each callback keeps."""
-    return [len(_best_of(callback)) for callback in callbacks]
-
-
 def _best_of(callback: Any) -> list[Any]:
     best = getattr(callback, "best_weights", None)
     return list(best) if isinstance(best, list) else []

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src import tree
 
-from tf_malleable.elastic.allreduce.reduction_tree import Node, children, combine, cover
+from tf_malleable.elastic.allreduce.reduction_tree import Node, children, combine, sums_of_run
 from tf_malleable.elastic.training.checks.model_check import check_built
 from tf_malleable.elastic.training.data import batch_shards
 from tf_malleable.elastic.training.gradient_update import Apply
@@ -105,9 +105,8 @@ class Step:
             return self._part_of(data, sizes, number, mark)
 
         # In parallel, as one shard may compute with one thread only.
-        found = self._side_by_side.map(part, range(start, stop))
-        shards = {Node(start + n, start + n + 1): vector for n, vector in enumerate(found)}
-        return {node: _sum_below(node, shards) for node in cover(self._shards, start, stop)}
+        found = [*self._side_by_side.map(part, range(start, stop))]
+        return sums_of_run(self._shards, start, found, np.add)
 
     def set_seeds(self, fit: int, epoch: int) -> None:
         """Set the states of seed generators for an epoch, as Keras does not save them.
@@ -235,14 +234,6 @@ def fingerprint(data: Any) -> int:
 
 def _added(left: Any, right: Any) -> Any:
     return tree.map_structure(tf.add, left, right)
-
-
-def _sum_below(node: Node, shards: dict[Node, Vector]) -> Vector:
-    if node in shards:
-        return shards[node]
-    left, right = children(node)
-    total: Vector = _sum_below(left, shards) + _sum_below(right, shards)
-    return total
 
 
 def _slice(leaf: Any, begin: Any, end: Any) -> Any:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tf_malleable.elastic.training.checks.graph_check import say
-from tf_malleable.runtime import _native, library
-from tf_malleable.runtime.limits import Override
+from tf_malleable.runtime import library, limits
 
 
 @contextmanager
@@ -31,7 +30,7 @@ def fixed(threads: int | None) -> Iterator[None]:
         )
         yield
         return
-    override = Override(min(threads, _native.get_threads().intra_max), _native.KEEP, is_firm=True)
+    override = limits.fix_intra(threads)
     try:
         yield
     finally:

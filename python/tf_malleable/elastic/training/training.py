@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from tf_malleable.elastic.links.errors import COME_AGAIN, MeshError
 from tf_malleable.elastic.mesh import (
@@ -22,8 +22,34 @@ from tf_malleable.elastic.training.checks.graph_check import say
 from tf_malleable.elastic.training.data import example_order
 from tf_malleable.elastic.training.position import Description, Logs, Place, key
 
-if TYPE_CHECKING:
-    from tf_malleable.elastic.training.fit import Fit
+
+class CurrentFit(Protocol):
+    """What a training has to know of the call of fit() that it is in.
+
+    Attributes:
+        number: Number of the call, from 0.
+        callbacks: Callbacks of the call, in Keras's order.
+        first_epoch: Number of its first epoch; None before that.
+        unagreed: Logs of an epoch at its end, before all members agree on them.
+    """
+
+    number: int
+    callbacks: Sequence[Any]
+    first_epoch: int | None
+    unagreed: dict[str, Logs]
+
+    @property
+    def position(self) -> Place:
+        """Current position in the training."""
+
+    def variables(self) -> list[Any]:
+        """Return all Keras variables whose values make up the state."""
+
+    def counts(self) -> tuple[int, int] | None:
+        """Return the number of batches done, and in all; None if unknown."""
+
+    def end_training(self) -> None:
+        """Remove from the model what other members do not have."""
 
 
 class Training:
@@ -49,7 +75,7 @@ class Training:
         self.order_seed: int | None = None
         self.logs: dict[str, Logs] = {}
         self.marks: dict[str, int] = {}
-        self.fit: Fit | None = None
+        self.fit: CurrentFit | None = None
         # Turn of the step that has begun; None between steps.
         self.turn: Turn | None = None
         # Position of the others: what comes before it is not computed here. None without others.
@@ -100,7 +126,7 @@ class Training:
         """Return whether others have already done what comes at this position."""
         return self.target is not None and position < self.target.position
 
-    def arrive(self, fit: Fit) -> None:
+    def arrive(self, fit: CurrentFit) -> None:
         """Take part from here on, with the values that have come.
 
         Raises:

@@ -167,11 +167,6 @@ class Knowledge:
         """Return the speeds of earlier jobs, by their key, fewest cores first."""
         return tuple(Rate(s.cores, s.steps_per_second) for s in self.speeds.get(key) or ())
 
-    def run_seconds(self, command: str) -> float | None:
-        """Return a command's run time, in seconds, by its key; None if it never finished."""
-        known = self.run_times.get(command)
-        return None if known is None else known.seconds
-
     def learn(
         self, record: Record, rates: Iterable[Rate], peak: float | None = None, *, finished: bool
     ) -> None:

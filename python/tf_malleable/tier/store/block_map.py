@@ -81,14 +81,6 @@ class BlockMap:
         """Close the map."""
         os.close(self._descriptor)
 
-    def state(self) -> int:
-        """Return the current state in the header; DROPPED if it cannot be read."""
-        try:
-            data = os.pread(self._descriptor, 4, STATE_OFFSET)
-            return int(_NUMBER.unpack(data)[0])
-        except (OSError, struct.error):
-            return MapState.DROPPED
-
     def set_state(self, state: MapState) -> None:
         """Set the state of the copy.
 

@@ -7,7 +7,6 @@ Methods block on disk I/O; call them in a thread.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import threading
@@ -30,8 +29,6 @@ _BOOT_FILE: Final = "boot-id"
 _FREE_SHARE: Final = 0.9
 _MODE: Final = 0o755
 _PRIVATE_MODE: Final = 0o700
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -48,13 +48,3 @@ class SourceVersion:
     def encode(self) -> str:
         """Return the version as text, which other nodes compare with theirs."""
         return f"{self.size}.{self.mtime_ns}.{self.inode}"
-
-    @classmethod
-    def decode(cls, text: str) -> SourceVersion:
-        """Decode the result of encode().
-
-        Raises:
-            ValueError: The text is malformed.
-        """
-        size, mtime_ns, inode = text.split(".")
-        return cls(int(size), int(mtime_ns), int(inode))

@@ -40,14 +40,6 @@ def private_area(uid: int) -> str:
     return f"private/{uid}"
 
 
-def is_area(text: str) -> bool:
-    """Return whether a text is the name of an area."""
-    kind, slash, uid = text.partition("/")
-    return text == PUBLIC or (
-        kind == "private" and bool(slash) and uid.isascii() and uid.isdecimal() and len(uid) <= 10
-    )
-
-
 def is_everybodys(path: Path, about: os.stat_result) -> bool:
     """Return whether every user may read a file by its path.
 
