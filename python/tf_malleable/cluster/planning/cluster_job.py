@@ -180,3 +180,8 @@ class ClusterJob:
     placed_servers: tuple[ServerAt, ...] = ()
     rescale_seconds: float = 1.0
     sizing: Sizing | None = None
+
+    @property
+    def cpus(self) -> int:
+        """CPUs of the present workers together."""
+        return sum(worker.cpus for worker in self.placed)
