@@ -43,7 +43,7 @@ _MODULES = {
     "completion": "completion",
     "dial-stdio": "services.dial_stdio",
 }
-"""The module of tf_malleable.cli that defines each subcommand."""
+"""Module below tf_malleable.cli of each subcommand."""
 
 _INTERRUPTED = 130
 

@@ -13,7 +13,7 @@ from tf_malleable.cluster import quantities, resource_names
 from tf_malleable.elastic.settings import MOST_SHARDS
 
 Manifest = Mapping[str, Any]
-"""An object of the API, as it is in JSON."""
+"""An API object as JSON."""
 
 # A pod's hostname has at most 63 characters, and pod names add a role and a number to the job's.
 _LONGEST_NAME: Final = 40

@@ -18,7 +18,7 @@ from tf_malleable.model import Budget, Cpuset, PowerCurve
 from tf_malleable.scheduling.energy.energy_lines import Energy
 
 CANNOT_RUN: Final = 125
-"""Exit code of a container that could not be run, as of docker run."""
+"""Exit code of a container that could not be run, as with docker run."""
 
 ContainerState = Literal["created", "running", "ended"]
 

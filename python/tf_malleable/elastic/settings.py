@@ -15,13 +15,13 @@ from tf_malleable.elastic.links.errors import MeshError
 
 SETTINGS: Final = "TF_MALLEABLE_ELASTIC"
 SECRET: Final = "TF_MALLEABLE_ELASTIC_SECRET"
-"""The variable with a training's secret."""
+"""Environment variable with a training's secret."""
 
 LEFT: Final = 83
-"""Exit code of a worker that has left before the training has ended, where that is to be told."""
+"""Exit code of a worker that left before the end of the training, if that is to be reported."""
 
 CHECKPOINT_SECONDS: Final = 300.0
-"""How often the state is kept, unless somebody says otherwise."""
+"""Default interval between checkpoints."""
 # Shorter secrets could be guessed.
 _SECRET_BYTES: Final = 16
 # Beyond this, the words into which whole numbers are cut would not add up exactly.

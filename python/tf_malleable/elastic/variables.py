@@ -16,24 +16,24 @@ from tf_malleable.elastic.settings import LEFT, MeshSettings, address, secret
 COORDINATOR: Final = "TF_MALLEABLE_ELASTIC_COORDINATOR"
 """HOST:PORT of the coordinator. If it is set, tfm run starts a worker."""
 HOST: Final = "TF_MALLEABLE_ELASTIC_HOST"
-"""Address of this worker for the others, such as the pod's."""
+"""Address at which other processes reach this one, such as the pod's."""
 PORT: Final = "TF_MALLEABLE_ELASTIC_PORT"
-"""Where it listens for them; any port by default."""
+"""Port at which this process listens for the others; any free port by default."""
 PLACE: Final = "TF_MALLEABLE_ELASTIC_PLACE"
 """What tfm elastic status calls a process, such as a pod's name; by default host and process id.
 
 A worker of tfm elastic run and a server have it, too.
 """
 SEED: Final = "TF_MALLEABLE_ELASTIC_SEED"
-"""As --seed of tfm elastic run."""
+"""Same as --seed of tfm elastic run."""
 SHARD_THREADS: Final = "TF_MALLEABLE_ELASTIC_SHARD_THREADS"
-"""As --shard-threads."""
+"""Same as --shard-threads."""
 CHECKPOINT: Final = "TF_MALLEABLE_ELASTIC_CHECKPOINT"
-"""As --checkpoint."""
+"""Same as --checkpoint."""
 CHECKPOINT_EVERY: Final = "TF_MALLEABLE_ELASTIC_CHECKPOINT_EVERY"
-"""As --checkpoint-every, in seconds."""
+"""Same as --checkpoint-every, in seconds."""
 PATIENCE: Final = "TF_MALLEABLE_ELASTIC_PATIENCE"
-"""As --patience, in seconds; but by default 600, as pods start in any order."""
+"""Same as --patience, in seconds; 600 by default, as pods start in any order."""
 
 _PATIENCE_SECONDS: Final = 600.0
 _MOST_SECONDS: Final = 1e6

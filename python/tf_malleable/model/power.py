@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 EnergySource = Literal["measured", "estimated", "replayed"]
-"""Where a value is from: a meter of this host, its curve, or a recording."""
+"""Source of a value: a meter of this host, its power curve, or a recording."""
 
 BudgetKind = Literal["peak", "mean"]
 

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 SIZE_PATTERN: Final = "^[0-9]{1,15}[KMGTkmgt]$"
-"""What a size with a unit looks like, as a regular expression."""
+"""Regular expression of a size with a unit."""
 
 _UNIT_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE: Final = re.compile(r"([0-9]{1,16})([KMGTkmgt]?)")

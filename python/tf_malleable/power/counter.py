@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 MOST_WATTS: Final = 2000.0
-"""What no processor package, accelerator or host draws: a counter that says so was reset."""
+"""Power that no package or accelerator reaches; a higher reading means a reset counter."""
 
 
 # A counter may grow in steps, and two readings may lie on both sides of one.

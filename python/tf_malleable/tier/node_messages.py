@@ -16,16 +16,15 @@ import msgspec
 RECORDS_PATH: Final = "/v1/records"
 BLOCKS_PATH: Final = "/v1/blocks"
 SIGNATURE: Final = "X-Tier-Signature"
-"""The header of a request with its signature."""
+"""Header with the signature of a request."""
 ANSWER: Final = "X-Tier-Answer"
-"""The header of an answer with its code."""
+"""Header with the code of an answer."""
 BLOCKS: Final = "X-Tier-Blocks"
-"""The header of an answer with the checksums of the blocks in its body."""
+"""Header with the checksums of the blocks in an answer's body."""
 MOST_BLOCKS: Final = 32
-"""In one answer."""
+"""Maximum number of blocks in one answer."""
 WAIT_SECONDS: Final = 0.3
-"""For how long a node waits for the next block of a growing copy before it says that there is
-none."""
+"""Time for which a node waits for the next block of a partial copy before it answers none."""
 
 
 class RecordsMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 
 SKEW_SECONDS: Final = 60.0
-"""By how much the clocks of two nodes may differ."""
+"""Maximum difference between the clocks of two nodes."""
 LEAST_SECRET: Final = 16
-"""Bytes of a secret, at least."""
+"""Minimum length of a secret, in bytes."""
 _MOST_SEEN: Final = 200_000
 
 

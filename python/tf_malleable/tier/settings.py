@@ -13,7 +13,7 @@ from typing import Final
 from tf_malleable.tier.request_signature import LEAST_SECRET
 
 SECRET: Final = "TF_MALLEABLE_TIER_SECRET"
-"""The variable with the secret of the nodes, instead of a file."""
+"""Environment variable with the nodes' secret, instead of a file."""
 _MOST_PORT: Final = 65535
 _DNS: Final = "dns:"
 

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""The hosts that nobody else can be."""
+"""Hosts that are always this machine."""
 
 _BEARER = "Bearer "
 

@@ -23,7 +23,7 @@ from tf_malleable.web.access import LOOPBACK, Access
 from tf_malleable.web.application import web_application
 
 PORT: Final = 8823
-"""The port if none is chosen and nobody else has it."""
+"""Default port, if it is free."""
 
 _STOP_SECONDS: Final = 0.2
 

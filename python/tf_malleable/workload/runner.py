@@ -34,7 +34,7 @@ _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.01
 
 TFM: Final = (sys.executable, str(Path(__file__).parents[2] / "tf_malleable_cli"))
-"""Runs `tfm`: the package next to this one, which Python runs as a directory."""
+"""Command that runs `tfm`: the package next to this one, which Python runs as a directory."""
 
 
 @dataclass(frozen=True)

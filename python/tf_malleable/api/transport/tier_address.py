@@ -11,7 +11,7 @@ TIER_SOCKET: Final = "TF_MALLEABLE_TIER_SOCKET"
 # Socket of a tier for the whole node.
 ROOT_TIER_SOCKET: Final = "/run/tf_malleable-tier/tier.sock"
 SHIM: Final = Path(__file__).parents[2] / "runtime" / "libtf_malleable_tier.so"
-"""The library that is loaded into readers in front of libc; it also has what the daemon calls."""
+"""Path of the shim library, which readers preload and the daemon calls."""
 
 
 def default_tier_socket() -> Path:

@@ -150,7 +150,7 @@ _SDK_NAMES = {
     "read_only": "read_only",
     "init": "init",
 }
-"""Options that are passed on unchanged, with the SDK's names for them."""
+"""Names in Docker's SDK of the options that are passed on unchanged."""
 
 
 def _environment(variables: Iterable[str], said_by: str = "--env") -> list[str]:

@@ -68,7 +68,7 @@ def gpu_variables(gpus: Collection[int]) -> dict[str, str]:
 
 
 LACKING = {"memory": "memory", "gpus": "GPUs", "jobs": "another job to end"}
-"""What a job waits for other than cores, in words."""
+"""Resources other than cores that a job may wait for, in words."""
 
 
 class QueueNotices(Notices):

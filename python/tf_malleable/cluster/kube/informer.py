@@ -18,7 +18,7 @@ _LONGEST_PAUSE: Final = 5.0
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
-"""Namespace and name; the namespace is empty for what has none."""
+"""Namespace and name; the namespace of a cluster-wide object is empty."""
 
 
 class Informer:

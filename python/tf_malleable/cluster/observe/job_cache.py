@@ -17,7 +17,7 @@ _FEWEST_STEPS: Final = 3
 _LONGEST_SECONDS: Final = 30.0
 
 Size = tuple[int, int, int]
-"""CPUs of all workers, workers, and nodes that they are on."""
+"""CPUs of all workers, number of workers, and number of their nodes."""
 
 
 class StepSpeed:

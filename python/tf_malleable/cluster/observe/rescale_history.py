@@ -14,7 +14,7 @@ from tf_malleable.cluster.job_spec import seconds_of, time_of
 from tf_malleable.elastic.membership.rescale_ledger import Rescale
 
 RESIZED: Final = "resize"
-"""The reason of a change of CPUs alone, which nobody paused for."""
+"""Reason of a change of CPUs alone, which needs no pause."""
 _MOST: Final = 20
 # Workers are resized one after the other; resizes within this time are one change.
 _TOGETHER_SECONDS: Final = 3.0

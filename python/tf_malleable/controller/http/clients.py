@@ -22,10 +22,10 @@ from tf_malleable.linux.cgroups.confinement import confinement_of
 from tf_malleable.linux.processes.peer_credentials import Peer, peer_of, peer_runs
 
 IDLE_SECONDS: Final = 15.0
-"""How long a connection may be open without a complete request."""
+"""Time for which a connection may be open without a complete request."""
 
 BODY_SECONDS: Final = 10.0
-"""How long the body of a request may take."""
+"""Time limit for the body of a request."""
 
 BODIES_OF_AN_OWNER: Final = 64
 # Each change may cause a new decision about all jobs. Rate per second and burst of an owner;

@@ -18,7 +18,7 @@ from tf_malleable.controller.service import Service
 from tf_malleable.linux.processes.peer_credentials import Peer
 
 SLOW_SECONDS: Final = 2.0
-"""How long a reader of changes may take for a line, once its socket is full."""
+"""Time in which a reader of changes must accept a line once its socket is full."""
 
 
 def history(service: Service, caller: Callable[[web.Request], Peer]) -> Handler:

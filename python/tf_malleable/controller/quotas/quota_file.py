@@ -26,7 +26,7 @@ from typing import Final
 from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
 
 DEFAULT: Final = Path("/etc/tf_malleable/quotas.conf")
-"""The file of root's controller, if it exists."""
+"""Quota file of root's controller, if it exists."""
 
 _ALL = "*"
 _WEIGHT = "weight"

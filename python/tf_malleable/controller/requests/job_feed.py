@@ -26,10 +26,10 @@ from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.controller.scheduler.reasons import Reasons
 
 TICK_SECONDS: Final = 0.25
-"""The shortest time between two lines."""
+"""Minimum time between two lines."""
 
 SILENT_SECONDS: Final = 1.0
-"""The longest: a reader can tell that nothing happens from nobody being there."""
+"""Maximum time between two lines, so that readers notice a controller that is gone."""
 
 # Jobs compared before the loop may do other work: a fraction of a millisecond.
 _AT_ONCE = 16

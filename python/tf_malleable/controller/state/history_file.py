@@ -16,7 +16,7 @@ from tf_malleable.model import parse_cpuset
 from tf_malleable.scheduling.records.metrics import summary
 
 CPUS = "cpus"
-"""Setting with the CPUs shared out, such as 0-3, for those who read the file later."""
+"""Setting with the CPUs shared out, such as 0-3, for later readers of the file."""
 
 NEWEST_JOBS = ENDED.query("ORDER BY ended DESC LIMIT ?")
 SPANS_OF = SPANS.query("WHERE job IN (SELECT value FROM json_each(?)) ORDER BY begin")

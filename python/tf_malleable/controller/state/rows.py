@@ -16,7 +16,7 @@ from tf_malleable.controller.state.state_file import Statement
 
 _T = TypeVar("_T")
 Row = Sequence[Any]
-"""The columns of a table's key, then the document."""
+"""Columns of a table's key, then the document."""
 
 _log = logging.getLogger(__name__)
 

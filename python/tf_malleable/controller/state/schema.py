@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Final
 
 APPLICATION: Final = 0x74666D31
-"""What a state file has in its header, as SQLite's application id."""
+"""SQLite application id in the header of a state file."""
 
 VERSION: Final = 4
-"""The version of the tables and of what is in them, as SQLite's user version."""
+"""Version of the tables and of their documents, as SQLite's user version."""
 
 CREATE: Final = f"""
 BEGIN IMMEDIATE;
@@ -27,12 +27,12 @@ PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = 1;
 COMMIT;
 """
-"""Makes an empty file one of version 1."""
+"""Statements that turn an empty file into one of version 1."""
 
 SET_ASIDE: Final = """
 CREATE TABLE IF NOT EXISTS set_aside (source TEXT, key TEXT, document, reason TEXT)
 """
-"""Rows that cannot be decoded, for people to look at. Older controllers ignore the table."""
+"""Table of rows that cannot be decoded, for inspection. Older controllers ignore it."""
 
 _RUN_TIMES = """
 BEGIN IMMEDIATE;

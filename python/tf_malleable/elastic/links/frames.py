@@ -20,9 +20,9 @@ _MAGIC: Final = b"tfm1"
 STEP: Final = 1
 """A member begins a step with an owner."""
 PART: Final = 2
-"""A chunk of a member's part of an owner's slice."""
+"""A chunk of a member's contribution to an owner's slice."""
 AGREED: Final = 3
-"""An owner has heard from all members."""
+"""An owner has received the step of every member."""
 RESULT: Final = 4
 """A chunk of an owner's slice of the sum."""
 

@@ -20,7 +20,7 @@ _MOST_STRANGERS: Final = 64
 _KNOCK_SECONDS: Final = 0.3
 
 Serve = Callable[[socket.socket, dict[str, Any]], None]
-"""Gets a connection and its first message, and closes or keeps it."""
+"""Receives a connection and its first message, and closes or keeps the connection."""
 
 
 class Listener:

@@ -28,7 +28,7 @@ from tf_malleable.elastic.membership.rescaling import Rescaling
 _GATHER_SECONDS: Final = 1.0
 
 Said = Mapping[str, Any]
-"""A message of a process."""
+"""A message from a process."""
 
 
 class Coordination:

@@ -29,7 +29,7 @@ from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import Cpuset, format_cpuset, parse_cpuset
 
 VARIABLE: Final = "TF_MALLEABLE_CLAIMS"
-"""A folder to use instead of the host's; empty for no claims at all."""
+"""Environment variable with the folder for claims instead of the host's; empty for no claims."""
 
 _ROOTS_FOLDER: Final = "/run/tf_malleable-claims"
 _SHARED_FOLDER: Final = "/tmp/tf_malleable-claims"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 MISS_SECONDS: Final = 0.5
-"""A peer that says nothing for so long has missed."""
+"""Silence of a peer that counts as one miss."""
 MISSES: Final = 3
-"""So many in a row open the breaker."""
+"""Number of misses in a row that open the breaker."""
 OFF_SECONDS: Final = 30.0
-"""For how long nothing is asked of a peer then."""
+"""Time for which an open breaker blocks requests to a peer."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 LEASE_SECONDS: Final = 10.0
-"""For how long a claim holds of which the claimer says nothing more."""
+"""Lifetime of a claim that its node does not renew."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tf_malleable.tier.request_signature import Signer
 from tf_malleable.tier.store import blocks
 
 BLOCK_SECONDS: Final = 2.0
-"""If a block takes longer, the source is read instead."""
+"""Time limit for a block, after which the source is read instead."""
 
 
 class PeerGoneError(Exception):
@@ -45,9 +45,9 @@ class RottenError(Exception):
 
 
 Take = Callable[[int, bytearray, int], Awaitable[None]]
-"""Takes a block that was checked: its number, its bytes and its checksum."""
+"""Receives a verified block: its number, its bytes and its checksum."""
 Begin = Callable[[BlocksHeader], Awaitable[None]]
-"""Is told what comes."""
+"""Receives the description of the file before its first block."""
 _GONE: Final = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 

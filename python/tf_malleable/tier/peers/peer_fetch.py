@@ -20,7 +20,7 @@ from tf_malleable.tier.store import blocks
 from tf_malleable.tier.store.partial_copy import PartialCopy
 
 IDLE_SECONDS: Final = 2.0
-"""If a peer's copy does not grow for so long, the source is read."""
+"""Time without growth of a peer's copy after which the source is read."""
 
 Make = Callable[[Identity], Awaitable[PartialCopy]]
 """Makes the copy that is to grow, once a peer has said what file it is.

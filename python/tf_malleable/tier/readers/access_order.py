@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 IN_A_ROW: Final = 4
-"""So many files that came in the order of before make it likely that more do."""
+"""Number of files in the earlier order that makes a repetition likely."""
 LEAST: Final = 8
-"""Of fewer files no order is kept."""
+"""Minimum number of files whose order is recorded."""
 AHEAD: Final = 4
-"""So many files are foretold."""
+"""Number of files that are predicted."""
 _STEP: Final = 64
 # Some 50 MB, if their paths are long.
 _MOST_FILES: Final = 200_000

@@ -15,7 +15,7 @@ from tf_malleable.tier.store.partial_copy import PartialCopy
 _PIECE: Final = 1 << 20
 
 Turn = Callable[[int], Awaitable[bool]]
-"""Waits until a block is to be read, given where it ends; false if it is not to be any more."""
+"""Waits until a block may be read, given the end of the block; false if it is no longer needed."""
 
 
 async def fill(service: TierService, growing: PartialCopy, turn: Turn) -> bool:

@@ -27,7 +27,7 @@ from tf_malleable.tier.store.copy_store import Kept
 from tf_malleable.tier.store.tenancy import private_area
 
 ROOM: Final = 1 << 30
-"""With so many bytes free, nothing must go for what readers hand over."""
+"""Free bytes above which a handoff evicts nothing."""
 _REST_SECONDS: Final = (0.02, 0.2)
 # A quarter of what a queue holds.
 _TOGETHER_BYTES: Final = 1 << 20

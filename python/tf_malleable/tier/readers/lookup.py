@@ -25,7 +25,7 @@ from tf_malleable.tier.store.publication import new_copy
 from tf_malleable.tier.store.tenancy import PUBLIC, private_area
 
 WHOLE_SECONDS: Final = 0.2
-"""For so long a reader waits for a whole copy, before it follows what there is."""
+"""Time for which a reader waits for a complete copy before it follows a partial one."""
 _BEAT_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 0.002
 _CLAIM_SECONDS: Final = 5.0

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 SMALL: Final = 256 << 10
-"""Bytes of a file that is small."""
+"""Maximum size in bytes of a small file."""
 IN_A_ROW: Final = 16
-"""So many files that nobody else had."""
+"""Number of files in a row that no other node had."""
 _MOST_FOLDERS: Final = 10_000
 
 

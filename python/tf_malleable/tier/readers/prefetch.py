@@ -18,7 +18,7 @@ from tf_malleable.tier.readers.fill import Turn
 from tf_malleable.tier.service import TierService
 
 STILL_SECONDS: Final = 0.005
-"""If readers have read nothing for so long, the source is idle."""
+"""Time without reads after which the source counts as idle."""
 _LOOK_SECONDS: Final = 0.0025
 # Longest wait per block of a file that was begun: a reader may be waiting for it by now.
 _LONGEST_SECONDS: Final = 2.0

@@ -27,7 +27,7 @@ from tf_malleable.tier.store.tenancy import PUBLIC
 GROWING: Final = "growing"
 PRIVATE: Final = "private"
 UNVERIFIED: Final = "unverified"
-"""Copies from before the last start of the machine: what a crash left of them is not known."""
+"""Folder of copies from before the last boot, whose content a crash may have damaged."""
 
 
 def path_of(store: Path, key: str) -> Path:

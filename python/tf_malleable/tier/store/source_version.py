@@ -10,7 +10,7 @@ from typing import Final
 from tf_malleable.tier.protocol import Identity
 
 SETTLED_SECONDS: Final = 10.0
-"""A file that was modified less than this ago may change without another time of modification."""
+"""Age below which a modified file may change again with the same modification time."""
 
 
 @dataclass(frozen=True)

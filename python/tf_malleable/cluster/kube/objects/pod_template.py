@@ -13,7 +13,7 @@ from tf_malleable.elastic import variables
 from tf_malleable.elastic.settings import SECRET
 
 Draft = dict[str, Any]
-"""An object that is being made."""
+"""An API object under construction."""
 
 _POD_NAME: Final = "TF_MALLEABLE_POD_NAME"
 _POD_UID: Final = "TF_MALLEABLE_POD_UID"
