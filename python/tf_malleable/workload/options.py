@@ -54,11 +54,11 @@ class Duration(_Seconds):
 
 
 _OPTIONS = (
-    click.option("--min", type=int, metavar="N", default=1, help="Do not run with fewer cores."),
+    click.option("--min", type=int, metavar="N", default=1, help="Minimum number of cores."),
     click.option(
-        "--preferred", type=int, metavar="N", help="Number of cores to ask for.  [default: max]"
+        "--preferred", type=int, metavar="N", help="Preferred number of cores.  [default: max]"
     ),
-    click.option("--max", type=int, metavar="N", help="Never use more cores.  [default: all]"),
+    click.option("--max", type=int, metavar="N", help="Maximum number of cores.  [default: all]"),
     click.option(
         "--priority",
         type=int,
@@ -77,7 +77,7 @@ _OPTIONS = (
         "--mem",
         type=Size(),
         metavar="SIZE",
-        help="Memory it needs at most, such as 512M or 4G: it starts when that much is free.",
+        help="Maximum memory, such as 512M or 4G; the job starts when that much is free.",
     ),
 )
 
@@ -99,5 +99,5 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def gpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option --gpus to a command, which gets it as `gpus`."""
     return click.option(
-        "--gpus", type=int, metavar="N", default=0, help="Wait for N GPUs, for this job alone."
+        "--gpus", type=int, metavar="N", default=0, help="Number of GPUs for this job alone."
     )(command)

@@ -167,15 +167,15 @@ def _options(command: _Command, *, namespaced: bool) -> _Command:
     made: Callable[..., object] = with_cluster
     if namespaced:
         made = click.option(
-            "--namespace", "-n", metavar="NAME", help="Where.  [default: the context's own]"
+            "--namespace", "-n", metavar="NAME", help="Namespace.  [default: the context's]"
         )(made)
     made = click.option(
-        "--context", metavar="NAME", help="Of the kubeconfig, not its current one."
+        "--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]"
     )(made)
     made = click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="How to reach the cluster.  [default: $KUBECONFIG, or the standard path]",
+        help="Kubeconfig file.  [default: $KUBECONFIG, or the standard path]",
     )(made)
     return made  # type: ignore[return-value]

@@ -36,14 +36,14 @@ cluster.add_command(gantt)
 
 @cluster.command()
 @click.argument("name", required=False)
-@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces.")
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Show all namespaces.")
 @json_option
 @namespace_options
 def status(cluster: Cluster, name: str | None, everywhere: bool, as_json: bool) -> None:
     """Show the MalleableJobs, or all of one: workers, rescales, conditions.
 
     CPUs and workers are desired (what the job could use), granted (by the policy) and actual
-    (with which it computes).
+    (in use).
     """
     if name is not None and everywhere:
         raise ValueError("give a NAME or --all-namespaces, not both")
@@ -74,16 +74,26 @@ def status(cluster: Cluster, name: str | None, everywhere: bool, as_json: bool) 
     metavar="SPEC",
     default=DEFAULT,
     show_default=True,
-    help="Decides about CPUs, as tfm controller has it.",
+    help="Policy that shares CPUs, as of tfm controller.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, help="Of /metrics; 0 for any.")
-@click.option("--namespace", "-n", metavar="NAME", help="Of its lease and key.  [default: its own]")
-@click.option("--verbose", "-v", is_flag=True, help="Log what it does.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    help="Port of /metrics; 0 for any free one.",
+)
+@click.option(
+    "--namespace",
+    "-n",
+    metavar="NAME",
+    help="Namespace of the operator's lease and key.  [default: its own]",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Log all actions.")
 @cluster_options
 def operator(cluster: Cluster, policy: str, port: int, namespace: str | None, verbose: bool) -> int:
     """Run the operator until SIGTERM; in a cluster, its Deployment does.
 
-    Several may run at once: one acts, the others wait for its lease.
+    Several operators may run at once: one acts, the others wait for its lease.
     """
     from tf_malleable.cluster.main import run
     from tf_malleable.cluster.settings import OperatorSettings

@@ -27,7 +27,7 @@ _COLUMNS = (
     *(">rescales", ">longest pause", ">failures", "steps"),
 )
 _everywhere = click.option(
-    "--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces."
+    "--all-namespaces", "-A", "everywhere", is_flag=True, help="Show all namespaces."
 )
 
 
@@ -36,9 +36,9 @@ _everywhere = click.option(
 @json_option
 @namespace_options
 def history(cluster: Cluster, everywhere: bool, as_json: bool) -> None:
-    """List MalleableJobs as they came, with how long they waited and ran.
+    """List MalleableJobs by arrival, with their waiting and run times.
 
-    Those that were deleted are not known any more; of the rescales, the last ones are.
+    Deleted jobs and all but the latest rescales are unknown.
     """
     now = time.time()
     jobs = _jobs(cluster, everywhere)
@@ -62,10 +62,10 @@ def history(cluster: Cluster, everywhere: bool, as_json: bool) -> None:
 @_everywhere
 @namespace_options
 def gantt(cluster: Cluster, file: Path, everywhere: bool) -> None:
-    """Draw to a .svg or .png FILE which MalleableJob had how much when.
+    """Draw to a .svg or .png FILE the size of each MalleableJob over time.
 
-    Bars are as high as CPUs if the operator has written them down for each change, and as
-    workers if not.
+    The height of a bar is the number of CPUs if the operator has recorded it for each change,
+    and else the number of workers.
     """
     require_matplotlib()
     from tf_malleable.cli.cluster import timeline

@@ -32,18 +32,22 @@ Object = dict[str, Any]
 
 
 @click.command()
-@click.option("--image", metavar="IMAGE", help="Of the operator.  [default: tf_malleable:VERSION]")
+@click.option(
+    "--image", metavar="IMAGE", help="Image of the operator.  [default: tf_malleable:VERSION]"
+)
 @click.option(
     "--namespace",
     "-n",
     metavar="NAME",
     default=_NAMESPACE,
-    help="For the operator.",
+    help="Namespace of the operator.",
     show_default=True,
 )
-@click.option("--only-in", metavar="NAME", help="Let it act in this namespace only.")
-@click.option("--dry-run", is_flag=True, help="Print what would be applied, and ask no cluster.")
-@click.option("--force-conflicts", is_flag=True, help="Take over fields that others have set.")
+@click.option("--only-in", metavar="NAME", help="Limit the operator to the jobs of this namespace.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would be applied, without asking a cluster."
+)
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that other tools have set.")
 @cluster_options
 def install(
     cluster: Cluster,
@@ -53,9 +57,9 @@ def install(
     dry_run: bool,
     force_conflicts: bool,
 ) -> None:
-    """Install the operator, or bring it to this version.
+    """Install the operator, or update it to this version.
 
-    It is the same as kubectl apply --server-side -k deploy/kubernetes/base. The cluster must be
+    Does the same as kubectl apply --server-side -k deploy/kubernetes/base. The cluster must be
     able to pull IMAGE: see deploy/docker.
     """
     items = list(manifests(namespace, image, only_in))

@@ -21,14 +21,14 @@ from tf_malleable.cli.tables import console
 @click.command()
 @live.interval_option
 @live.once_option
-@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Of all namespaces.")
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Show all namespaces.")
 @json_option
 @namespace_options
 def top(cluster: Cluster, interval: float, once: bool, everywhere: bool, as_json: bool) -> None:
     """Show live which MalleableJob has how many CPUs on which node.
 
     Quit with q or Ctrl-C. In a pipe it prints one view; with --json it prints one line per
-    refresh. Nodes are shown to those who may list them.
+    refresh. Nodes are shown only to users who may list them.
     """
     live.check_interval(interval)
     scene = _look(cluster, everywhere)

@@ -20,29 +20,34 @@ from tf_malleable.workload.options import job_options
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--image", required=True, metavar="IMAGE", help="Pulled if it does not exist.")
+@click.option(
+    "--image",
+    required=True,
+    metavar="IMAGE",
+    help="Image of the container, which is pulled if it is missing.",
+)
 @job_options
 @click.option(
     "--resize",
     type=click.Choice(["cpuset", "quota"]),
     default="cpuset",
     show_default=True,
-    help="How to resize it: which CPUs it may use, or how much CPU time.",
+    help="Resize the container by the CPUs it may use, or by its CPU time.",
 )
 @click.option("--name", metavar="NAME", help="Name of the container.")
 @click.option(
     "--job",
     metavar="NAME",
-    help="Name of the job; speeds are learned by it.  [default: --name, or the program]",
+    help="Name of the job, by which speeds are learned.  [default: --name, or the program]",
 )
-@click.option("-d", "--detach", is_flag=True, help="Print its id and exit at once.")
-@click.option("--rm", "remove", is_flag=True, help="Remove it when it has ended.")
+@click.option("-d", "--detach", is_flag=True, help="Print the container's id and exit at once.")
+@click.option("--rm", "remove", is_flag=True, help="Remove the container when it has ended.")
 @click.option("-v", "--volume", "volumes", multiple=True, metavar="HOST:CONTAINER[:ro]")
 @click.option("-e", "--env", "env", multiple=True, metavar="NAME[=VALUE]")
 @click.option("--env-file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("-w", "--workdir", metavar="DIR", help="Working directory in the container.")
 @click.option("-u", "--user", metavar="USER[:GROUP]")
-@click.option("--entrypoint", metavar="PROGRAM", help="Replaces the image's.")
+@click.option("--entrypoint", metavar="PROGRAM", help="Entry point instead of the image's.")
 @click.option("-l", "--label", "label", multiple=True, metavar="NAME[=VALUE]")
 @click.option("-m", "--memory", metavar="SIZE", help="Memory limit, such as 512m or 4g.")
 @click.option("--shm-size", metavar="SIZE", help="Size of /dev/shm.")
@@ -50,9 +55,9 @@ from tf_malleable.workload.options import job_options
 @click.option("--ipc", metavar="MODE")
 @click.option("-p", "--publish", "ports", multiple=True, metavar="[HOST:]PORT")
 @click.option("--gpus", metavar="N|all")
-@click.option("--read-only", is_flag=True, help="Mount its root file system read-only.")
+@click.option("--read-only", is_flag=True, help="Mount the container's root file system read-only.")
 @click.option("--tmpfs", multiple=True, metavar="DIR")
-@click.option("--init", is_flag=True, help="Run an init that reaps its processes.")
+@click.option("--init", is_flag=True, help="Run an init in the container that reaps its processes.")
 @socket_path_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -79,7 +84,7 @@ def run(
     For example: tfm container run --image my/training --max 4 -- python train.py
 
     The controller starts it when it is granted cores. Without a controller it starts at
-    once. In both cases TensorFlow in it follows the CPUs it is given, whoever changes them.
+    once. In both cases its TensorFlow follows the container's CPUs, whatever changes them.
 
     Signals to tfm are forwarded to its first process. tfm exits with its exit code. If it was
     not run: 125 if the engine could not run it, 1 if the controller refused it, and 2 for bad

@@ -36,24 +36,34 @@ patience_option = click.option(
     type=click.FloatRange(0, 1e6, min_open=True),
     default=30.0,
     metavar="SECONDS",
-    help="For how long to look for the coordinator at the start.  [default: 30]",
+    help="Time limit for reaching the coordinator at the start.  [default: 30]",
 )
 
 
 @click.command("coordinator")
-@click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Where to listen.")
-@click.option("--shards", type=int, default=4, help="Into how many pieces each batch is cut.")
-@click.option("--name", metavar="NAME", help="For tfm elastic status and set on this host.")
-@click.option("--resume", is_flag=True, help="The training has begun: wait longer for its workers.")
-@click.option("--fresh", is_flag=True, help="Nobody has begun: let the first worker start at once.")
+@click.option("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="Address to listen at.")
+@click.option("--shards", type=int, default=4, help="Number of shards of each batch.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Name of the training, for tfm elastic status and set on this host.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Wait longer for workers: the training has begun before."
+)
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Start the first worker at once: the training has not begun before.",
+)
 @supervised.option
 def coordinator(
     listen: str, shards: int, name: str | None, resume: bool, fresh: bool, supervisor: int | None
 ) -> None:
-    """Plan who takes part in an elastic training.
+    """Coordinate the workers and servers of an elastic training.
 
-    It may end and be started again at any time; workers go on without it, and tell the next
-    one everything. TF_MALLEABLE_ELASTIC_SECRET has the training's secret.
+    It may be stopped and started again at any time: workers continue without it, and report
+    their state to the next one. TF_MALLEABLE_ELASTIC_SECRET has the training's secret.
     """
     at, shared = address(listen), secret()
     shard_options.check_shards(shards)
@@ -91,14 +101,22 @@ def coordinator(
 
 
 @click.command()
-@click.option("--coordinator", "where", metavar="HOST:PORT", required=True, help="Of the training.")
-@click.option("--host", default="127.0.0.1", help="Name or address of this host for the others.")
+@click.option(
+    "--coordinator",
+    "where",
+    metavar="HOST:PORT",
+    required=True,
+    help="Address of the training's coordinator.",
+)
+@click.option(
+    "--host", default="127.0.0.1", help="Name or address at which other processes reach this host."
+)
 @patience_option
 @supervised.option
 def server(where: str, host: str, patience: float, supervisor: int | None) -> None:
     """Own slices of the parameters' sums in an elastic training.
 
-    TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets it hand over and go.
+    TF_MALLEABLE_ELASTIC_SECRET has the training's secret. On SIGTERM it hands over and exits.
     """
     if supervisor is not None:
         supervised.begin(supervisor)

@@ -27,15 +27,15 @@ from tf_malleable.model import OperationError
 from tf_malleable.model.units import short
 
 _name_option = click.option(
-    "--name", metavar="NAME", help="Of the training.  [default: the only one]"
+    "--name", metavar="NAME", help="Name of the training.  [default: the only one]"
 )
 
 
 @click.group()
 def elastic() -> None:
-    """Run trainings whose workers and servers come and go.
+    """Run trainings whose workers and servers join and leave.
 
-    The result does not depend on how many there are, nor on when they come. Start a training
+    The result depends neither on their number nor on when they join. Start a training
     with tfm elastic local on this machine, or a coordinator and workers on several.
     """
 
@@ -49,14 +49,25 @@ elastic.add_command(server)
 @click.option(
     "--coordinator", "where", metavar="HOST:PORT", help="Of the training.  [default: train alone]"
 )
-@click.option("--host", default="127.0.0.1", help="Name or address of this host for the others.")
-@click.option("--port", type=int, default=0, help="Where to listen for the others; 0 for any.")
 @click.option(
-    "--reached-at", metavar="HOST:PORT", help="Where others reach it, if that is another address."
+    "--host", default="127.0.0.1", help="Name or address at which other processes reach this host."
 )
-@click.option("--cpus", type=float, help="With how many CPUs it computes.  [default: all it has]")
+@click.option(
+    "--port",
+    type=int,
+    default=0,
+    help="Port for connections of other processes; 0 for any free one.",
+)
+@click.option(
+    "--reached-at",
+    metavar="HOST:PORT",
+    help="Address at which other processes reach this one, if it differs.",
+)
+@click.option("--cpus", type=float, help="Number of CPUs to compute with.  [default: all]")
 @patience_option
-@click.option("--shards", type=int, default=4, help="Without a coordinator: pieces of each batch.")
+@click.option(
+    "--shards", type=int, default=4, help="Number of shards of each batch, without a coordinator."
+)
 @shard_options.options
 @checkpoint_options.options
 @supervised.option
@@ -80,8 +91,8 @@ def run(
 
     For example: tfm elastic run --coordinator 10.0.0.1:7070 -- python train.py
 
-    TF_MALLEABLE_ELASTIC_SECRET has the training's secret. SIGTERM lets the worker hand over and
-    go. Without a coordinator it trains alone, with the same result.
+    TF_MALLEABLE_ELASTIC_SECRET has the training's secret. On SIGTERM the worker hands over and
+    exits. Without a coordinator it trains alone, with the same result.
     """
     shard_options.check_shards(shards)
     shard_options.check(seed, shard_threads)
@@ -117,7 +128,7 @@ def run(
 
 @elastic.command("set")
 @click.argument("workers", required=False)
-@click.option("--servers", type=int, metavar="N", help="How many servers.")
+@click.option("--servers", type=int, metavar="N", help="Number of servers.")
 @_name_option
 def set_numbers(workers: str | None, servers: int | None, name: str | None) -> None:
     """Change how many WORKERS a training of tfm elastic local has.

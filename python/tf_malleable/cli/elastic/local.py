@@ -45,15 +45,19 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
     "--workers",
     default="1",
     metavar="N[:MOST]",
-    help="How many at least, and how many at most; without a controller N at first.",
+    help="Minimum and maximum number of workers; N at first without a controller.",
 )
 @click.option(
     "--servers",
     default="0",
     metavar="N[:MOST]",
-    help="How many servers own slices of the sums.  [default: none; the workers do]",
+    help="Number of servers that own slices of the sums.  [default: 0; the workers own them]",
 )
-@click.option("--shards", type=int, help="Pieces of each batch.  [default: 4, or as many as MOST]")
+@click.option(
+    "--shards",
+    type=int,
+    help="Number of shards of each batch.  [default: 4, or MOST if that is more]",
+)
 @click.option(
     "--threads",
     type=int,
@@ -61,11 +65,13 @@ def _range(name: str, text: str, least: int) -> tuple[int, int]:
     help="Threads of each worker, without a controller; in a job, its most cores."
     "  [default: the CPUs divided by MOST; in a job, all that it is granted]",
 )
-@click.option("--name", metavar="NAME", help="For tfm elastic status and set, and of the job.")
 @click.option(
-    "--replace/--no-replace", default=True, help="Start another worker in place of one that died."
+    "--name",
+    metavar="NAME",
+    help="Name of the job, and of the training for tfm elastic status and set.",
 )
-@click.option("--no-controller", is_flag=True, help="Be no job of the controller, if there is one.")
+@click.option("--replace/--no-replace", default=True, help="Replace workers that die.")
+@click.option("--no-controller", is_flag=True, help="Run without the controller.")
 @socket_path_option
 @shard_options.options
 @checkpoint_options.options
@@ -92,8 +98,8 @@ def local(
     For example: tfm elastic local --workers 1:4 -- python train.py
 
     If a controller is running, the training is one job of it, as with tfm run: the cores that it
-    is granted are split among the workers, and decide how many there are. For what tfm run can
-    say of a job: tfm run --priority 3 --max 4 -- tfm elastic local … Without a controller, or
+    is granted are split among the workers, and decide how many there are. For the other options of
+    tfm run: tfm run --priority 3 --max 4 -- tfm elastic local … Without a controller, or
     with --threads, it starts at once.
 
     tfm elastic set N changes how many there are while they train. One that dies is replaced; one

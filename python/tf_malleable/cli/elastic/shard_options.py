@@ -28,7 +28,7 @@ def options(function: _Function) -> _Function:
         "--shard-threads",
         type=int,
         metavar="N",
-        help="Threads inside an op of a shard; 0 for all that a worker has.  [default: 1]",
+        help="Threads inside an op of a shard; 0 for all threads of the worker.  [default: 1]",
     )
     return seed(threads(function))
 

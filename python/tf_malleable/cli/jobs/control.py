@@ -31,11 +31,9 @@ _POLL_SECONDS = 0.02
 @click.command("set")
 @job_argument
 @click.argument("cores", required=False)
-@click.option("--priority", type=int, metavar="N", help="Higher goes first.")
-@click.option("--max", "most", type=int, metavar="N", help="Never use more cores.")
-@click.option(
-    "--dry-run", is_flag=True, help="Only say which jobs CORES would be taken from, or given to."
-)
+@click.option("--priority", type=int, metavar="N", help="Priority; jobs with higher ones go first.")
+@click.option("--max", "most", type=int, metavar="N", help="Maximum number of cores.")
+@click.option("--dry-run", is_flag=True, help="Only show which jobs would lose or get cores.")
 @json_option
 @socket_option
 def set_cores(

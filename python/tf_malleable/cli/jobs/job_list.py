@@ -40,8 +40,9 @@ def jobs(client: Client, as_json: bool) -> None:
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
     policy; +1 means one more is lent to others) and actual (acknowledged by the job).
-    CPUs is how many it keeps busy. Where the host's power is metered, there is what is drawn for
-    the job now, so far and for each step, and whether that was measured, estimated or replayed.
+    CPUs is the number that it keeps busy. Where the host's power is metered, the job's power, its
+    energy so far and for each step are shown, and whether they were measured, estimated or
+    replayed.
     """
     found = client.jobs()
     if as_json:

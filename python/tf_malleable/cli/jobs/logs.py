@@ -28,12 +28,12 @@ _PIECE = 1 << 16
 
 @click.command()
 @job_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the job ends.")
 @socket_option
 def logs(client: Client, job: str, follow: bool) -> None:
-    """Print what a JOB of tfm submit has printed.
+    """Print the output of a JOB of tfm submit.
 
-    JOB is an id, or a name; of ended jobs with the same name, it is the last.
+    JOB is an id, or a name; among ended jobs with the same name, the last is meant.
     """
     if client.connect is not None:
         raise OperationError(

@@ -25,7 +25,7 @@ from tf_malleable.model.units import duration, energy, number, percent, printabl
 @json_option
 @socket_option
 def show(client: Client, job: str, as_json: bool) -> None:
-    """Show all about a JOB: live with the reason why it has no cores, or ended.
+    """Show the details of a JOB, live or ended, with the reason if it has no cores.
 
     JOB is an id, or a name; of ended jobs with the same name, the last is shown.
     """

@@ -43,7 +43,7 @@ _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
 @click.option(
     "--follow-cgroup/--no-follow-cgroup",
     default=None,
-    help="Keep the limits equal to the CPUs of its cgroup.  [default: in a container]",
+    help="Keep the limits equal to the CPUs of the cgroup.  [default: in a container]",
 )
 @job_options
 @gpus_option
@@ -62,32 +62,34 @@ _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
     help="Fail if no controller answers, rather than run alone.",
 )
 @click.option(
-    "--area", metavar="AREA", help="Count its energy for this area.  [default: the host's]"
+    "--area",
+    metavar="AREA",
+    help="Area to which the job's energy is attributed.  [default: the host's]",
 )
 @click.option(
     "--time-limit",
     type=Duration(),
     metavar="TIME",
-    help="End the job once it has had cores for so long, such as 90m or 12h.",
+    help="Maximum time with cores, such as 90m or 12h; then the job is ended.",
 )
 @click.option(
     "--expected",
     type=Duration(),
     metavar="TIME",
-    help="How long it will run, as far as you know.  [default: as the same command before]",
+    help="Expected run time, if known.  [default: that of earlier runs of the same command]",
 )
 @click.option(
     "--after",
     multiple=True,
     metavar="JOB",
-    help="Start once this job has ended, in whatever way; can be repeated.",
+    help="Start after the end of this job, however it ends; can be repeated.",
 )
 @click.option(
     "--retries",
     type=int,
     metavar="N",
     default=0,
-    help="If the program fails, start it again, up to N times, each time as a new job.",
+    help="Start a failed program again, up to N times, each time as a new job.",
 )
 @click.option(
     "--detach", is_flag=True, help="Print the job's id and run it in the background: tfm submit."
@@ -106,7 +108,7 @@ _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
     " once, with TF_MALLEABLE_ARRAY_INDEX in its environment.",
 )
 @click.option(
-    "--tier", is_flag=True, help="Read training data through the tier of this node: tfm tier."
+    "--tier", is_flag=True, help="Read training data through this node's tier: see tfm tier."
 )
 @socket_path_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

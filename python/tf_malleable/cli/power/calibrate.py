@@ -27,14 +27,18 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     "--steps", type=click.IntRange(2, 21), default=5, help="Number of loads.  [default: 5]"
 )
 @click.option(
-    "--each", type=Duration(), metavar="TIME", default="10s", help="Time for each.  [default: 10s]"
+    "--each",
+    type=Duration(),
+    metavar="TIME",
+    default="10s",
+    help="Time for each load.  [default: 10s]",
 )
-@click.option("--meter", metavar="KIND", default="auto", help="As of tfm controller.")
-@click.option("--power-curve", type=_PATH, metavar="FILE", help="Where to keep it.")
+@click.option("--meter", metavar="KIND", default="auto", help="Meter, as of tfm controller.")
+@click.option("--power-curve", type=_PATH, metavar="FILE", help="File to write the curve to.")
 def calibrate(
     points: str | None, steps: int, each: float, meter: str, power_curve: Path | None
 ) -> None:
-    """Fit what this host draws, from idle to full, and keep it for tfm controller.
+    """Fit this host's power curve, from idle to full load, and save it for tfm controller.
 
     Loads all CPUs in steps, for a minute in all, so nothing else should run. Without a meter
     give --points.

@@ -29,11 +29,11 @@ _COLUMNS = (">id", "name", "area", ">watts", ">energy", ">per step", "source")
 @socket_option
 @click.pass_context
 def power(context: click.Context, client: Client, as_json: bool) -> None:
-    """Show what this host and its jobs draw, and the budget that is kept.
+    """Show the power of this host and its jobs, and the budget in force.
 
     Every value is measured by a meter, estimated by this host's curve, or replayed from a
-    recording, and says which. What the host draws without any load is a line of its own; the
-    rest is divided by CPU time.
+    recording, and says which. The host's idle power is a line of its own; the
+    rest is attributed by CPU time.
     """
     if context.invoked_subcommand is not None:
         return
@@ -53,7 +53,7 @@ power.add_command(acl)
 @click.option("--every", type=Duration(), metavar="TIME", default="2s", help="[default: 2s]")
 @socket_option
 def watch(client: Client, every: float) -> None:
-    """Show what this host draws, again and again, until Ctrl-C."""
+    """Show the power of this host until Ctrl-C."""
     while True:
         found, jobs = client.get("/v1/power", PowerStatus), client.jobs()
         click.clear()
@@ -64,7 +64,7 @@ def watch(client: Client, every: float) -> None:
 @power.command()
 @click.argument("area")
 @click.argument("watts", metavar="WATTS|none")
-@click.option("--peak", is_flag=True, help="Never draw more: jobs get fewer cores.  [default]")
+@click.option("--peak", is_flag=True, help="Limit the peak: jobs get fewer cores.  [default]")
 @click.option(
     "--mean",
     type=Duration(),
@@ -73,7 +73,10 @@ def watch(client: Client, every: float) -> None:
     " together for a while.",
 )
 @click.option(
-    "--until", type=Duration(), metavar="TIME", help="For so long, such as 8h.  [default: always]"
+    "--until",
+    type=Duration(),
+    metavar="TIME",
+    help="Time for which the budget is in force, such as 8h.  [default: always]",
 )
 @socket_option
 def budget(
@@ -81,8 +84,8 @@ def budget(
 ) -> None:
     """Let this host, if it is in AREA, or else AREA's jobs draw at most WATTS.
 
-    What counts for jobs is what the host draws beyond idle, by CPU time; none withdraws the
-    budget.
+    The power of jobs is the host's power beyond idle, attributed by CPU time. A budget of none
+    withdraws the budget.
 
     For example: tfm power budget faculty/room-12 300 --mean 5m --until 8h
     """

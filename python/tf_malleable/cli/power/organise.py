@@ -24,17 +24,24 @@ _EVERY_SECONDS = 2.0
 @click.command()
 @click.argument("area")
 @click.argument("watts", type=float)
-@click.option("--broker", type=_PATH, metavar="FILE", required=True, help="Describes the broker.")
 @click.option(
-    "--mean", type=Duration(), metavar="WINDOW", help="As a mean over any time of this length."
+    "--broker", type=_PATH, metavar="FILE", required=True, help="File that describes the broker."
 )
-@click.option("--until", type=Duration(), metavar="TIME", help="For so long.  [default: always]")
+@click.option(
+    "--mean", type=Duration(), metavar="WINDOW", help="Limit the mean over any time of this length."
+)
+@click.option(
+    "--until",
+    type=Duration(),
+    metavar="TIME",
+    help="Time for which the budgets are in force.  [default: always]",
+)
 def organise(
     area: str, watts: float, broker: Path, mean: float | None, until: float | None
 ) -> None:
-    """Share WATTS out to all hosts in AREA, until Ctrl-C.
+    """Share a budget of WATTS among all hosts in AREA until Ctrl-C.
 
-    Every host first gets what it needs to be idle, and the rest goes where it carries most work.
+    Every host first gets its idle power; the rest goes to the hosts that do most work with it.
     For a host whose controller is dead, its full power is set aside, as its jobs go on. The
     budgets stay in force after Ctrl-C.
     """
@@ -91,13 +98,13 @@ def _summary(organiser: Organiser) -> str:
     "operators",
     multiple=True,
     metavar="USER:AREA",
-    help="May give budgets to all hosts in AREA; can be repeated.",
+    help="User who may give budgets to all hosts in AREA; can be repeated.",
 )
 def acl(units: tuple[str, ...], operators: tuple[str, ...]) -> None:
     """Print mosquitto's access rules for these units.
 
-    The user name of a unit is AREA/UNIT. A unit writes about itself only, and an operator gives
-    budgets in an area.
+    The user name of a unit is AREA/UNIT. A unit may publish its own
+    values only; an operator may publish budgets in an area.
     """
     from tf_malleable.power.units.topics import UnitName
     from tf_malleable.power.units.topics import acl as rules

@@ -32,31 +32,31 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     "--socket",
     type=_PATH,
     metavar="PATH",
-    help="Where to listen.  [default: $TF_MALLEABLE_SOCKET, or the standard path]",
+    help="Socket to listen at.  [default: $TF_MALLEABLE_SOCKET, or the standard path]",
 )
 @click.option(
     "--group",
     metavar="NAME",
-    help="Let the members of this group use the controller, too.  [default: only its user]",
+    help="Admit the members of this group, too.  [default: only the controller's user]",
 )
 @click.option(
     "--state",
     type=_PATH,
     metavar="FILE",
-    help="Where to keep jobs and history.  [default: in $XDG_STATE_HOME, or the standard path]",
+    help="File with jobs and history.  [default: in $XDG_STATE_HOME, or the standard path]",
 )
 @click.option(
     "--quotas",
     type=_PATH,
     metavar="FILE",
-    help="What each user may have.  [default: for root, /etc/tf_malleable/quotas.conf]",
+    help="File with the users' quotas.  [default: for root, /etc/tf_malleable/quotas.conf]",
 )
 @click.option(
     "--keep",
     type=Duration(),
     metavar="TIME",
     default="90d",
-    help="How long to keep what each ended job had when, such as 90d or 12h.  [default: 90d]",
+    help="Retention of the details of ended jobs, such as 90d or 12h.  [default: 90d]",
 )
 @click.option(
     "--metrics",
@@ -78,7 +78,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--area",
     metavar="AREA",
-    help="Meter this host's power, and count it for AREA, such as faculty/room-12.",
+    help="Meter this host's power, and attribute it to AREA, such as faculty/room-12.",
 )
 @click.option(
     "--meter",
@@ -91,13 +91,13 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     "--power-curve",
     type=_PATH,
     metavar="FILE",
-    help="What this host draws by load.  [default: as tfm power calibrate has written it]",
+    help="Power curve of this host.  [default: that of tfm power calibrate]",
 )
 @click.option(
     "--safe-watts",
     type=float,
     metavar="WATTS",
-    help="Peak that is kept while there is no power budget.  [default: no limit]",
+    help="Peak in force while there is no power budget.  [default: no limit]",
 )
 @click.option(
     "--budgets-from",

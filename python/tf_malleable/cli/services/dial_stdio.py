@@ -20,7 +20,7 @@ _PIECE = 1 << 16
 @click.command("dial-stdio", hidden=True)
 @click.option("--socket", "path", type=click.Path(path_type=Path), metavar="PATH")
 def dial_stdio(path: Path | None) -> None:
-    """Pass stdin on to the controller of this host, and what it answers to stdout."""
+    """Pass stdin on to the controller of this host, and its answers to stdout."""
     path = path or default_socket()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:

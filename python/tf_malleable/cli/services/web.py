@@ -28,13 +28,13 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="Also accept requests for this host, as through a tunnel. Can be repeated.",
+    help="Also accept requests for this host name, as through a tunnel; can be repeated.",
 )
-@click.option("--read-only", is_flag=True, help="Let nobody change anything on the page.")
+@click.option("--read-only", is_flag=True, help="Refuse all changes on the page.")
 @click.option(
     "--behind-proxy",
     is_flag=True,
-    help="Ask for no token: a proxy in front of --unix knows who comes, as Jupyter does.",
+    help="Require no token: a proxy in front of --unix authenticates users, as Jupyter does.",
 )
 @click.option(
     "--socket",
@@ -50,7 +50,7 @@ def web(
     behind_proxy: bool,
     socket: Path | None,
 ) -> None:
-    """Show live, in a browser, who has which CPUs, what waits and why, and what it costs.
+    """Show jobs, their CPUs, the queue and the energy live in a browser.
 
     Prints the address to open, which has a token. Whoever opens it acts as the user who runs
     this command. It is served to this host only; from another one, use ssh -L.

@@ -81,15 +81,14 @@ _INTERRUPTED: Final = 130
     flag_value="",
     type=click.Path(dir_okay=False),
     metavar="[FILE]",
-    help="Replay what really happened, from the controller's state FILE; by default the"
-    " standard one.",
+    help="Replay the history in the controller's state FILE; by default the standard one.",
 )
 @click.option(
     "--generate",
     "generated",
     multiple=True,
     metavar="SPEC",
-    help="Make up a workload, such as jobs=1000,load=0.8,sizes=lognormal.",
+    help="Generate a workload, such as jobs=1000,load=0.8,sizes=lognormal.",
 )
 @click.option(
     "--curve",
@@ -102,34 +101,36 @@ _INTERRUPTED: Final = 130
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="Of traces whose names or first lines do not tell it.",
+    help="Trace format, if it is not detected.",
 )
 @click.option(
     "--trust-estimates",
     is_flag=True,
     help="Tell the policy the times that users of an SWF trace requested.",
 )
-@click.option("--rigid", is_flag=True, help="A trace's jobs need exactly the cores they had.")
+@click.option(
+    "--rigid", is_flag=True, help="Give each job of a trace exactly the cores that it had."
+)
 @click.option(
     "--starting",
     type=click.FloatRange(0, 86400),
     metavar="SECONDS",
     default=0.0,
-    help="What a program takes before its first step, on one core, if the workload does not say.",
+    help="Start-up time of a program on one core, if the workload does not give it.",
 )
 @click.option(
     "--noise",
     type=click.FloatRange(0, 1),
     metavar="X",
     default=0.0,
-    help="Standard deviation of the speeds beside their curves, such as 0.05.  [default: 0]",
+    help="Standard deviation of speeds from their curves, such as 0.05.  [default: 0]",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     metavar="N",
     default=0,
-    help="Of what is random: the same seed gives the same result.  [default: 0]",
+    help="Random seed; the same seed gives the same result.  [default: 0]",
 )
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
@@ -172,8 +173,8 @@ def simulate(
         2.5  --min 2 --work 1200 --starting 5 -- python big.py
 
     Without a file, --from-history replays what happened here, and --generate makes
-    workloads up. What a source does not say is assumed, and the output says so. Jobs are
-    told to the policy as real ones are: run times and speeds only once they were measured.
+    workloads up. The output lists the assumptions about what a source leaves open. The policy
+    knows as much as of real jobs: run times and speeds only once they were measured.
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: give only one of them")

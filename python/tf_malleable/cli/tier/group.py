@@ -34,7 +34,7 @@ tier.add_command(serve)
 @tier_socket_option
 @json_option
 def status(socket: Path | None, as_json: bool) -> None:
-    """Show what the tier has, and what it has saved."""
+    """Show the tier's copies, and the reads that they have saved."""
     found = ask(socket, api.STATUS, api.TierStatus)
     if as_json:
         import msgspec
@@ -66,7 +66,9 @@ def status(socket: Path | None, as_json: bool) -> None:
 
 @tier.command()
 @tier_socket_option
-@click.option("--wait/--no-wait", default=True, help="Until all is copied.  [default: --wait]")
+@click.option(
+    "--wait/--no-wait", default=True, help="Wait until everything is copied.  [default: --wait]"
+)
 @click.argument("paths", nargs=-1, required=True)
 def warm(socket: Path | None, wait: bool, paths: tuple[str, ...]) -> None:
     """Copy files, and all files in folders, before they are read."""
@@ -92,7 +94,7 @@ def warm(socket: Path | None, wait: bool, paths: tuple[str, ...]) -> None:
 @tier_socket_option
 @click.argument("paths", nargs=-1)
 def drop(socket: Path | None, paths: tuple[str, ...]) -> None:
-    """Remove the copies of files, or of all in folders; without any, all copies."""
+    """Remove the copies of files and folders; all copies if none are given."""
     done = ask(socket, api.DROP, api.TierDone, {"paths": absolute(paths)})
     click.echo(f"dropped {done.files} copies, {size_text(done.size)}")
 
@@ -101,9 +103,9 @@ def drop(socket: Path | None, paths: tuple[str, ...]) -> None:
 @tier_socket_option
 @click.argument("paths", nargs=-1)
 def check(socket: Path | None, paths: tuple[str, ...]) -> None:
-    """Compare copies with their checksums, and drop those that have changed.
+    """Compare copies with their checksums, and drop damaged ones.
 
-    Exits with 1 if there were any.
+    Exits with 1 if any was damaged.
     """
     done = ask(socket, api.CHECK, api.TierDone, {"paths": absolute(paths)})
     for path in done.bad:

@@ -20,46 +20,50 @@ _LEAST_CAPACITY = 1 << 20
     "--source",
     required=True,
     metavar="FOLDERS",
-    help="The folders whose files are copied, with colons between them.",
+    help="Folders whose files are copied, separated by colons.",
 )
 @click.option(
     "--store",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
     metavar="FOLDER",
-    help="Where the copies are kept: on a disk of this node, and nothing else is there.",
+    help="Folder for the copies, on a disk of this node; it must hold nothing else.",
 )
 @click.option(
     "--capacity",
     type=Size(),
     metavar="SIZE",
-    help="What copies may take, such as 500G.  [default: nine tenths of what is free]",
+    help="Maximum size of all copies, such as 500G.  [default: nine tenths of the free space]",
 )
 @click.option(
     "--socket",
     type=_FILE,
     metavar="PATH",
-    help="Where readers ask.  [default: $TF_MALLEABLE_TIER_SOCKET, or the standard path]",
+    help="Socket for readers.  [default: $TF_MALLEABLE_TIER_SOCKET, or the standard path]",
 )
 @click.option(
     "--shared",
     is_flag=True,
-    help="Let all users of the node read through it; each reads what the source lets him read.",
+    help="Serve all users of the node; each reads only what the source permits.",
 )
-@click.option("--listen", metavar="IP:PORT", help="Share copies with other nodes, which ask here.")
+@click.option(
+    "--listen",
+    metavar="IP:PORT",
+    help="Share copies with other nodes, which connect to this address.",
+)
 @click.option(
     "--peers",
     metavar="HOST:PORT,…|dns:NAME:PORT",
-    help="The nodes, of which this one may be one; or a name that has the addresses of all.",
+    help="Addresses of the nodes, this one may be among them; or a name that resolves to all.",
 )
 @click.option(
     "--secret-file",
     type=_FILE,
     metavar="FILE",
-    help="The nodes' secret.  [default: $TF_MALLEABLE_TIER_SECRET]",
+    help="File with the nodes' secret.  [default: $TF_MALLEABLE_TIER_SECRET]",
 )
-@click.option("--certificate", type=_FILE, metavar="FILE", help="For TLS: certificate and key.")
-@click.option("--authority", type=_FILE, metavar="FILE", help="For TLS: who signs certificates.")
+@click.option("--certificate", type=_FILE, metavar="FILE", help="Certificate and key, for TLS.")
+@click.option("--authority", type=_FILE, metavar="FILE", help="Certificate authority, for TLS.")
 @click.option(
     "--metrics",
     type=click.IntRange(0, 65535),
@@ -70,7 +74,7 @@ _LEAST_CAPACITY = 1 << 20
     "--prefetch/--no-prefetch",
     default=True,
     show_default=True,
-    help="Copy what a program is likely to open next, while nobody reads. Not with --shared.",
+    help="Copy the files likely to be opened next while the source is idle. Not with --shared.",
 )
 @click.option("-v", "--verbose", count=True, help="Log each copy.")
 def serve(
@@ -90,8 +94,8 @@ def serve(
 ) -> None:
     """Keep copies of training data on this node, and share them with other nodes.
 
-    Start programs with tfm run --tier. What they read of the source is copied while they read it;
-    the next time it is read from the copy, on this node or another. Runs until SIGTERM or Ctrl-C.
+    Start programs with tfm run --tier. Files are copied while these read them from the source;
+    later reads use the copy, on this node or another. Runs until SIGTERM or Ctrl-C.
     Programs go on without it.
     """
     # Imported here because the server library is slow to load.
