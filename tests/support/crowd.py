@@ -21,7 +21,7 @@ from tf_malleable.controller.http.application import application
 from tf_malleable.controller.http.server import Server
 from tf_malleable.controller.http.unix_socket import UnixListener
 from tf_malleable.controller.ports import Power
-from tf_malleable.controller.service import Service
+from tf_malleable.controller.service import Service, ServiceParts
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model import Machine
@@ -66,7 +66,9 @@ class Crowd:
         listener = UnixListener(self.socket)
         store = Store(self._state)
         machine = Machine.flat(self._cpus)
-        self.service = Service(machine, self._policy, store, "1.2.3", power=self._power)
+        self.service = Service(
+            machine, self._policy, store, "1.2.3", ServiceParts(power=self._power)
+        )
         await self.service.start()
         server = await Server.start(application(self.service), listener.socket, 1000)
         self._ready.set()

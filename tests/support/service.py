@@ -21,7 +21,7 @@ from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.schema.requests import Acknowledgement, Submission
 from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.ports import Containers, Power
-from tf_malleable.controller.service import Service
+from tf_malleable.controller.service import Service, ServiceParts
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.processes import procfs
 from tf_malleable.linux.processes.peer_credentials import Peer
@@ -154,9 +154,8 @@ async def host(
 ) -> AsyncIterator[Host]:
     """Run a service; `close=False` leaves it as a kill would."""
     store = Store(state)
-    service = Service(
-        Machine.flat(cpus), policy, store, "0", containers, quotas, provision, power, safe
-    )
+    parts = ServiceParts(containers, quotas, provision or Provision(), power, safe)
+    service = Service(Machine.flat(cpus), policy, store, "0", parts)
     here = Host(service)
     try:
         await service.start()

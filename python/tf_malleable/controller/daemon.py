@@ -18,7 +18,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tf_malleable.api.transport.address import default_listening_socket
@@ -30,14 +30,13 @@ from tf_malleable.controller.jobs.provision import HostMemory, Provision
 from tf_malleable.controller.ports import Containers, Power
 from tf_malleable.controller.processes.machine_watch import MachineWatch
 from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
-from tf_malleable.controller.service import Service
+from tf_malleable.controller.service import Service, ServiceParts
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology
 from tf_malleable.linux.processes.cpu_claims import Claim, ClaimError
 from tf_malleable.linux.processes.priority import raise_priority
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
 from tf_malleable.model import Budget, Machine, format_cpuset, parse_cpuset
-from tf_malleable.model.quota import Quotas
 from tf_malleable.model.version import __version__
 from tf_malleable.policies import registry
 
@@ -115,9 +114,12 @@ def run(
     if options.metrics is not None and not 0 <= options.metrics <= 65535:
         raise ValueError(f"--metrics must be a port from 0 to 65535, not {options.metrics}")
     group = None if options.group is None else _group_id(options.group)
-    quotas = default_quotas() if options.quotas is None else read_quotas(options.quotas)
-    provision = _provision(options)
-    safe = None if options.safe_watts is None else Budget(options.safe_watts)
+    parts = ServiceParts(
+        quotas=default_quotas() if options.quotas is None else read_quotas(options.quotas),
+        provision=_provision(options),
+        power=power,
+        safe=None if options.safe_watts is None else Budget(options.safe_watts),
+    )
     with ExitStack() as stack:
         try:
             _raise_limit_of_open_files()
@@ -134,21 +136,13 @@ def run(
             stack.callback(claim.close)
             if claim.problem is not None:
                 _log.warning("%s", claim.problem)
-            asyncio.run(
-                _serve(
-                    watch,
-                    options.policy,
-                    quotas,
-                    provision,
-                    store,
-                    listener,
-                    claim,
-                    metrics,
-                    containers,
-                    power,
-                    safe,
-                )
-            )
+
+            def service() -> Service:
+                found = containers and containers(os.path.abspath(listener.path))
+                plugged = replace(parts, containers=found)
+                return Service(watch.machine(), options.policy, store, __version__, plugged)
+
+            asyncio.run(_serve(service, store.path, watch, listener, claim, metrics))
         except (_StartError, ListenError, StoreError, ClaimError) as error:
             print(f"tfm controller: {error}", file=sys.stderr)
             return 1
@@ -170,37 +164,22 @@ def _provision(options: Options) -> Provision:
 
 
 async def _serve(
+    create_service: Callable[[], Service],
+    state: Path,
     watch: MachineWatch,
-    policy: str | None,
-    quotas: Quotas,
-    provision: Provision,
-    store: Store,
     listener: UnixListener,
     claim: Claim,
     metrics: socket.socket | None,
-    containers: Callable[[str], Containers] | None,
-    power: Power | None,
-    safe: Budget | None,
 ) -> None:
     stop = asyncio.Event()
     _on_signal(stop)
     machine = watch.machine()
-    service = Service(
-        machine,
-        policy,
-        store,
-        __version__,
-        containers and containers(os.path.abspath(listener.path)),
-        quotas,
-        provision,
-        power,
-        safe,
-    )
+    service = create_service()
     try:
         await service.start()
     except OSError as error:
         raise _StartError(
-            f"cannot take over the jobs in {store.path}: {error.strerror or error}"
+            f"cannot take over the jobs in {state}: {error.strerror or error}"
         ) from None
     servers = []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.messages import (
@@ -56,6 +56,25 @@ from tf_malleable.scheduling.records.job_record import Record
 _PROTOCOL = 1
 
 
+@dataclass(frozen=True)
+class ServiceParts:
+    """Parts of a controller that it may lack.
+
+    Attributes:
+        containers: Containers of an engine; None without containers.
+        quotas: Quotas of the users.
+        provision: Resources to share out other than cores.
+        power: Power meter of this host; None if nothing is metered.
+        safe: Power budget while there is no other; None for no limit.
+    """
+
+    containers: Containers | None = None
+    quotas: Quotas = NO_QUOTAS
+    provision: Provision = field(default_factory=Provision)
+    power: Power | None = None
+    safe: Budget | None = None
+
+
 class Service:
     """The controller without its socket. Not thread-safe: one asyncio loop.
 
@@ -71,11 +90,7 @@ class Service:
         policy: str | None,
         store: Store,
         version: str,
-        containers: Containers | None = None,
-        quotas: Quotas = NO_QUOTAS,
-        provision: Provision | None = None,
-        power: Power | None = None,
-        safe: Budget | None = None,
+        parts: ServiceParts | None = None,
     ) -> None:
         """Create a service; start() starts it.
 
@@ -84,16 +99,13 @@ class Service:
             policy: Name and options of the policy; None for the last one used, or the default.
             store: Persistent state.
             version: Version of tf_malleable, for clients.
-            containers: Containers of an engine; None without containers.
-            quotas: Quotas of the users.
-            provision: Resources to share out other than cores; None for none.
-            power: Power meter of this host; None if nothing is metered.
-            safe: Power budget while there is no other; None for no limit.
+            parts: Optional parts; None for none.
 
         Raises:
             ValueError: Unknown policy or invalid option.
         """
-        provision = provision or Provision()
+        parts = parts or ServiceParts()
+        containers, quotas, provision = parts.containers, parts.quotas, parts.provision
         self._reactor = Reactor(machine, policy, store, containers, quotas, provision)
         self._roster = self._reactor.roster
         self._callers = Callers(self._roster)
@@ -114,13 +126,13 @@ class Service:
             else ContainerJobs(self._reactor, self._admission, containers)
         )
         self.power = PowerWatch(
-            power,
+            parts.power,
             self._roster.live,
             self._reactor.now,
             self._reactor.instruments,
             shared=lambda: len(self._reactor.machine.cpus),
             react=self._reactor.react_soon,
-            default=safe,
+            default=parts.safe,
         )
         self._reactor.limited = self.power.limited
         self._feed = Feed(self._reactor, self.info, self.power.profile)

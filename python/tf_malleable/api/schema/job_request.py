@@ -75,6 +75,13 @@ class JobRequest:
     area: str | None = None
 
     def __post_init__(self) -> None:
+        self._check_texts()
+        self._check_numbers()
+        most = self.max if self.max is not None else self.preferred
+        if most is not None:
+            self.shape(most)
+
+    def _check_texts(self) -> None:
         if not _is_name(self.name):
             raise ValueError(
                 f"name must be a string of 1 to {LONGEST_NAME} characters, not {self.name!r}"
@@ -83,6 +90,21 @@ class JobRequest:
             raise ValueError(f"command must be a list of strings, not {self.command!r}")
         if not all(isinstance(job, str) for job in self.after):
             raise ValueError(f"after must be a list of strings, not {self.after!r}")
+        if self.array is not None and not _is_name(self.array):
+            raise ValueError(
+                f"array must be a string of 1 to {LONGEST_NAME} characters, not {self.array!r}"
+            )
+        if self.output is not None and not _is_path(self.output):
+            raise ValueError(
+                f"output must be a string of 1 to {LONGEST_PATH} characters, not {self.output!r}"
+            )
+        if self.area is not None and not (isinstance(self.area, str) and is_area(self.area)):
+            raise ValueError(
+                f"area must be names with slashes between them, at most {LONGEST_AREA} characters"
+                f" of A-Z, a-z, 0-9, _, . and -, not {self.area!r}"
+            )
+
+    def _check_numbers(self) -> None:
         _check_integer("min", self.min, 1, MOST_CORES)
         for name, cores in (("preferred", self.preferred), ("max", self.max)):
             if cores is not None:
@@ -95,10 +117,6 @@ class JobRequest:
         if self.mem is not None:
             _check_integer("mem", self.mem, LEAST_MEM, MOST_MEM)
         _check_integer("gpus", self.gpus, 0, MOST_GPUS)
-        if self.array is not None and not _is_name(self.array):
-            raise ValueError(
-                f"array must be a string of 1 to {LONGEST_NAME} characters, not {self.array!r}"
-            )
         if self.at_once is not None:
             _check_integer("at_once", self.at_once, 1, MOST_INDICES)
         for name, seconds in (("time_limit", self.time_limit), ("expected", self.expected)):
@@ -106,18 +124,6 @@ class JobRequest:
                 raise ValueError(
                     f"{name} must be a number above 0, at most {MOST_SECONDS}, not {seconds!r}"
                 )
-        if self.output is not None and not _is_path(self.output):
-            raise ValueError(
-                f"output must be a string of 1 to {LONGEST_PATH} characters, not {self.output!r}"
-            )
-        if self.area is not None and not (isinstance(self.area, str) and is_area(self.area)):
-            raise ValueError(
-                f"area must be names with slashes between them, at most {LONGEST_AREA} characters"
-                f" of A-Z, a-z, 0-9, _, . and -, not {self.area!r}"
-            )
-        most = self.max if self.max is not None else self.preferred
-        if most is not None:
-            self.shape(most)
 
     def shape(self, most: int) -> Shape:
         """Return the shape of the job on a machine with this many cores.

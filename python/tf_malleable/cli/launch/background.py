@@ -112,10 +112,15 @@ def continue_in_background(socket: str, retries: int, notify: str | None = None)
     os.close(null)
     if number == 1:
         return Background(telling, output, file, writing)
+    return Background(telling, output, _output_again(output), None)
+
+
+def _output_again(output: Path) -> int:
+    """Open the output file of earlier attempts as stdout and stderr; return its descriptor."""
     again = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for descriptor in (1, 2):
         os.dup2(again, descriptor)
-    return Background(telling, output, again, None)
+    return again
 
 
 def _new_output() -> tuple[Path, int]:

@@ -199,9 +199,7 @@ def simulate(
             f"--gantt shows at most {MOST_PANELS} hosts and policies, not {hosts * len(chosen)}"
         )
     if plot or gantt:
-        if len(workloads) > 1:
-            raise click.UsageError("--plot and --gantt show one workload: give only one")
-        require_matplotlib()
+        _check_one_picture(len(workloads))
     scenario = Scenario((machine,) * hosts, seed=seed, noise=noise)
     cases = [
         Case(index, policy, scenario, spans=bool(plot or gantt))
@@ -229,6 +227,12 @@ def simulate(
         _draw_plot(outcomes, cores * hosts, workloads[0].name, plot)
     if failed := sum(result.outcome is None for result in found.values()):
         raise OperationError(f"{failed} of {len(cases)} simulations could not go on")
+
+
+def _check_one_picture(workloads: int) -> None:
+    if workloads > 1:
+        raise click.UsageError("--plot and --gantt show one workload: give only one")
+    require_matplotlib()
 
 
 def _past(file: str) -> tuple[History, int]:

@@ -143,12 +143,17 @@ def _task(seen: _Seen, assumed: Assumed, zero: float) -> Task:
 
 def _assumptions(seen: _Seen, assumed: Assumed, has_spans: bool) -> Sequence[str]:
     """Return the assumptions about a job, each as half a sentence."""
-    job, curve = seen.job, seen.curve
     notes = []
-    if job.outcome in ("cancelled", "unknown"):
+    if seen.job.outcome in ("cancelled", "unknown"):
         notes.append("cancelled or with an unknown end, so they fail once they have done the same")
     if not has_spans:
         notes.append("when they had how many cores is not known any more, so it was their mean")
+    return [*notes, *_assumed_speeds(seen, assumed), *_assumed_facts(seen.job, assumed)]
+
+
+def _assumed_speeds(seen: _Seen, assumed: Assumed) -> Sequence[str]:
+    curve = seen.curve
+    notes = []
     if curve is None:
         notes.append(
             "speeds are known for fewer than two numbers of cores, so the speed-up is"
@@ -156,10 +161,15 @@ def _assumptions(seen: _Seen, assumed: Assumed, has_spans: bool) -> Sequence[str
         )
     elif curve.rates[0].cores > 1:
         notes.append("the speed with 1 core is not known, so it is by the law that fits the others")
-    if curve is not None and len(own_rates(job)) < 2:
+    if curve is not None and len(own_rates(seen.job)) < 2:
         notes.append("the speed-up is that of other jobs of the same name")
     if curve is not None and curve.rates[-1].cores < seen.shape(assumed).max:
         notes.append("speeds with more cores than were measured are by the law that fits these")
+    return notes
+
+
+def _assumed_facts(job: JobRecord, assumed: Assumed) -> Sequence[str]:
+    notes = []
     if job.max is None:
         least = "at least 1" if assumed.malleable else "no fewer"
         notes.append(f"what they asked for is not known, so it is the most they had, and {least}")

@@ -168,37 +168,49 @@ class ReaderServer:
         self._count(connection, counts)
 
     def _do(self, connection: _Connection, message: ReaderMessage, descriptors: list[int]) -> None:
-        path, uid, beginning = message.path, connection.uid, self._beginning
+        path = message.path
         if path and self._prefetching is not None and message.kind in _OPENS:
             is_copy = message.kind is MessageKind.COUNTS
             self._prefetching.opened(connection.program, path, is_copy)
         if message.kind is MessageKind.ASK:
             if len(descriptors) != 1 or not path:
                 raise ProtocolError("a pipe and a path belong to a question")
-            self._asking.ask(path, uid, descriptors[0])
+            self._asking.ask(path, connection.uid, descriptors[0])
             return
         if descriptors and not all(stat.S_ISREG(os.fstat(each).st_mode) for each in descriptors):
             raise ProtocolError("the descriptors of a copy must be of files")
         if message.kind is MessageKind.GROWING:
-            if not 2 <= len(descriptors) <= _MOST_DESCRIPTORS or not path:
-                raise ProtocolError("two or three descriptors and a path belong to a new copy")
-            self._asking.habits.read(path, os.fstat(descriptors[0]).st_size)
-            before = connection.opened.pop(path, None)
-            if before is not None:
-                beginning.closed(before)
-            connection.opened[path] = beginning.begin(path, uid, *descriptors)
-            return
-        if message.kind is MessageKind.QUEUE:
+            self._begin(connection, path, descriptors)
+        elif message.kind is MessageKind.QUEUE:
             self._follow(connection, descriptors)
-            return
-        if message.kind in (MessageKind.WHOLE, MessageKind.UNSEEN) and descriptors:
-            if message.identity is None or not path or len(descriptors) == _MOST_DESCRIPTORS:
-                raise ProtocolError("a path and a status belong to a file")
-            self._asking.habits.read(path, message.identity.size)
-            beginning.whole(path, uid, message.identity, *descriptors)
-            return
-        if descriptors:
+        elif message.kind in (MessageKind.WHOLE, MessageKind.UNSEEN) and descriptors:
+            self._take_whole(connection, message, descriptors)
+        elif descriptors:
             raise ProtocolError("no descriptors belong to this message")
+        else:
+            self._note(connection, message)
+
+    def _begin(self, connection: _Connection, path: str, descriptors: list[int]) -> None:
+        if not 2 <= len(descriptors) <= _MOST_DESCRIPTORS or not path:
+            raise ProtocolError("two or three descriptors and a path belong to a new copy")
+        self._asking.habits.read(path, os.fstat(descriptors[0]).st_size)
+        before = connection.opened.pop(path, None)
+        if before is not None:
+            self._beginning.closed(before)
+        connection.opened[path] = self._beginning.begin(path, connection.uid, *descriptors)
+
+    def _take_whole(
+        self, connection: _Connection, message: ReaderMessage, descriptors: list[int]
+    ) -> None:
+        path, identity = message.path, message.identity
+        if identity is None or not path or len(descriptors) == _MOST_DESCRIPTORS:
+            raise ProtocolError("a path and a status belong to a file")
+        self._asking.habits.read(path, identity.size)
+        self._beginning.whole(path, connection.uid, identity, *descriptors)
+
+    def _note(self, connection: _Connection, message: ReaderMessage) -> None:
+        """Handle a message without descriptors."""
+        path, uid, beginning = message.path, connection.uid, self._beginning
         if message.kind is MessageKind.FULL:
             beginning.full(path, uid)
         elif message.kind is MessageKind.CLOSED:
