@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.power.servers import SERVERS
 from tf_malleable.controller.jobs.instruments import Instruments
+from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.power.power_watch import PowerWatch
 from tf_malleable.model import Shape
@@ -36,8 +37,8 @@ def live(number: int) -> LiveJob:
         0.0,
         area=f"a{number % 8}",
     )
-    job = LiveJob(record, None, Lessons(), [])
-    job.usage.add(0.0, 0.0, 0.0)
+    job = LiveJob(record, JobMeasurements(Lessons()))
+    job.measured.usage.add(0.0, 0.0, 0.0)
     return job
 
 
@@ -59,6 +60,6 @@ def cost(jobs: int, packages: int = 2) -> float:
         begin = time.process_time()
         for turn in range(_ROUNDS):
             for job in lives.values():
-                job.usage.cpu_seconds = float(turn)
+                job.measured.usage.cpu_seconds = float(turn)
             watch.tick(at_once=True)
         return (time.process_time() - begin) / _ROUNDS

@@ -242,7 +242,7 @@ class Service:
 
     def _find_from_inside(self, peer: Peer, job: str) -> LiveJob:
         live = self._find(job)
-        if peer.pid not in live.agents and self._callers.identify(peer).job is not live:
+        if peer.pid not in live.delivery.agents and self._callers.identify(peer).job is not live:
             raise Refusal(403, f"process {peer.pid} is not part of job {job}")
         return live
 
@@ -305,8 +305,8 @@ class Service:
         if progress.steps_done is not None:
             live.report(peer.pid, progress.steps_done, progress.steps_total, self._reactor.now())
         if progress.elastic is not None:
-            live.note_elastic(peer.pid, progress.elastic)
-        live.usage.reading = progress.reading or live.usage.reading
+            live.measured.note_elastic(peer.pid, progress.elastic)
+        live.measured.usage.reading = progress.reading or live.measured.usage.reading
 
     async def watch(
         self, peer: Peer, job: str, *, splits: bool = False
@@ -320,14 +320,14 @@ class Service:
         inside = self._callers.identify(peer).job is live
         if inside:
             self._reactor.connect(live, peer.pid, splits=splits)
-        news = live.streams.open()
+        news = live.delivery.streams.open()
         try:
             while not live.over:
                 news.clear()
                 yield grant_line(live)
                 await news.wait()
         finally:
-            live.streams.close(news)
+            live.delivery.streams.close(news)
             if inside and not live.over:
                 self._reactor.disconnect(live, peer.pid)
 

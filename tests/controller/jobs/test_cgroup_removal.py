@@ -110,7 +110,7 @@ def test_the_cgroup_of_a_job_is_not_tried_before_its_end(soon, tmp_path, monkeyp
         async with host(tmp_path / "controller.db") as here:
             program = here.program()
             job, _ = await here.service.submit_soon(program.peer, Submission(name="a"))
-            group = here.service._roster.live[job.id].group
+            group = here.service._roster.live[job.id].processes.group
             if group is None:
                 pytest.skip("no cgroup can be made here")
             await asyncio.sleep(0.1)

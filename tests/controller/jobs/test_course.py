@@ -55,7 +55,7 @@ def test_a_program_that_computes_is_not_idle_and_reports_nothing(state):
         async with host(state) as here:
             job = here.submit(here.program(BUSY))
             live = here.service._reactor.roster.live[job]
-            await here.until(lambda: (live.usage.cpu_seconds or 0.0) > 0.5)
+            await here.until(lambda: (live.measured.usage.cpu_seconds or 0.0) > 0.5)
             record = await killed(here)
             assert (record.steps, record.first_step_seconds) == (None, None)
             assert record.idle_seconds < 0.5 * record.service_seconds
@@ -74,7 +74,7 @@ def test_a_restart_loses_it(state):
             async with host(state) as after:
                 assert [each.id for each in after.service.jobs()] == [job]
                 live = after.service._reactor.roster.live[job]
-                await after.until(lambda: live.usage.used is not None)
+                await after.until(lambda: live.measured.usage.used is not None)
                 after.programs.append(here.programs[-1])
                 report(after, job, 5)
                 record = await killed(after)

@@ -7,6 +7,7 @@ import pytest
 
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.admission import Admission
 from tf_malleable.controller.state.store import Store
@@ -61,7 +62,9 @@ def test_without_a_grant_it_is_paused(admission):
 
 
 def test_to_a_policy_it_has_had_cores_and_has_none(admission):
-    live = LiveJob(admission.record(REQUEST, 1000, 5.0, PROCESS, running=True), None, Lessons(), [])
+    live = LiveJob(
+        admission.record(REQUEST, 1000, 5.0, PROCESS, running=True), JobMeasurements(Lessons())
+    )
     job = live.as_job(6.0)
     assert (job.state, job.started, job.grant) == ("paused", 5.0, NO_GRANT)
 

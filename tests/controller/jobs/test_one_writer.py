@@ -8,9 +8,13 @@ from dataclasses import fields
 from pathlib import Path
 
 from tf_malleable import controller
+from tf_malleable.controller.jobs.grant_delivery import GrantDelivery
+from tf_malleable.controller.jobs.job_measurements import JobMeasurements
+from tf_malleable.controller.jobs.job_processes import JobProcesses
 from tf_malleable.controller.jobs.live_job import LiveJob
 
-FIELDS = {field.name for field in fields(LiveJob)}
+PARTS = (LiveJob, JobMeasurements, JobProcesses, GrantDelivery)
+FIELDS = {field.name for part in PARTS for field in fields(part)}
 
 
 def changed_from_outside(source: str) -> list[str]:
@@ -34,7 +38,7 @@ def changed_from_outside(source: str) -> list[str]:
 def test_the_check_sees_what_it_is_for():
     assert changed_from_outside("live.stopped = True") == ["live.stopped"]
     assert changed_from_outside("before, jobs[0].tree = 1, []") == ["?.tree"]
-    assert changed_from_outside("self.stopped = True; print(live.tree)") == []
+    assert changed_from_outside("self.stopped = True; print(live.processes.tree)") == []
 
 
 def test_no_other_module_assigns_to_a_live_job():

@@ -214,7 +214,7 @@ def test_a_job_s_memory_is_limited_where_its_cgroup_can(state):
             code = "import time; time.sleep(1); held = bytearray(b'x' * (512 << 20))"
             program = here.program(f"{code}; time.sleep(600)")
             job = here.submit(program, mem="128M")
-            if here.service._roster.live[job].memory_group is None:
+            if here.service._roster.live[job].processes.memory_group is None:
                 pytest.skip("memory cannot be limited by cgroups here")
             await here.until(lambda: not here.service.jobs(), 30)
             assert program.wait() == -9

@@ -10,6 +10,7 @@ from statistics import mean
 import pytest
 
 from tests.support.service import Host, host
+from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.processes import process_watch
 from tf_malleable.controller.processes.process_watch import Watch
@@ -57,7 +58,7 @@ def running(grant: Grant, *used: float) -> LiveJob:
         grant=grant,
         state="running",
     )
-    live = LiveJob(record, None, Lessons(), [])
+    live = LiveJob(record, JobMeasurements(Lessons()))
     for number in range(len(used) + 1):
         live.note_usage(sum(used[:number]), 0.0, float(number))
     return live
@@ -97,7 +98,7 @@ def test_one_that_was_just_told_of_a_grant_is_looked_at_each_time():
     live.note_usage(3.0, 0.0, 3.0)
     live.note_usage(4.0, 0.0, 4.0)
     assert not process_watch._is_steady(live)
-    live.note_enforced()
+    live.delivery.note_enforced()
     live.settle(4.0)
     assert process_watch._is_steady(live)
 

@@ -63,9 +63,9 @@ def test_an_agent_of_a_running_job_comes_and_goes_without_a_decision(state):
             live = reactor.roster.live[job]
             await here.until(lambda: reactor._reaction is None)
             reactor.connect(live, 1)
-            assert live.agents.keys() >= {1}
+            assert live.delivery.agents.keys() >= {1}
             reactor.disconnect(live, 1)
-            assert 1 not in live.agents
+            assert 1 not in live.delivery.agents
             assert reactor._reaction is None
 
     asyncio.run(scenario())
@@ -368,7 +368,7 @@ def test_a_job_in_the_queue_profits_from_what_one_of_its_name_has_just_shown(sta
             assert here.states() == ["running", "waiting", "waiting"]
             live = here.service._reactor.roster.live
             shown = Speedometer().change(1, 0.0).report(5, 100, 50.0).report(25, 100, 60.0)
-            live[first].speed = shown
+            live[first].measured.speed = shown
             here.programs[0].send(signal.SIGKILL)
             await here.until(lambda: first not in live)
             assert [rate.cores for rate in live[second].as_job(0.0).rates] == [1]

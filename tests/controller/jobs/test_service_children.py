@@ -19,7 +19,7 @@ def test_children_are_paused_too(state):
             code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
             program = here.program(code)
             job = here.submit(program, running=True)
-            tree = here.service._reactor.roster.live[job]
+            tree = here.service._reactor.roster.live[job].processes
             await here.until(lambda: len(tree.tree) == 2)
             here.service.pause(ME, job)
             await here.until(lambda: all(read_stat(pid).state == "T" for pid in tree.tree))
@@ -33,9 +33,9 @@ async def parent(here):
     program = here.program("import subprocess; subprocess.run(['sleep', '600'])")
     job = here.submit(program, running=True)
     live = here.service._reactor.roster.live[job]
-    await here.until(lambda: len(live.tree) == 2)
+    await here.until(lambda: len(live.processes.tree) == 2)
     here.agents.append(Agent(here.service, program, job))
-    await here.until(lambda: live.agents)
+    await here.until(lambda: live.delivery.agents)
     return job, live, program
 
 
@@ -44,7 +44,7 @@ def test_children_without_an_agent_are_confined_when_the_grant_changes(state):
         async with host(state) as here:
             job, live, _ = await parent(here)
             here.service.set_cores(ME, job, 1)
-            child, cpu = live.tree[1], here.status(job).granted[0]
+            child, cpu = live.processes.tree[1], here.status(job).granted[0]
             assert os.sched_getaffinity(child) == {cpu}
 
     asyncio.run(scenario())
@@ -54,7 +54,7 @@ def test_a_child_that_was_not_known_when_the_grant_changed_is_confined_soon(stat
     async def scenario():
         async with host(state) as here:
             job, live, _ = await parent(here)
-            child = live.tree.pop()  # As if it were born since the last survey.
+            child = live.processes.tree.pop()  # As if it were born since the last survey.
             here.service.set_cores(ME, job, 1)
             (cpu,) = here.status(job).granted
             assert os.sched_getaffinity(child) != {cpu}
@@ -97,8 +97,8 @@ def test_a_child_s_agent_is_the_same_job_and_a_stranger_is_not(state):
             program = here.program(code)
             job = here.submit(program, running=True)
             live = here.service._reactor.roster.live[job]
-            await here.until(lambda: len(live.tree) == 2)
-            child = Peer(live.tree[1], program.peer.uid, program.peer.gid)
+            await here.until(lambda: len(live.processes.tree) == 2)
+            child = Peer(live.processes.tree[1], program.peer.uid, program.peer.gid)
             status, new = here.service.submit(child, Submission(name="child"))
             assert (status.id, new, status.is_caller) == (job, False, False)
             # The main process again, as after a restart of the controller.
@@ -120,7 +120,7 @@ def test_two_agents_of_one_job_must_both_acknowledge(state):
             job, live, program = await parent(here)
             here.service.set_cores(ME, job, 1)
             await here.until(lambda: len(here.status(job).actual) == 1)
-            child = Peer(live.tree[1], program.peer.uid, program.peer.gid)
+            child = Peer(live.processes.tree[1], program.peer.uid, program.peer.gid)
             stream = here.service.watch(child, job)
             await anext(stream)
             here.service.set_cores(ME, job, 2)

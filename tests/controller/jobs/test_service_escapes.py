@@ -64,7 +64,7 @@ def way(request, monkeypatch):
 
 
 def needs(way: str, live) -> None:
-    if way == "cgroup" and live.group is None:
+    if way == "cgroup" and live.processes.group is None:
         pytest.skip("no cgroup can be made here")
 
 
@@ -78,10 +78,10 @@ async def escaped(here, way: str, path: Path, *, seen: bool) -> tuple[str, int]:
     child = int(path.read_text())
     if seen:
         parent = read_stat(child).parent
-        await here.until(lambda: child in live.tree)
+        await here.until(lambda: child in live.processes.tree)
         await here.until(lambda: has_ended(parent))
         await asyncio.sleep(1.5)  # Another survey.
-        assert child in live.tree
+        assert child in live.processes.tree
     return job, child
 
 
@@ -114,7 +114,7 @@ def test_when_a_job_ends_nothing_of_it_is_left(state, tmp_path, way):
     async def scenario():
         async with host(state) as here:
             job, child = await escaped(here, way, tmp_path / "pid", seen=way == "tree")
-            group = here.service._reactor.roster.live[job].group
+            group = here.service._reactor.roster.live[job].processes.group
             here.programs[0].send(signal.SIGKILL)
             await here.until(lambda: not here.service.jobs())
             await here.until(lambda: has_ended(child))
@@ -130,7 +130,7 @@ def test_a_cancelled_job_that_ended_without_a_controller_leaves_nothing(state, t
             job, child = await escaped(before, "cgroup", tmp_path / "pid", seen=False)
             before.service._reactor._watch.stop()
             live = before.service._reactor.roster.live[job]
-            asyncio.get_running_loop().remove_reader(live.pidfd)
+            asyncio.get_running_loop().remove_reader(live.processes.pidfd)
             before.service.cancel(ME, job)  # The child ignores SIGTERM.
             before.programs[0].wait()
             assert not has_ended(child)
@@ -175,7 +175,7 @@ def test_a_cancel_that_the_job_was_not_told_is_told_by_the_next_controller(state
                 before.service.cancel(ME, job)
             before.service._reactor._watch.stop()
             live = before.service._reactor.roster.live[job]
-            asyncio.get_running_loop().remove_reader(live.pidfd)
+            asyncio.get_running_loop().remove_reader(live.processes.pidfd)
             before.service._store.close()
             async with host(state) as after:
                 # By SIGTERM, long before it would be killed.
@@ -196,15 +196,15 @@ def test_of_300_forking_processes_none_runs_after_a_pause(state, way):
             needs(way, live)
             children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
             await here.until(lambda: len(children.read_text().split()) >= 300, seconds=30)
-            await here.until(lambda: len(live.tree) > 300, seconds=30)
+            await here.until(lambda: len(live.processes.tree) > 300, seconds=30)
             here.service.pause(ME, job)
             await asyncio.sleep(0.1 if way == "cgroup" else 2.5)
-            states = [stat.state for pid in live.tree if (stat := read_stat(pid))]
+            states = [stat.state for pid in live.processes.tree if (stat := read_stat(pid))]
             assert len(states) >= 300
             assert not [state for state in states if state in "RSD"]
             here.service.cancel(ME, job)
             await here.until(lambda: not here.service.jobs(), seconds=30)
-            await here.until(lambda: all(map(has_ended, live.tree)), seconds=10)
+            await here.until(lambda: all(map(has_ended, live.processes.tree)), seconds=10)
 
     asyncio.run(scenario())
 
@@ -226,7 +226,7 @@ def test_watching_3000_children_takes_at_most_5_ms_of_the_loop(state, way, monke
             job = here.submit(program, running=True)
             live = here.service._reactor.roster.live[job]
             needs(way, live)
-            await here.until(lambda: len(live.tree) == 3001, seconds=60)
+            await here.until(lambda: len(live.processes.tree) == 3001, seconds=60)
             await asyncio.sleep(2)
             # As in a controller: what else this test has loaded is not looked at.
             gc.collect()

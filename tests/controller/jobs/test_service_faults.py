@@ -49,7 +49,9 @@ def test_jobs_that_ended_meanwhile_are_history_after_a_restart(state):
             job = await before.job(name="gone")
             before.service._reactor._watch.stop()
             before.service._store.close()
-            asyncio.get_running_loop().remove_reader(before.service._reactor.roster.live[job].pidfd)
+            asyncio.get_running_loop().remove_reader(
+                before.service._reactor.roster.live[job].processes.pidfd
+            )
             before.programs[0].end()
             async with host(state) as after:
                 assert after.service.jobs() == []

@@ -46,7 +46,7 @@ def test_who_splits_keeps_the_parts_and_never_more_than_the_grant(state, splits)
 
             following = asyncio.create_task(follow())
             live = here.service._roster.live[job]
-            await here.until(lambda: child in live.tree and here.status(job).actual)
+            await here.until(lambda: child in live.processes.tree and here.status(job).actual)
             os.sched_setaffinity(child, {1})
             here.service.set_cores(ME, job, 1)
             (cpu,) = here.status(job).granted

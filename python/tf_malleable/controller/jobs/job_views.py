@@ -60,11 +60,11 @@ def job_status(
         desired=record.shape.preferred if record.by_hand is None else record.by_hand,
         granted=sorted(record.grant.cpus),
         lent=sorted(record.grant.lent),
-        actual=sorted(live.actual),
+        actual=sorted(live.delivery.actual),
         by_hand=record.by_hand,
         held=record.held,
         stopped=live.stopped,
-        malleable=bool(live.agents) and record.state != "waiting",
+        malleable=bool(live.delivery.agents) and record.state != "waiting",
         # A container was started with its grant, so its processes need not wait for one.
         is_caller=live.container is None and pid is not None and pid == submitter,
         submitted=record.submitted,
@@ -73,25 +73,25 @@ def job_status(
         run_seconds=record.run_seconds,
         paused_seconds=record.paused_seconds,
         resizes=record.resizes,
-        steps_done=live.speed.steps,
-        steps_total=live.speed.total,
-        steps_per_second=live.speed.recent if record.state == "running" else None,
+        steps_done=live.measured.speed.steps,
+        steps_total=live.measured.speed.total,
+        steps_per_second=live.measured.speed.recent if record.state == "running" else None,
         expected_seconds=live.expected_seconds,
         used_cpus=live.used_cpus,
-        speeds=[Speed(rate.cores, rate.steps_per_second) for rate in live.rates],
+        speeds=[Speed(rate.cores, rate.steps_per_second) for rate in live.measured.rates],
         mem=record.mem,
-        expected_mem=live.lessons.peak_mem,
-        used_mem=live.used_mem,
-        peak_mem=live.peak_mem,
+        expected_mem=live.measured.lessons.peak_mem,
+        used_mem=live.measured.used_mem,
+        peak_mem=live.measured.peak_mem,
         gpus=record.gpus_wanted,
         granted_gpus=list(record.gpus or ()),
         lacks=live.lack,
-        elastic=live.elastic,
-        reading=live.usage.reading,
+        elastic=live.measured.elastic,
+        reading=live.measured.usage.reading,
         area=record.area,
         energy_joules=rounded(record.energy_joules),
         energy_source=record.energy_source,
-        watts=rounded(live.usage.watts) if record.state == "running" else None,
+        watts=rounded(live.measured.usage.watts) if record.state == "running" else None,
         reason=reason,
         as_of=now,
     )
@@ -108,7 +108,7 @@ def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:
         return "other jobs have not ended: the job starts after them"
     record = live.record
     if live.lack == "memory":
-        need = record.mem if record.mem is not None else live.lessons.peak_mem
+        need = record.mem if record.mem is not None else live.measured.lessons.peak_mem
         mem = "memory, nobody knows how much," if need is None else f"{size_text(need)} of memory"
         return f"too little memory is free: the job needs {mem}"
     if live.lack == "gpus":

@@ -130,14 +130,14 @@ class Needs:
             return Need(mem, basis, 0.0, record.gpus_wanted)
         if basis == "unknown" and self.now - record.started > _GROWN_SECONDS:
             mem = 0.0
-        peak = max(mem, float(live.peak_mem or 0))
-        return Need(peak, basis, float(live.used_mem or 0), len(record.gpus or ()))
+        peak = max(mem, float(live.measured.peak_mem or 0))
+        return Need(peak, basis, float(live.measured.used_mem or 0), len(record.gpus or ()))
 
     def _expected(self, live: LiveJob) -> tuple[float, Basis]:
         if live.record.mem is not None:
             return float(live.record.mem), "declared"
-        if live.lessons.peak_mem is not None:
-            return live.lessons.peak_mem, "learned"
+        if live.measured.lessons.peak_mem is not None:
+            return live.measured.lessons.peak_mem, "learned"
         # Other jobs of the same program are an indication, even if their arguments differ.
         similar = self._similar().get((live.record.uid, live.record.program), 0)
         return float(max(_ASSUMED, similar)), "unknown"
@@ -147,9 +147,9 @@ class Needs:
         if self._peaks is None:
             self._peaks = {}
             for live in self.jobs.values():
-                if live.peak_mem is not None:
+                if live.measured.peak_mem is not None:
                     key = live.record.uid, live.record.program
-                    self._peaks[key] = max(live.peak_mem, self._peaks.get(key, 0))
+                    self._peaks[key] = max(live.measured.peak_mem, self._peaks.get(key, 0))
         return self._peaks
 
 

@@ -195,9 +195,9 @@ class PowerWatch:
         before, self._seconds_of = (
             self._seconds_of,
             {
-                job: live.usage.cpu_seconds
+                job: live.measured.usage.cpu_seconds
                 for job, live in self._jobs.items()
-                if live.usage.cpu_seconds is not None
+                if live.measured.usage.cpu_seconds is not None
             },
         )
         return {
@@ -227,7 +227,7 @@ class PowerWatch:
                     energy_source=weaker(source, lines.source),
                 )
             )
-            live.usage.note_watts(joules / self._seconds)
+            live.measured.usage.note_watts(joules / self._seconds)
         shares = self._shares(lines)
         self.budgets.areas.note_drawn(self._seconds, shares)
         for area, joules in shares.items():

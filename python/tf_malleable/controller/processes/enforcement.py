@@ -61,10 +61,10 @@ class Enforcer:
             elif live.suspended or before.state == "paused":
                 enforce(live)
                 resume(live)
-            elif not live.agents or live.container is not None:
+            elif not live.delivery.agents or live.container is not None:
                 enforce(live)
             else:
-                confine_agentless(live, live.tree)
+                confine_agentless(live, live.processes.tree)
             self._store.save(live.record)
             self.settle(live)
 
@@ -96,20 +96,20 @@ def enforce(live: LiveJob) -> None:
         live.container.carry_out(cpus, frozen=False)
         return
     if cpus:
-        _confine(live, live.tree)
-    live.note_enforced()
+        _confine(live, live.processes.tree)
+    live.delivery.note_enforced()
 
 
 def confine_agentless(live: LiveJob, pids: Iterable[int]) -> None:
     """Confine the processes of a running job that have no agent."""
     cpus = live.record.grant.cpus
     if live.record.state == "running" and cpus and live.container is None:
-        _confine(live, [pid for pid in pids if pid not in live.agents])
+        _confine(live, [pid for pid in pids if pid not in live.delivery.agents])
 
 
 def _confine(live: LiveJob, pids: Iterable[int]) -> None:
     # A splitter gives each other process a part of the grant, so these are only narrowed.
-    confine = affinity.narrow if live.splitters else affinity.confine
+    confine = affinity.narrow if live.delivery.splitters else affinity.confine
     confine(processes.present(live, pids), live.record.grant.cpus)
 
 
@@ -127,10 +127,10 @@ def resume(live: LiveJob) -> None:
     live.note_suspended(False)
     if live.container is not None:
         live.container.carry_out(live.record.grant.cpus, frozen=False)
-    elif live.group is not None:
+    elif live.processes.group is not None:
         processes.send_to_all(live, [signal.SIGCONT])
     else:
-        signals.send(live.processes(), signal.SIGCONT)
+        signals.send(live.processes.identities(live.record.process), signal.SIGCONT)
 
 
 def terminate(live: LiveJob) -> None:

@@ -96,12 +96,12 @@ class CpuMeter:
         Returns:
             Sum in seconds; None until every process has been read once.
         """
-        if live.group is not None:
-            exact = live.group.cpu_seconds()
+        if live.processes.group is not None:
+            exact = live.processes.group.cpu_seconds()
             if exact is not None:
                 return exact
         most = max(_LEAST_READS, _CPU_READS_PER_SAMPLE // max(1, jobs))
-        self._reader.go_on(live.record.id, live.tree, most)
+        self._reader.go_on(live.record.id, live.processes.tree, most)
         return self._reader.total(live.record.id)
 
     def forget_others(self, jobs: set[str]) -> None:
@@ -139,12 +139,14 @@ class MemoryMeter:
 
     def _measure(self, live: LiveJob, most: int) -> int:
         """Read a job's memory, or a part of it; return the number of files read."""
-        counted = None if live.memory_group is None else live.memory_group.used()
+        counted = (
+            None if live.processes.memory_group is None else live.processes.memory_group.used()
+        )
         if counted is not None:
-            live.note_memory(counted)
+            live.measured.note_memory(counted)
             return 1
-        reads = self._reader.go_on(live.record.id, live.tree, most)
+        reads = self._reader.go_on(live.record.id, live.processes.tree, most)
         total = self._reader.total(live.record.id)
         if total is not None:
-            live.note_memory(int(total))
+            live.measured.note_memory(int(total))
         return reads

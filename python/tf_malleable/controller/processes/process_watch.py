@@ -152,10 +152,10 @@ class Watch:
         # Recording thousands of processes takes a slice of its own, and so does finding them.
         members: dict[str, list[int]] = {}
         for live in self._surveyed():
-            if len(live.tree) <= _FEW_PROCESSES or live.record.process is None:
+            if len(live.processes.tree) <= _FEW_PROCESSES or live.record.process is None:
                 continue
-            if live.group is not None:
-                members[live.record.id] = await asyncio.to_thread(live.group.pids)
+            if live.processes.group is not None:
+                members[live.record.id] = await asyncio.to_thread(live.processes.group.pids)
             else:
                 members[live.record.id] = table.tree(live.record.process.pid)
             await asyncio.sleep(_GAP_SECONDS)
@@ -176,7 +176,7 @@ class Watch:
         ]
 
     def _needs_table(self) -> bool:
-        return any(live.group is None for live in self._surveyed())
+        return any(live.processes.group is None for live in self._surveyed())
 
     def _noting(
         self, table: ProcessTable, members: Mapping[str, list[int]]
@@ -185,18 +185,18 @@ class Watch:
         for live in self._surveyed():
             assert live.record.process is not None
             process = live.record.process
-            if live.group is None and table.starts.get(process.pid) != process.start:
+            if live.processes.group is None and table.starts.get(process.pid) != process.start:
                 continue  # The job has joined since the table was begun, or has ended.
-            known = live.tree
+            known = live.processes.tree
             if not processes.note(live, table, members.get(live.record.id)):
                 continue
             before = set(known)
-            new = [pid for pid in live.tree if pid not in before]
+            new = [pid for pid in live.processes.tree if pid not in before]
             if live.suspended and new:
                 # They were forked before their parent stopped.
                 processes.stop_all(live)
-            if live.group is None:
-                live.usage.forget()
+            if live.processes.group is None:
+                live.measured.usage.forget()
             # A child inherits its parent's CPUs as of its creation; these may be outdated.
             yield live, new
 
@@ -257,8 +257,11 @@ class Watch:
             if cpu_seconds is not None:
                 live.note_usage(cpu_seconds, self._runnable(live), now)
             news = news or live.has_news
-            late = live.published is not None and clock - live.published > _PATIENCE_SECONDS
-            if late and not live.enforced and live.container is None:
+            late = (
+                live.delivery.published is not None
+                and clock - live.delivery.published > _PATIENCE_SECONDS
+            )
+            if late and not live.delivery.enforced and live.container is None:
                 enforcement.enforce(live)
         if news:
             self._request_decision()
@@ -268,10 +271,10 @@ class Watch:
         lenders = [live for live in running if live.lends_all]
         if not lenders:
             return
-        lenders.sort(key=lambda live: live.queueing.looked_at or 0.0)
+        lenders.sort(key=lambda live: live.measured.queueing.looked_at or 0.0)
         turns = max(_LENDERS_PER_SAMPLE, -(-len(lenders) // _LENDERS_EVERY))
         for live in lenders[:turns]:
-            live.queueing.look(procfs.queued(live.tree), now)
+            live.measured.queueing.look(procfs.queued(live.processes.tree), now)
 
     def look_at(self, live: LiveJob) -> tuple[Look | None, bool]:
         """Read the cgroup of a job that is a container.
@@ -283,12 +286,12 @@ class Watch:
         look = live.container.look(process.pid) if live.container and process else None
         if look is None:
             return None, False
-        live.note_tree(list(look.pids))
+        live.processes.note_tree(list(look.pids))
         live.note_diverged(not look.in_force and not look.stopped)
         is_new = live.note_stopped(look.stopped)
         running = live.record.state == "running" and not live.stopped
-        if running and look.in_force and not live.enforced:
-            live.note_enforced()
+        if running and look.in_force and not live.delivery.enforced:
+            live.delivery.note_enforced()
             self._on_settled(live)
         return look, is_new
 
@@ -308,13 +311,13 @@ class Watch:
         lends all its CPUs shares them with borrowers, so the CPUs that it waited for count.
         """
         if live.lends_all:
-            return live.queueing.cpus
+            return live.measured.queueing.cpus
         used, cores = live.used_cpus, len(live.record.grant.cpus)
         if live.record.grant.lent or used is None or used > cores - 0.5:
             return 0
         self._looks += 1
-        few = self._looks <= _LOOKS_PER_SAMPLE and len(live.tree) <= _FEW_PROCESSES
-        return procfs.runnable(live.tree) if few else cores
+        few = self._looks <= _LOOKS_PER_SAMPLE and len(live.processes.tree) <= _FEW_PROCESSES
+        return procfs.runnable(live.processes.tree) if few else cores
 
 
 def _is_steady(live: LiveJob) -> bool:
@@ -323,5 +326,5 @@ def _is_steady(live: LiveJob) -> bool:
         return False
     if live.record.state != "running":
         return True
-    is_known = live.usage.wanted is not None and live.published is None
+    is_known = live.measured.usage.wanted is not None and live.delivery.published is None
     return is_known and live.level == FULL and not live.record.grant.lent

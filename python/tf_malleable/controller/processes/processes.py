@@ -25,13 +25,13 @@ _ROUND_SECONDS = 0.05
 
 def stop_all(live: LiveJob) -> None:
     """Stop all processes of a job that is not a container, with SIGSTOP."""
-    if live.group is not None:
+    if live.processes.group is not None:
         _send_to_group(live, [signal.SIGSTOP])
         return
     seen: set[int] = set()
     deadline = time.monotonic() + _ROUND_SECONDS
-    while new := [pid for pid in live.tree if pid not in seen]:
-        signals.send(live.processes(new), signal.SIGSTOP)
+    while new := [pid for pid in live.processes.tree if pid not in seen]:
+        signals.send(live.processes.identities(live.record.process, new), signal.SIGSTOP)
         seen.update(new)
         if time.monotonic() > deadline:
             return
@@ -40,22 +40,22 @@ def stop_all(live: LiveJob) -> None:
 
 def send_to_all(live: LiveJob, numbers: Sequence[signal.Signals]) -> None:
     """Send signals, in this order, to all processes of a job that is not a container."""
-    if live.group is not None:
+    if live.processes.group is not None:
         _send_to_group(live, numbers)
         return
     refresh(live)
     for number in numbers:
-        signals.send(live.processes(), number)
+        signals.send(live.processes.identities(live.record.process), number)
 
 
 def kill_all(live: LiveJob) -> None:
     """Kill all processes of a job that is not a container."""
-    if live.group is not None:
-        kill_group(live.group)
+    if live.processes.group is not None:
+        kill_group(live.processes.group)
         return
     # Stop all first, so that none forks while others are being killed.
     stop_all(live)
-    signals.send(live.processes(), signal.SIGKILL)
+    signals.send(live.processes.identities(live.record.process), signal.SIGKILL)
 
 
 def kill_group(group: JobGroup) -> None:
@@ -71,26 +71,26 @@ def kill_group(group: JobGroup) -> None:
 
 def kill_survivors(live: LiveJob) -> None:
     """Kill the remaining processes of a job whose main process has ended."""
-    if live.group is None and len(live.tree) == 1:
+    if live.processes.group is None and len(live.processes.tree) == 1:
         return  # Reading all processes at each end would be too expensive.
-    if live.group is not None and not live.group.pids():
+    if live.processes.group is not None and not live.processes.group.pids():
         return  # Even without processes, killing can take the kernel tens of milliseconds.
     kill_all(live)
 
 
 def _send_to_group(live: LiveJob, numbers: Sequence[signal.Signals]) -> None:
-    assert live.group is not None
-    with live.group.frozen():
-        pids = live.group.pids()
-        live.note_tree(_main_first(live, pids), _starts(pids))
+    assert live.processes.group is not None
+    with live.processes.group.frozen():
+        pids = live.processes.group.pids()
+        live.processes.note_tree(_main_first(live, pids), _starts(pids))
         for number in numbers:
-            signals.send(live.processes(), number)
+            signals.send(live.processes.identities(live.record.process), number)
 
 
 def refresh(live: LiveJob) -> None:
     """Read the processes of a job again."""
     if live.record.process is not None:
-        note(live, ProcessTable() if live.group is not None else ProcessTable.now())
+        note(live, ProcessTable() if live.processes.group is not None else ProcessTable.now())
 
 
 def note(live: LiveJob, table: ProcessTable, members: list[int] | None = None) -> bool:
@@ -107,28 +107,32 @@ def note(live: LiveJob, table: ProcessTable, members: list[int] | None = None) -
     """
     main = live.record.process
     assert main is not None
-    if live.group is not None:
-        members = live.group.pids() if members is None else members
-        return live.note_tree(_main_first(live, members))
+    if live.processes.group is not None:
+        members = live.processes.group.pids() if members is None else members
+        return live.processes.note_tree(_main_first(live, members))
     tree: list[int] = []
     # Once the main process has ended, another process may have its pid.
     if table.starts.get(main.pid) == main.start:
         tree = table.tree(main.pid) if members is None else members
     known = set(tree)
-    for pid in sorted(set(live.tree) - known):
-        if pid in table.starts and table.starts[pid] == live.starts.get(pid):
+    for pid in sorted(set(live.processes.tree) - known):
+        if pid in table.starts and table.starts[pid] == live.processes.starts.get(pid):
             orphans = [each for each in table.tree(pid) if each not in known]
             tree += orphans
             known.update(orphans)
-    return live.note_tree(tree, table.starts)
+    return live.processes.note_tree(tree, table.starts)
 
 
 def present(live: LiveJob, pids: Iterable[int]) -> list[int]:
     """Return those of these pids that still belong to a process of the job."""
-    if live.group is not None:
-        members = set(live.group.pids())
+    if live.processes.group is not None:
+        members = set(live.processes.group.pids())
         return [pid for pid in pids if pid in members]
-    return [process.pid for process in live.processes(pids) if procfs.is_alive(process)]
+    return [
+        process.pid
+        for process in live.processes.identities(live.record.process, pids)
+        if procfs.is_alive(process)
+    ]
 
 
 def _main_first(live: LiveJob, pids: list[int]) -> list[int]:

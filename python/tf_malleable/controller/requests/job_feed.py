@@ -226,18 +226,18 @@ def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
     used = live.used_cpus
     return (
         live.record,
-        live.actual,
+        live.delivery.actual,
         live.stopped,
-        bool(live.agents),
-        live.speed,
-        live.lessons,
+        bool(live.delivery.agents),
+        live.measured.speed,
+        live.measured.lessons,
         live.lack,
-        live.elastic,
-        live.usage.reading,
+        live.measured.elastic,
+        live.measured.usage.reading,
         # Rounded, as measured values are never the same twice.
         None if used is None else round(used, 1),
-        None if live.used_mem is None else live.used_mem >> 20,
-        live.usage.watts,
+        None if live.measured.used_mem is None else live.measured.used_mem >> 20,
+        live.measured.usage.watts,
         reason,
     )
 

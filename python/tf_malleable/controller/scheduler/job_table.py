@@ -12,6 +12,7 @@ from pathlib import Path
 from tf_malleable.api.schema.history import Outcome
 from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
+from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.processes import enforcement, processes
@@ -102,9 +103,9 @@ class Roster:
             return
         # The state file does not contain the phases of the job so far.
         live = self.add(record, pidfd, Phases(whole=record.started is None))
-        if live.group is not None:
+        if live.processes.group is not None:
             # The previous controller may have been killed while the cgroup was frozen.
-            live.group.thaw()
+            live.processes.group.thaw()
         if record.cancelled:
             live.cancel(self._clock.now())
             if live.container is None:
@@ -148,7 +149,7 @@ class Roster:
             group: Cgroup that was made for the main process; None if there is none.
         """
         lessons = self._store.knowledge.lessons(record)
-        live = LiveJob(record, None, lessons, [], phases=phases or Phases())
+        live = LiveJob(record, JobMeasurements(lessons, phases=phases or Phases()))
         self.live[record.id] = live
         if record.container is not None:
             self._by_container[record.container.id] = live
@@ -196,7 +197,11 @@ class Roster:
         # A descendant whose parent has ended. Its pid is checked, as a user may have made a
         # cgroup of that name.
         live = self._by_pid.get(job_cgroup.main_of(pid) or 0)
-        if live is not None and live.group is not None and pid in live.group.pids():
+        if (
+            live is not None
+            and live.processes.group is not None
+            and pid in live.processes.group.pids()
+        ):
             return live
         # A container's first process just after its start, or one from `docker exec`.
         for container in cgroup.container_ids(pid) if self._by_container else ():
@@ -234,14 +239,14 @@ class Roster:
 
     def _process_ended(self, live: LiveJob) -> None:
         assert live.record.process is not None
-        assert live.pidfd is not None
-        code = pidfds.exit_code(live.record.process, live.pidfd)
+        assert live.processes.pidfd is not None
+        code = pidfds.exit_code(live.record.process, live.processes.pidfd)
         if code is not None or live.container is None:
             self.end(live, code)
             return
         # The kernel is too old to report the exit code, but the engine soon will.
         loop = asyncio.get_running_loop()
-        loop.remove_reader(live.pidfd)
+        loop.remove_reader(live.processes.pidfd)
         loop.call_later(_ENGINE_SECONDS, self._end_after_all, live)
 
     def _end_after_all(self, live: LiveJob) -> None:
@@ -255,19 +260,23 @@ class Roster:
         was_cancelled = live.record.cancelled or live.record.started is None
         outcome: Outcome = "cancelled" if was_cancelled else _outcome(code)
         record = time_accounts.up_to(live.record, now)
-        course = live.phases.course(record.run_seconds)
-        kept = (course, live.elastic, live.usage.reading)
-        measured = Measurements(live.usage.cpu_seconds, live.speed, live.peak_mem, *kept)
+        course = live.measured.phases.course(record.run_seconds)
+        kept = (course, live.measured.elastic, live.measured.usage.reading)
+        measured = Measurements(
+            live.measured.usage.cpu_seconds, live.measured.speed, live.measured.peak_mem, *kept
+        )
         self._record_end(record, now, outcome, code, measured)
         if live.record.container is None:
             processes.kill_survivors(live)
-            if live.group is not None:
-                self.remove_when_empty(live.group)
-            if live.memory_group is not None:
-                self.remove_when_empty(live.memory_group)
+            if live.processes.group is not None:
+                self.remove_when_empty(live.processes.group)
+            if live.processes.memory_group is not None:
+                self.remove_when_empty(live.processes.memory_group)
         self._drop(live)
         finished = outcome == "finished"
-        self._store.knowledge.learn(record, live.speed.rates, live.peak_mem, finished=finished)
+        self._store.knowledge.learn(
+            record, live.measured.speed.rates, live.measured.peak_mem, finished=finished
+        )
         self._teach(record)
         self._request_decision()
 
@@ -275,7 +284,7 @@ class Roster:
         """Pass on the knowledge from an ended job to similar live jobs."""
         known = self._store.knowledge.lessons(ended)
         for live in self.live.values():
-            live.learn(passed_on(known, ended, live.record, live.lessons))
+            live.measured.learn(passed_on(known, ended, live.record, live.measured.lessons))
 
     def _record_end(
         self,
@@ -295,11 +304,11 @@ class Roster:
 
     def refuse(self, live: LiveJob) -> None:
         """Remove a job as if it had never been added."""
-        if live.memory_group is not None:
-            live.memory_group.lift()
-            self.remove_when_empty(live.memory_group)
-        if live.group is not None:
-            self.remove_when_empty(live.group)
+        if live.processes.memory_group is not None:
+            live.processes.memory_group.lift()
+            self.remove_when_empty(live.processes.memory_group)
+        if live.processes.group is not None:
+            self.remove_when_empty(live.processes.group)
         self._store.forget(live.record.id)
         self._drop(live)
 
@@ -324,9 +333,9 @@ class Roster:
 
     @staticmethod
     def _release(live: LiveJob) -> None:
-        if live.pidfd is not None:
-            asyncio.get_running_loop().remove_reader(live.pidfd)
-            os.close(live.pidfd)
+        if live.processes.pidfd is not None:
+            asyncio.get_running_loop().remove_reader(live.processes.pidfd)
+            os.close(live.processes.pidfd)
         if live.container is not None:
             live.container.release()
         live.end()
@@ -334,11 +343,11 @@ class Roster:
 
 def _limit_memory(live: LiveJob, process: ProcessId) -> None:
     """Limit a job to its requested memory, if its cgroup supports that."""
-    if live.record.mem is None or live.group is None:
+    if live.record.mem is None or live.processes.group is None:
         return
-    group = memory_cgroup.make(process, live.group)
+    group = memory_cgroup.make(process, live.processes.group)
     if group is not None:
-        live.attach_memory(group)
+        live.processes.attach_memory(group)
         if not group.limit(live.record.mem):
             _log.warning("%s: its memory cannot be limited", live.record.title)
 

@@ -200,19 +200,19 @@ class Reactor:
 
     def acknowledge(self, live: LiveJob, pid: int, serial: int) -> None:
         """Record that a process of a job has carried out a grant."""
-        live.acknowledge(pid, serial)
+        live.delivery.acknowledge(pid, serial)
         self._enforcer.settle(live)
 
     def connect(self, live: LiveJob, pid: int, *, splits: bool = False) -> None:
         """Record that an agent has connected."""
         was_absent = live.is_absent(self.now())
-        live.connect(pid, splits=splits)
+        live.delivery.connect(pid, splits=splits)
         if was_absent:
             self.react_soon()
 
     def disconnect(self, live: LiveJob, pid: int) -> None:
         """Record that an agent has disconnected; enforce the grant if no agent is left."""
-        if live.disconnect(pid):
+        if live.delivery.disconnect(pid, live.record.serial):
             enforcement.enforce(live)
         self._enforcer.settle(live)
         if live.is_absent(self.now()):
