@@ -61,12 +61,12 @@ def test_an_agent_of_a_running_job_comes_and_goes_without_a_decision(state):
             job = await here.job()
             reactor = here.service._reactor
             live = reactor.roster.live[job]
-            await here.until(lambda: reactor._reaction is None)
+            await here.until(lambda: not reactor._loop.is_requested)
             reactor.connect(live, 1)
             assert live.delivery.agents.keys() >= {1}
             reactor.disconnect(live, 1)
             assert 1 not in live.delivery.agents
-            assert reactor._reaction is None
+            assert not reactor._loop.is_requested
 
     asyncio.run(scenario())
 

@@ -1,9 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reactor: reacts to events with decisions, and carries out the changes.
+"""Reactor: asks the policy for the decision loop, carries out the changes, and saves them.
 
-Every event leads to the same reaction: ask the policy, compare its answer with the current
-grants, carry out the differences, and save them shortly after. Everything runs in one
-asyncio loop, so there are no locks, and nothing here ever waits for a job.
+Everything runs in one asyncio loop, so there are no locks, and nothing here ever waits for a job.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tf_malleable.controller.clock import Clock
@@ -24,16 +22,16 @@ from tf_malleable.controller.processes.enforcement import Enforcer
 from tf_malleable.controller.processes.process_watch import Watch
 from tf_malleable.controller.scheduler.job_table import Roster
 from tf_malleable.controller.state.store import CPUS, Store
-from tf_malleable.model import Allocation, Machine, format_cpuset
+from tf_malleable.model import Allocation, Grant, Machine, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS, Quotas
 from tf_malleable.policies import registry
 from tf_malleable.policies.policy import Policy
 from tf_malleable.policies.wrappers.budget import keeping
 from tf_malleable.scheduling.decision import admission_order
 from tf_malleable.scheduling.decision.admission_order import Starts
-from tf_malleable.scheduling.decision.decision import Candidate, changes
+from tf_malleable.scheduling.decision.decision import Candidate, Change
+from tf_malleable.scheduling.decision.decision_loop import DecisionLoop
 from tf_malleable.scheduling.records.job_record import Record
-from tf_malleable.scheduling.records.usage import SAMPLE_SECONDS
 
 _POLICY = "policy"
 
@@ -48,6 +46,19 @@ _TIDY_STEP_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
+class _AsyncioTimers:
+    """Timers of a decision loop on the clock of all records."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self.now = clock, clock.now
+
+    def soon(self, call: Callable[[], None]) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_soon(call)
+
+    def at(self, when: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(when - self._clock.now(), call)
+
+
 class Reactor:
     """Makes decisions and carries them out. Not thread-safe: one asyncio loop.
 
@@ -59,6 +70,8 @@ class Reactor:
         provision: Resources shared out other than cores.
         problem: Reason why the default policy decides instead of the chosen one; None if it
             does not.
+        react: Makes a decision now and carries out what changes.
+        react_soon: Schedules one decision for all events of this iteration of the loop.
         limited: Returns a machine with its power limits, for a decision; None for no limits.
     """
 
@@ -99,8 +112,8 @@ class Reactor:
         self.problem: str | None = self._unusable
         self._store = store
         self._clock = Clock()
-        self._reaction: asyncio.Handle | None = None
-        self._review: asyncio.TimerHandle | None = None
+        self._loop = DecisionLoop(_AsyncioTimers(self._clock), self)
+        self.react, self.react_soon = self._loop.react, self._loop.request
         self._saving: asyncio.TimerHandle | None = None
         self._has_saved = asyncio.Event()
         self._tidying: asyncio.Task[None] | None = None
@@ -148,7 +161,8 @@ class Reactor:
     async def close(self) -> None:
         """Release all jobs; suspended ones continue, as without a controller."""
         self._watch.stop()
-        for handle in (self._reaction, self._review, self._saving, self._tidying):
+        self._loop.close()
+        for handle in (self._saving, self._tidying):
             if handle is not None:
                 handle.cancel()
         self._watch.survey()
@@ -218,39 +232,26 @@ class Reactor:
         if live.is_absent(self.now()):
             self.react_soon()
 
-    # Reactions.
+    # Effects of the decision loop.
 
-    def react_soon(self) -> None:
-        """Schedule one reaction to all events of this iteration of the loop."""
-        if self._reaction is None:
-            self._reaction = asyncio.get_running_loop().call_soon(self.react)
-
-    def react(self) -> None:
-        """Make a decision and carry out what changes."""
-        if self._reaction is not None:
-            self._reaction.cancel()
-            self._reaction = None
-        now = self.now()
+    def grants(self) -> tuple[Mapping[str, Grant], Collection[str]]:
+        """Return the current grants, and the jobs that run without one; see Effects."""
         live = self.roster.live
-        allocation = self._decide(now)
         current = {job: each.record.grant for job, each in live.items()}
         still_running = [
             job
             for job, each in live.items()
             if each.record.state != "waiting" and not each.record.grant and not each.is_inactive
         ]
-        found = changes(allocation, current, still_running)
-        self.provision.hand_out(found, live)
+        return current, still_running
+
+    def carry_out(self, found: Sequence[Change], allocation: Allocation, now: float) -> None:
+        """Carry out changes, and save them shortly after; see Effects."""
+        self.provision.hand_out(found, self.roster.live)
         self._enforcer.apply(found, now)
         if found:
             self._watch.hasten()
         self.save_soon()
-        if self._review is not None:
-            self._review.cancel()
-            self._review = None
-        if allocation.review_at is not None:
-            delay = max(SAMPLE_SECONDS, allocation.review_at - now)
-            self._review = asyncio.get_running_loop().call_later(delay, self.react)
 
     def save_soon(self) -> None:
         """Schedule saving of the changes, if any, after a short delay."""
@@ -313,7 +314,8 @@ class Reactor:
         """
         return self._share_out(policy or self._chosen, candidates, now).allocation
 
-    def _decide(self, now: float) -> Allocation:
+    def decide(self, now: float) -> Allocation:
+        """Return the allocation of all live jobs; see Effects."""
         candidates = self.candidates(now)
         for live in self.roster.live.values():
             live.note_decision()

@@ -1,23 +1,24 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A simulated host: the controller's triggers and delays around the same decisions.
+"""A simulated host: the controller's decision loop around simulated jobs, in virtual time.
 
-Decisions, accounting, learning and measuring use the controller's own code. Only the jobs and
-the time are simulated.
+The loop, decisions, accounting, learning and measuring are the controller's own code. Only the
+jobs and the time are simulated.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_malleable.api.schema.history import JobRecord, Span
-from tf_malleable.model import Allocation, Machine, Shape
+from tf_malleable.model import Allocation, Grant, Machine, Shape
 from tf_malleable.model.need import UNLIMITED, Need
 from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling.decision import admission_order
-from tf_malleable.scheduling.decision.decision import Candidate, Change, changes
+from tf_malleable.scheduling.decision.decision import Candidate, Change
+from tf_malleable.scheduling.decision.decision_loop import DecisionLoop
 from tf_malleable.scheduling.records import metrics, time_accounts
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.lessons import Knowledge, passed_on
@@ -82,6 +83,19 @@ class Counts:
         return self.arrivals + self.ends + self.changes
 
 
+class _VirtualTimers:
+    """Timers of a decision loop in virtual time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock, self.at = clock, clock.at
+
+    def now(self) -> float:
+        return self._clock.now
+
+    def soon(self, call: Callable[[], None]) -> Timer:
+        return self._clock.at(self._clock.now, call, LAST)
+
+
 class Host:
     """A host with a controller, in virtual time."""
 
@@ -130,8 +144,8 @@ class Host:
         self._alike: dict[tuple[int, str], set[str]] = {}
         self._sampled: dict[str, SimulatedJob] = {}
         self._sampling: Timer | None = None
-        self._reaction: Timer | None = None
-        self._review: Timer | None = None
+        self._loop = DecisionLoop(_VirtualTimers(clock), self)
+        self._react_soon = self._loop.request
         self._in_vain = 0
 
     @property
@@ -180,11 +194,6 @@ class Host:
         return Reports(self._clock.now + drawn * INTERVAL_SECONDS)
 
     # Triggers.
-
-    def _react_soon(self) -> None:
-        """React once to all events of this moment."""
-        if self._reaction is None:
-            self._reaction = self._clock.at(self._clock.now, self._react, LAST)
 
     def _phase_over(self, job: SimulatedJob) -> None:
         if job.end_phase(self._clock.now):
@@ -244,11 +253,10 @@ class Host:
         if self._sampled:
             self._sample_soon()
 
-    # Decisions.
+    # Effects of the decision loop.
 
-    def _react(self) -> None:
-        self._reaction = None
-        now = self._clock.now
+    def decide(self, now: float) -> Allocation:
+        """Return the allocation of all live jobs; see Effects."""
         self.counts.decisions += 1
         candidates = []
         for job in self.jobs.values():
@@ -256,25 +264,29 @@ class Host:
                 job.look(now)
                 job.note_decision()
             candidates.append(Candidate(job.as_job(now), None, False))
-        allocation = self._decide(candidates, now)
-        current = {name: job.record.grant for name, job in self.jobs.items()}
-        for change in changes(allocation, current):
+        return self._ask(candidates, now)
+
+    def grants(self) -> tuple[Mapping[str, Grant], Collection[str]]:
+        """Return the current grants; see Effects."""
+        return {name: job.record.grant for name, job in self.jobs.items()}, ()
+
+    def carry_out(self, found: Sequence[Change], allocation: Allocation, now: float) -> None:
+        """Carry out changes; see Effects.
+
+        Raises:
+            SimulationError: The policy cannot continue.
+        """
+        for change in found:
             self._apply(change, now)
-        if self._review is not None:
-            self._review.cancel()
-            self._review = None
         review_at = allocation.review_at
-        if review_at is not None:
-            if review_at < now:
-                raise SimulationError(f"it asks for a review {now - review_at:g} s in the past")
-            at = max(now + SAMPLE_SECONDS, review_at)
-            self._review = self._clock.at(at, self._react_soon)
+        if review_at is not None and review_at < now:
+            raise SimulationError(f"it asks for a review {now - review_at:g} s in the past")
         is_idle = bool(self.jobs) and not any(grant for grant in allocation.grants.values())
         self._in_vain = self._in_vain + 1 if is_idle else 0
         if self._in_vain > _IN_VAIN:
             raise waits_for_ever(len(self.jobs))
 
-    def _decide(self, candidates: list[Candidate], now: float) -> Allocation:
+    def _ask(self, candidates: list[Candidate], now: float) -> Allocation:
         try:
             found = admission_order.decide(
                 self._policy, candidates, lambda _: _NEED, UNLIMITED, self.machine, now
