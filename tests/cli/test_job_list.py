@@ -118,7 +118,8 @@ def test_a_job_is_paused_and_resumed(controller):
         assert state_of(process.pid) in "RS"
         said = out("resume", "1")
         assert said == f"job 1 (one): no change, it is not paused; it runs on CPUs {CPU}\n"
-        assert json.loads(out("pause", "1", "--json"))["held"]
+        said = json.loads(out("pause", "1", "--json"))
+        assert (said["paused_by_user"], said["held"]) == (True, True)
         assert json.loads(out("resume", "1", "--json"))["state"] == "running"
 
 

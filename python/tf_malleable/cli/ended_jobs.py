@@ -32,6 +32,11 @@ def find_ended(client: Client, job: str) -> JobRecord | None:
     return None
 
 
+def no_such_job(job: str) -> OperationError:
+    """Return the error for an id or name that no live or ended job has."""
+    return OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+
+
 def unended(client: Client, jobs: Sequence[str]) -> tuple[str, ...]:
     """Return the ids of those of these jobs that are live; the others must have ended.
 
@@ -48,7 +53,7 @@ def unended(client: Client, jobs: Sequence[str]) -> tuple[str, ...]:
         if any(job in (each.id, each.name) for each in live):
             found.append(client.find(job, live).id)
         elif find_ended(client, job) is None:
-            raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+            raise no_such_job(job)
     return tuple(dict.fromkeys(found))
 
 

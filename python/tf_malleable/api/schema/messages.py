@@ -66,7 +66,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         lent: CPUs of the job that it currently lends to other jobs.
         actual: CPUs that the job has acknowledged.
         by_hand: Number of cores set by hand; null while the policy decides.
-        held: True if a person, not the policy, has paused the job.
+        paused_by_user: True if a person, not the policy, has paused the job.
+        held: Deprecated alias of `paused_by_user`.
         stopped: True if the process (SIGSTOP, Ctrl-Z) or container was stopped, but not by the
             controller.
         malleable: True if an agent applies grants; if false, the controller sets the CPU affinity.
@@ -126,6 +127,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     lent: list[int]
     actual: list[int]
     by_hand: int | None
+    paused_by_user: bool = False
     held: bool
     stopped: bool
     malleable: bool
@@ -157,6 +159,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     watts: float | None = None
     reason: str | None = None
     as_of: float = 0.0
+
+    def __post_init__(self) -> None:
+        # An older controller says only the alias.
+        if self.held != self.paused_by_user:
+            msgspec.structs.force_setattr(self, "paused_by_user", self.held)
 
 
 class Outlook(msgspec.Struct, frozen=True):

@@ -136,7 +136,7 @@ def pause(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
         after = client.ask("POST", f"/v1/jobs/{before.id}/pause", JobStatus)
         if as_json:
             return after
-        if before.held:
+        if before.paused_by_user:
             said = "no change, it is already paused"
         else:
             where = " in the queue" if after.state == "waiting" else ""
@@ -161,7 +161,7 @@ def resume(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
         after = client.ask("POST", f"/v1/jobs/{before.id}/resume", JobStatus)
         latest = _settled(client, after)
         if not as_json:
-            said = "resumed" if before.held else "no change, it is not paused"
+            said = "resumed" if before.paused_by_user else "no change, it is not paused"
             click.echo(f"{title(after)}: {said}; {_cores(latest)}")
         return latest or after
 
@@ -211,7 +211,7 @@ def _cores(job: JobStatus | None) -> str:
     """Describe a job's cores, and pending changes; None stands for a job that has ended."""
     if job is None:
         return "it has ended in the meantime"
-    if job.held:
+    if job.paused_by_user:
         return f"pending, it is paused; resume it with: tfm resume {job.id}"
     if job.stopped:
         return "pending, its processes were stopped by a signal"

@@ -23,7 +23,7 @@ def state(job: JobStatus) -> str:
     ``"paused"``: paused by a person. ``"stopped"``: stopped by a signal or `docker pause`.
     ``"held"``: held by the policy, which has taken the cores away.
     """
-    if job.held:
+    if job.paused_by_user:
         return "paused"
     if job.stopped:
         return "stopped"

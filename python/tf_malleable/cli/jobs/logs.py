@@ -15,7 +15,7 @@ from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.api.schema.messages import JobStatus
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.ended_jobs import find_ended
+from tf_malleable.cli.ended_jobs import find_ended, no_such_job
 from tf_malleable.cli.jobs.job_arguments import job_argument
 from tf_malleable.cli.jobs.job_texts import title
 from tf_malleable.cli.launch.outputs import is_kept, open_output
@@ -46,7 +46,7 @@ def logs(client: Client, job: str, follow: bool) -> None:
     else:
         found = find_ended(client, job)
     if found is None:
-        raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+        raise no_such_job(job)
     if found.output is None:
         raise OperationError(
             f"no output is known of {title(found)}: only that of your own jobs, started by"

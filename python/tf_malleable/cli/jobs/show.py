@@ -12,7 +12,7 @@ from tf_malleable.api.schema.elastic import Elastic
 from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.api.schema.messages import JobStatus, Outlook
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.ended_jobs import find_ended
+from tf_malleable.cli.ended_jobs import find_ended, no_such_job
 from tf_malleable.cli.jobs.job_arguments import job_argument
 from tf_malleable.cli.jobs.job_texts import desired, granted, last_change, per_step, progress, state
 from tf_malleable.cli.options import json_option, print_json, socket_option
@@ -40,7 +40,7 @@ def show(client: Client, job: str, as_json: bool) -> None:
         return
     ended = find_ended(client, job)
     if ended is None:
-        raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+        raise no_such_job(job)
     if as_json:
         print_json({"job": ended, "outlook": None})
     else:

@@ -12,7 +12,7 @@ import click
 from tf_malleable.api.schema.history import JobRecord
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.ended_jobs import find_ended, last_attempt
+from tf_malleable.cli.ended_jobs import find_ended, last_attempt, no_such_job
 from tf_malleable.cli.jobs.job_arguments import jobs_argument
 from tf_malleable.cli.jobs.job_texts import title
 from tf_malleable.cli.launch.outputs import is_kept, read_exit_code
@@ -43,7 +43,7 @@ def wait(client: Client, jobs: tuple[str, ...]) -> None:
         elif ended := find_ended(client, job):
             wanted.append(ended.id)
         else:
-            raise OperationError(f"there is no job {job!r}; 'tfm jobs' and 'tfm history' list them")
+            raise no_such_job(job)
     _wait(client, {each.id for each in live} & set(wanted))
     result = 0
     for identity in dict.fromkeys(wanted):

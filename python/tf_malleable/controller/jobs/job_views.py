@@ -62,6 +62,7 @@ def job_status(
         lent=sorted(record.grant.lent),
         actual=sorted(live.delivery.actual),
         by_hand=record.by_hand,
+        paused_by_user=record.held,
         held=record.held,
         stopped=live.stopped,
         malleable=bool(live.delivery.agents) and record.state != "waiting",

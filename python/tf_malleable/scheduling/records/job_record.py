@@ -31,7 +31,7 @@ class Record:
         grant: Current grant.
         serial: Serial number of the grant; acknowledgements name it.
         by_hand: Number of cores set by a person.
-        held: True if paused by a person.
+        held: True if paused by a person, as state files name it.
         cancelled: True if cancelled by a person; the job may take a while to end.
         waiting_seconds: Time in state waiting, up to `since`.
         run_seconds: Time in state running, up to `since`.

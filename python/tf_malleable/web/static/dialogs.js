@@ -92,7 +92,7 @@ function choices(job, count, priority) {
       preview: `change=priority&priority=${priority}`, request: ["PATCH", path, { priority: Number(priority) }],
       sentence: "Higher goes first, with policies that look at priorities.", said: `job ${job.id} has priority ${priority}`,
     },
-    ...(job.held
+    ...((job.paused_by_user ?? job.held)
       ? {
           resume: {
             label: "Resume it", verb: "Resume", valid: true, preview: "change=resume", request: ["POST", `${path}/resume`],

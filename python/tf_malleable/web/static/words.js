@@ -10,7 +10,7 @@ export const colour = (job) => `c${(Number(job.id) - 1) % COLOURS}`;
 
 // As `tfm jobs` says it.
 export function state(job) {
-  if (job.held) return "paused";
+  if (job.paused_by_user ?? job.held) return "paused";
   if (job.stopped) return "stopped";
   return job.state === "paused" ? "held" : job.state;
 }
