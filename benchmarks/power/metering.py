@@ -13,7 +13,7 @@ from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.power.power_watch import PowerWatch
 from tf_malleable.model import Shape
-from tf_malleable.power.host_power import HostPower
+from tf_malleable.power.host_power import HostPower, Meters
 from tf_malleable.power.rapl import RaplMeter
 from tf_malleable.scheduling.records.job_record import Record
 from tf_malleable.scheduling.records.lessons import Lessons
@@ -51,7 +51,7 @@ def cost(jobs: int, packages: int = 2) -> float:
             (zone / "name").write_text(f"package-{number}")
             (zone / "max_energy_range_uj").write_text("262143328850")
             (zone / "energy_uj").write_text("123456789")
-        power = HostPower("lab", [RaplMeter(Path(folder))], SERVERS[4].curve)
+        power = HostPower("lab", Meters([RaplMeter(Path(folder))]), SERVERS[4].curve)
         lives = {str(number): live(number) for number in range(jobs)}
         watch = PowerWatch(
             power, lives, time.time, Instruments(), shared=lambda: 64, react=lambda: None

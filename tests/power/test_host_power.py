@@ -7,7 +7,7 @@ import pytest
 
 from tf_malleable.model.power import PowerCurve
 from tf_malleable.power.curve_file import read_curve, write_curve
-from tf_malleable.power.host_power import HostPower
+from tf_malleable.power.host_power import HostPower, Meters, PowerClocks
 from tf_malleable.power.meter import Counted, MeterError
 
 CURVE = PowerCurve(((0.0, 50.0), (1.0, 150.0)))
@@ -47,7 +47,8 @@ class Scripted:
 
 def host(*meters: Scripted, curve: PowerCurve | None = CURVE, **more) -> tuple[HostPower, Clocks]:
     clocks = Clocks()
-    power = HostPower("lab", meters, curve, clock=clocks.clock, wall=clocks.wall, cpus=4, **more)
+    times = PowerClocks(clocks.clock, clocks.wall)
+    power = HostPower("lab", Meters(meters, **more), curve, clocks=times, cpus=4)
     assert power.draw(0.0) is None
     return power, clocks
 

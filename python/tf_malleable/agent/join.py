@@ -36,7 +36,7 @@ def start_agent(asked_for: Join) -> None:
             agent.start(asked_for)
 
 
-def join(
+def join(  # noqa: PLR0913 - published
     name: str | None = None,
     *,
     min: int = 1,  # noqa: A002 - the name in Shape

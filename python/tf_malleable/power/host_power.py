@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tf_malleable.controller.ports import BudgetObserver
 from tf_malleable.linux.host_cpu import HostCpu
@@ -29,43 +30,70 @@ _DISAGREE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Meters:
+    """Meters of a host.
+
+    Attributes:
+        ordered: Meters, best first.
+        gpus: Meter of the GPUs, which are added to a meter that does not count the whole host;
+            None without GPUs.
+        source: Origin of the meters' values.
+        problem: Why there is no better meter; None if there is nothing to report.
+    """
+
+    ordered: Sequence[EnergyMeter] = ()
+    gpus: EnergyMeter | None = None
+    source: EnergySource = "measured"
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class PowerClocks:
+    """Clocks, in seconds.
+
+    Attributes:
+        running: Clock that stops during a suspend.
+        wall: Clock that continues during a suspend.
+    """
+
+    running: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+_CLOCKS = PowerClocks()
+
+
 class HostPower:
     """The controller's port to meters; see controller.ports.Power. Not thread-safe.
 
     Args:
         area: Area that the host belongs to.
-        meters: Meters, best first. GPUs are added to a meter that does not count the whole host.
+        meters: Meters of the host.
         curve: Power of the host by load; None if unknown.
-        source: Origin of the meters' values.
         remote: Remote source of budgets.
-        problem: Why there is no better meter; None if there is nothing to report.
-        clock: Clock that stops during a suspend.
-        wall: Clock that continues during a suspend.
+        clocks: Clocks of the measurements.
         cpus: Number of CPUs of the host.
     """
 
     def __init__(
         self,
         area: str,
-        meters: Sequence[EnergyMeter] = (),
+        meters: Meters,
         curve: PowerCurve | None = None,
         *,
-        gpus: EnergyMeter | None = None,
-        source: EnergySource = "measured",
         remote: Remote = NO_REMOTE,
-        problem: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        clocks: PowerClocks = _CLOCKS,
         cpus: int | None = None,
     ) -> None:
         self.area = area
         self.curve = curve
-        self._meters, self._gpus, self._source = list(meters), gpus, source
+        self._meters, self._gpus, self._source = list(meters.ordered), meters.gpus, meters.source
         self._remote = remote
-        self._lasting = problem
+        self._lasting = meters.problem
         self._failure: str | None = None
         self._quarrel: str | None = None
-        self._clock, self._wall = clock, wall
+        self._clock, self._wall = clocks.running, clocks.wall
         self._cpus = cpus or HostCpu().cpus
         self._at: float | None = None
         self._slept = 0.0

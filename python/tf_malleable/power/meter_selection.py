@@ -10,7 +10,7 @@ from typing import Final
 from tf_malleable.api.schema.job_names import LONGEST_AREA, is_area
 from tf_malleable.model.power import EnergySource
 from tf_malleable.power.curve_file import read_curve
-from tf_malleable.power.host_power import HostPower
+from tf_malleable.power.host_power import HostPower, Meters
 from tf_malleable.power.hwmon import HWMON, HwmonMeter
 from tf_malleable.power.ipmi import IpmiMeter
 from tf_malleable.power.meter import EnergyMeter, MeterError
@@ -44,7 +44,7 @@ def host_power(area: str, meter: str, curve: Path, remote: Remote = NO_REMOTE) -
     found = read_curve(curve)
     if not meters and found is None:
         problem = f"{problem or 'nothing measures'}, and without a curve nothing is estimated"
-    return HostPower(area, meters, found, gpus=gpus, source=source, remote=remote, problem=problem)
+    return HostPower(area, Meters(meters, gpus, source, problem), found, remote=remote)
 
 
 def find_meters(kind: str) -> tuple[list[EnergyMeter], str | None]:

@@ -15,14 +15,14 @@ from tests.web.browser.conftest import opened
 from tests.web.conftest import served
 from tf_malleable.api.schema.power import BudgetRequest
 from tf_malleable.model import PowerCurve
-from tf_malleable.power.host_power import HostPower
+from tf_malleable.power.host_power import HostPower, Meters
 
 pytestmark = pytest.mark.slow
 
 
 def test_power_is_shown_by_job_and_area_with_its_source_and_budgets(context, tmp_path):
     curve = PowerCurve(((0.0, 50.0), (1.0, 150.0)))
-    crowd = Crowd(tmp_path, 4, "equal", HostPower("lab", (), curve))
+    crowd = Crowd(tmp_path, 4, "equal", HostPower("lab", Meters(), curve))
     try:
         mine = crowd.job("mine", area="project-x", max=2)
         with served(crowd.socket) as web:

@@ -16,7 +16,7 @@ from tf_malleable.scheduling.decision.decision import Change, changes
 from tf_malleable.scheduling.records.usage import SAMPLE_SECONDS
 
 
-class Timer(Protocol):
+class Cancellable(Protocol):
     """A scheduled call."""
 
     def cancel(self) -> object:
@@ -31,11 +31,11 @@ class Timers(Protocol):
         """Return the time."""
         ...
 
-    def soon(self, call: Callable[[], None]) -> Timer:
+    def soon(self, call: Callable[[], None]) -> Cancellable:
         """Call a function once all events of this moment have been handled."""
         ...
 
-    def at(self, when: float, call: Callable[[], None]) -> Timer:
+    def at(self, when: float, call: Callable[[], None]) -> Cancellable:
         """Call a function at a time."""
         ...
 
@@ -64,8 +64,8 @@ class DecisionLoop:
 
     def __init__(self, timers: Timers, effects: Effects) -> None:
         self._timers, self._effects = timers, effects
-        self._requested: Timer | None = None
-        self._review: Timer | None = None
+        self._requested: Cancellable | None = None
+        self._review: Cancellable | None = None
 
     @property
     def is_requested(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tf_malleable.api.schema.history import JobRecord, Span
 from tf_malleable.model import Allocation, Grant, Machine, Shape
@@ -83,6 +83,35 @@ class Counts:
         return self.arrivals + self.ends + self.changes
 
 
+@dataclass(frozen=True)
+class SimulationConditions:
+    """SimulationConditions of a simulation that are the same for all hosts.
+
+    Attributes:
+        seed: Seed of the noise and of the times of reports; the same seed gives the same result.
+        noise: Standard deviation of the logarithm of a job's speed with a number of cores,
+            beside its curve.
+        delays: Durations of the controller's actions.
+    """
+
+    seed: int = 0
+    noise: float = 0.0
+    delays: Delays = field(default_factory=Delays)
+
+
+@dataclass(frozen=True)
+class HostObserver:
+    """Calls about the jobs of a host.
+
+    Attributes:
+        on_end: Called with the metrics of each job that has ended.
+        on_span: Called with each span of each job; None if spans are not needed.
+    """
+
+    on_end: Callable[[JobRecord], None]
+    on_span: Callable[[Span], None] | None = None
+
+
 class _VirtualTimers:
     """Timers of a decision loop in virtual time."""
 
@@ -105,13 +134,9 @@ class Host:
         machine: Machine,
         policy: Policy,
         knowledge: Knowledge,
-        *,
-        delays: Delays,
-        seed: int,
-        noise: float,
+        conditions: SimulationConditions,
         uids: Callable[[str], int],
-        on_end: Callable[[JobRecord], None],
-        on_span: Callable[[Span], None] | None,
+        observer: HostObserver,
     ) -> None:
         """Create a host without jobs.
 
@@ -120,12 +145,9 @@ class Host:
             machine: CPUs of the host.
             policy: Policy that shares them out.
             knowledge: What was learned from earlier jobs; it continues to learn.
-            delays: Durations of the controller's actions.
-            seed: Seed of the noise and of the times of reports.
-            noise: Standard deviation of the logarithm of a job's speed with a number of cores.
+            conditions: SimulationConditions of the simulation.
             uids: Returns the user id of a name.
-            on_end: Called with the metrics of each job that has ended.
-            on_span: Called with each span of each job; None if spans are not needed.
+            observer: Calls about the jobs.
         """
         self.machine = machine
         self.jobs: dict[str, SimulatedJob] = {}
@@ -133,12 +155,10 @@ class Host:
         self._clock = clock
         self._policy = policy
         self._knowledge = knowledge
-        self._delays = delays
-        self._seed = seed
-        self._noise = noise
+        self._delays = conditions.delays
+        self._seed, self._noise = conditions.seed, conditions.noise
         self._uids = uids
-        self._on_end = on_end
-        self._on_span = on_span
+        self._on_end, self._on_span = observer.on_end, observer.on_span
         self._ends: dict[str, Timer] = {}
         self._news: dict[str, Timer] = {}
         self._alike: dict[tuple[int, str], set[str]] = {}

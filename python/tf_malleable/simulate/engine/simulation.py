@@ -17,7 +17,14 @@ from tf_malleable.policies.policy import Policy
 from tf_malleable.scheduling.records import metrics
 from tf_malleable.scheduling.records.lessons import Knowledge
 from tf_malleable.simulate.engine.clock import VirtualClock
-from tf_malleable.simulate.engine.host import Counts, Delays, Host, waits_for_ever
+from tf_malleable.simulate.engine.host import (
+    Counts,
+    Delays,
+    Host,
+    HostObserver,
+    SimulationConditions,
+    waits_for_ever,
+)
 from tf_malleable.simulate.engine.host_selection import Load, choose
 from tf_malleable.simulate.engine.task import Task
 
@@ -113,12 +120,12 @@ class _Run:
                 machine,
                 registry.create(policy) if isinstance(policy, str) else policy,
                 knowledge,
-                delays=scenario.delays,
-                seed=scenario.seed,
-                noise=scenario.noise,
-                uids=self._uid,
-                on_end=partial(self._note_end, index),
-                on_span=partial(_keep, self._spans[index], first) if spans else None,
+                SimulationConditions(scenario.seed, scenario.noise, scenario.delays),
+                self._uid,
+                HostObserver(
+                    partial(self._note_end, index),
+                    partial(_keep, self._spans[index], first) if spans else None,
+                ),
             )
             for index, (machine, first) in enumerate(
                 zip(scenario.machines, _first_cpus(scenario.machines), strict=True)
