@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from tf_malleable.model.allocation import NO_GRANT, Grant
 from tf_malleable.model.shape import Shape
+
+_T = TypeVar("_T")
 
 JobState = Literal["waiting", "running", "paused"]
 
@@ -67,3 +70,20 @@ class Job:
     expected_seconds: float | None = None
     user: int | None = None
     area: str | None = None
+
+    def derived(self, key: Hashable, compute: Callable[[], _T]) -> _T:
+        """Return a value that follows from this job and the key, computed once for this object.
+
+        So policies need no memory of their own: in a long queue most jobs are the same objects
+        as at the last decision.
+
+        Args:
+            key: Name of the value, and all else that it depends on.
+            compute: Computes the value.
+        """
+        # Not a field: equal jobs stay equal, and a changed job starts without values.
+        values: dict[Hashable, Any] = self.__dict__.setdefault("_derived", {})
+        if key not in values:
+            values[key] = compute()
+        found: _T = values[key]
+        return found

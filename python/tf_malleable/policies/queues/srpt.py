@@ -39,7 +39,6 @@ _STARTING_SECONDS_OF_NEW_ONES = 10.0
 # A job is late once it has waited for this many seconds plus this multiple of its own length.
 _PATIENCE_SECONDS = 600.0
 _PATIENCE_LENGTHS = 3.0
-_KEPT = "_srpt_known"
 # No core moves if no job would gain or lose more than its cores divided by this; otherwise
 # noise would move cores back and forth.
 _STICKY = 8
@@ -274,7 +273,7 @@ def _ranked(jobs: Sequence[Job], prior: Curve, now: float) -> list[_Entry]:
 
 
 def _entry(job: Job, prior: Curve, now: float) -> _Entry:
-    _, curve, length, left, late_at, step = _known(job, prior)
+    curve, length, left, late_at, step = job.derived((_Known, prior), lambda: _known(job, prior))
     # Independent of whether a job runs, so that a decision does not reverse itself.
     if now >= late_at:
         return _Entry(job, curve, length, left, True, late_at, (0.0, arrival(job)))
@@ -282,10 +281,9 @@ def _entry(job: Job, prior: Curve, now: float) -> _Entry:
 
 
 class _Known(NamedTuple):
-    """Properties that stay the same while a job is the same object.
+    """Properties that follow from a job and the assumed speed-up curve.
 
     Attributes:
-        prior: Assumed speed-up curve.
         curve: Speed-up curve.
         length: Total length, in seconds on one core.
         left: Remaining work, in seconds on one core.
@@ -293,7 +291,6 @@ class _Known(NamedTuple):
         step: Remaining work on a geometric scale.
     """
 
-    prior: Curve
     curve: Curve
     length: float
     left: float
@@ -302,22 +299,15 @@ class _Known(NamedTuple):
 
 
 def _known(job: Job, prior: Curve) -> _Known:
-    # Cached in the immutable job: in a long queue most jobs are the same objects as in the
-    # last decision.
-    kept: _Known | None = vars(job).get(_KEPT)
-    if kept is None or kept.prior is not prior:
-        left = remaining_work(job, prior)
-        patience = _PATIENCE_SECONDS + _PATIENCE_LENGTHS * (job.run_seconds + left)
-        kept = _Known(
-            prior,
-            fit(job.rates, prior),
-            whole_work(job, left, prior),
-            left,
-            job.submitted + job.run_seconds + patience,
-            geometric_step(left, _STEP),
-        )
-        vars(job)[_KEPT] = kept
-    return kept
+    left = remaining_work(job, prior)
+    patience = _PATIENCE_SECONDS + _PATIENCE_LENGTHS * (job.run_seconds + left)
+    return _Known(
+        fit(job.rates, prior),
+        whole_work(job, left, prior),
+        left,
+        job.submitted + job.run_seconds + patience,
+        geometric_step(left, _STEP),
+    )
 
 
 @lru_cache(maxsize=256)

@@ -85,7 +85,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class SimulationConditions:
-    """SimulationConditions of a simulation that are the same for all hosts.
+    """Conditions of a simulation that are the same for all hosts.
 
     Attributes:
         seed: Seed of the noise and of the times of reports; the same seed gives the same result.
@@ -145,7 +145,7 @@ class Host:
             machine: CPUs of the host.
             policy: Policy that shares them out.
             knowledge: What was learned from earlier jobs; it continues to learn.
-            conditions: SimulationConditions of the simulation.
+            conditions: Conditions of the simulation.
             uids: Returns the user id of a name.
             observer: Calls about the jobs.
         """
