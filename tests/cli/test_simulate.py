@@ -206,7 +206,7 @@ def test_a_policy_that_cannot_go_on_is_reported_and_the_others_go_on(plan, own_p
     assert "\nrefuses failed: it lets 3 jobs wait for ever\n" in done.stdout
     assert "\nreviews failed: it asks for a review 1 s in the past\n" in done.stdout
     assert "\ndies failed: its process ended, killed by signal 9\n" in done.stdout
-    assert done.stderr == "tfm: 3 of 4 simulations could not go on\n"
+    assert done.stderr == "tfm: 3 of 4 simulations failed\n"
 
 
 LONG = "jobs=200000,load=0.9"

@@ -209,9 +209,9 @@ def test_a_record_of_an_older_controller_is_assumed_to_work_all_the_time():
     assert (task.priority, task.weight, task.steps, task.idle) == (0, 1.0, None, 0.0)
     assert [each.partition(": ")[2] for each in workload.assumed] == [
         "speeds are known for fewer than two numbers of cores, so the speed-up is amdahl:0.5",
-        "what they asked for is not known, so it is the most they had, and at least 1",
-        "how long they started is not known, so it is 2 s",
-        "when they waited for input is not known, so they never do",
+        "the requested cores are unknown, so they are the most they had, and at least 1",
+        "the start-up time is unknown, so it is 2 s",
+        "waits for input are unknown, so there are none",
     ]
     rigid = only(history(job(1, "a", LIFE)), Assumed(malleable=False))
     assert rigid.tasks[0].shape == Shape(2, 2, 2)
@@ -222,7 +222,7 @@ def test_without_spans_it_had_the_mean_of_its_cores():
     workload = only(history((record, [])))
     # 10 s with 1 core and 25 s with 2, of which the first 3 and the last 2 do not count.
     assert workload.tasks[0].work == pytest.approx(7 * 1.0 + 23 * 1.5)
-    assert any("so it was their mean" in each for each in workload.assumed)
+    assert any("so it is its mean" in each for each in workload.assumed)
 
 
 def test_a_span_that_was_lost_is_like_the_others():

@@ -211,7 +211,7 @@ def test_jupyter_s_proxy_needs_no_token(crowd, tmp_path):
     [
         (["--port", "70000"], "--port must be a port from 0 to 65535, not 70000"),
         (["--port", "1", "--unix", "x"], "--port and --unix exclude each other"),
-        (["--behind-proxy"], "give --unix, too"),
+        (["--behind-proxy"], "requires --unix"),
         (["--unix", "/nowhere/page.sock"], "cannot listen at /nowhere/page.sock"),
     ],
 )

@@ -70,10 +70,10 @@ _HELP: Final = {
     "metadata": "Times the daemon asked the source for the state of a file",
     "waits": "Times a reader waited for a growing copy",
     "wait_seconds": "Seconds for which readers waited",
-    "evictions": "Copies that went to make room",
-    "rotten": "Copies that were not what their checksums say",
+    "evictions": "Copies that were evicted",
+    "rotten": "Copies that failed their checksums",
     "unpublished": "Copies that were given up",
-    "prefetched_bytes": "Bytes of files copied before anybody had opened them",
+    "prefetched_bytes": "Bytes of files copied before they were opened",
 }
 
 

@@ -142,7 +142,7 @@ class Identity(NamedTuple):
             raise ProtocolError("the identity of a file has 128 bytes")
         magic, version, *fields, _, copy_inode = _IDENTITY.unpack(data)
         if (magic, version) != (_IDENTITY_MAGIC, VERSION):
-            raise ProtocolError("this is no identity of a file")
+            raise ProtocolError("malformed identity of a file")
         return cls._make((*fields, copy_inode))
 
     def on(self, device: int) -> Identity:
@@ -195,7 +195,7 @@ class MapHead:
             raise ProtocolError("the map of a copy is too short")
         magic, version, unit, units, state, _, fills, _, identity = _MAP.unpack_from(data)
         if (magic, version) != (_MAP_MAGIC, VERSION):
-            raise ProtocolError("this is no map of a copy")
+            raise ProtocolError("malformed map of a copy")
         found = cls(unit, units, state, bool(fills), Identity.decode(identity))
         size = found.identity.size
         if unit != unit_of(size) or units != -(-size // unit):
@@ -252,7 +252,7 @@ class ReaderMessage(NamedTuple):
             raise ProtocolError("a message is too short")
         magic, kind, said, *counts = _MESSAGE.unpack_from(data)
         if magic != _MESSAGE_MAGIC or kind not in _KINDS:
-            raise ProtocolError("this is no message")
+            raise ProtocolError("malformed message")
         path = os.fsdecode(data[_MESSAGE.size :])
         if path and not is_plain(path):
             raise ProtocolError("a path must be absolute, without '.' and '..'")

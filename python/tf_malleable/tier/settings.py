@@ -139,7 +139,8 @@ def read_secret(file: Path | None) -> bytes:
             raise ValueError(f"cannot read --secret-file {file}: {error.strerror}") from None
         if mode & 0o007:
             raise ValueError(
-                f"everybody may use --secret-file {file} (mode {mode & 0o777:04o}): run chmod 600"
+                f"--secret-file {file} is open to other users (mode {mode & 0o777:04o}):"
+                " run chmod 600"
             )
     if secret and len(secret) < LEAST_SECRET:
         raise ValueError(

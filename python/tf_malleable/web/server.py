@@ -62,7 +62,7 @@ def serve(options: PageOptions, say: Callable[[str], None]) -> None:
         OperationError: The server cannot listen there.
     """
     if options.trusted and options.unix is None:
-        raise ValueError("without a token anybody on this host could come in: give --unix, too")
+        raise ValueError("running without a token requires --unix")
     if options.port is not None and options.unix is not None:
         raise ValueError("--port and --unix exclude each other")
     if options.port is not None and not 0 <= options.port <= 65535:

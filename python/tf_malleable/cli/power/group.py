@@ -123,7 +123,7 @@ def _show(found: PowerStatus, jobs: list[JobStatus]) -> None:
     output.print(f"area {found.area}: {number(found.watts)} W{by}")
     if found.watts is not None:
         output.print(
-            f"idle {number(found.idle_watts)} W, what is no job {number(found.other_watts)} W"
+            f"idle {number(found.idle_watts)} W, other processes {number(found.other_watts)} W"
         )
     output.print(_budget(found.budget))
     if found.problem:

@@ -226,7 +226,7 @@ def simulate(
     if outcomes and plot is not None:
         _draw_plot(outcomes, cores * hosts, workloads[0].name, plot)
     if failed := sum(result.outcome is None for result in found.values()):
-        raise OperationError(f"{failed} of {len(cases)} simulations could not go on")
+        raise OperationError(f"{failed} of {len(cases)} simulations failed")
 
 
 def _check_one_picture(workloads: int) -> None:

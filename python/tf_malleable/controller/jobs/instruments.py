@@ -42,7 +42,7 @@ class Instruments:
         self.pauses = Counter("tfm_pauses", "Jobs paused", registry=self._registry)
         self.energy = Counter(
             "tfm_energy_joules",
-            "Energy drawn for an area; the host's has all that is no job's, too",
+            "Energy drawn for an area; the host's includes that of other processes",
             ["area", "source"],
             registry=self._registry,
         )

@@ -110,7 +110,7 @@ def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:
     record = live.record
     if live.lack == "memory":
         need = record.mem if record.mem is not None else live.measured.lessons.peak_mem
-        mem = "memory, nobody knows how much," if need is None else f"{size_text(need)} of memory"
+        mem = "an unknown amount of memory" if need is None else f"{size_text(need)} of memory"
         return f"too little memory is free: the job needs {mem}"
     if live.lack == "gpus":
         return f"too few GPUs are free: the job needs {record.gpus_wanted}"

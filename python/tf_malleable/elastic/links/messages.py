@@ -169,7 +169,7 @@ def receive(connection: socket.socket, deadline: float) -> Message:
     except ValueError:
         message = None
     if not isinstance(message, dict):
-        raise MeshError("it sent something that is no message")
+        raise MeshError("it sent a malformed message")
     return message
 
 

@@ -147,7 +147,7 @@ def _assumptions(seen: _Seen, assumed: Assumed, has_spans: bool) -> Sequence[str
     if seen.job.outcome in ("cancelled", "unknown"):
         notes.append("cancelled or with an unknown end, so they fail once they have done the same")
     if not has_spans:
-        notes.append("when they had how many cores is not known any more, so it was their mean")
+        notes.append("the number of cores over time is unknown, so it is its mean")
     return [*notes, *_assumed_speeds(seen, assumed), *_assumed_facts(seen.job, assumed)]
 
 
@@ -172,15 +172,15 @@ def _assumed_facts(job: JobRecord, assumed: Assumed) -> Sequence[str]:
     notes = []
     if job.max is None:
         least = "at least 1" if assumed.malleable else "no fewer"
-        notes.append(f"what they asked for is not known, so it is the most they had, and {least}")
+        notes.append(f"the requested cores are unknown, so they are the most they had, and {least}")
     if job.first_step_seconds is None:
-        notes.append(f"how long they started is not known, so it is {assumed.starting:g} s")
+        notes.append(f"the start-up time is unknown, so it is {assumed.starting:g} s")
     if job.idle_seconds is None:
-        notes.append("when they waited for input is not known, so they never do")
+        notes.append("waits for input are unknown, so there are none")
     if job.steps and job.steps_total is None:
-        notes.append("how many steps they would do is not known, so they announce what they did")
+        notes.append("the total number of steps is unknown, so it is the number done")
     if job.mem is not None or job.gpus:
-        notes.append("memory and GPUs do not hold them back")
+        notes.append("memory and GPUs are always free")
     if program(job) != job.name:
         notes.append("they have the name of their array, without their index")
     return notes

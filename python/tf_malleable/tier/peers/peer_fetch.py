@@ -151,7 +151,7 @@ class PeerFetch:
                 return f"node {node} has no copy any more"
             except RottenError:
                 self._rotten(node, fetch.key)
-                return f"the copy of node {node} was not what its checksum says"
+                return f"the copy of node {node} failed its checksum"
             except PeerGoneError as error:
                 if not self._client.allows(node) or time.monotonic() > grew_at + IDLE_SECONDS:
                     return f"node {node} did not answer: {error}"

@@ -136,7 +136,7 @@ class ReaderServer:
                 connection = _Connection(accepted, peer_of(accepted).uid)
                 self._beginning.admit(connection.uid)
             except OSError as error:
-                _log.warning("a reader is not heard: %s", error)
+                _log.warning("a reader is refused: %s", error)
                 accepted.close()
                 continue
             number = accepted.fileno()
