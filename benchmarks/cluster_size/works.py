@@ -12,7 +12,7 @@ from tf_malleable.cluster.planning.cluster_job import WorkerBounds
 from tf_malleable.policies.queues.speedup import Curve
 
 # For how long a rescale stops a training: the longest pause of Keras trainings with 25 million
-# parameters, see docs/benchmarks.md.
+# parameters, see docs/benchmarks/large-clusters.md.
 PAUSE_SECONDS: Final = 1.02
 # How fast twice as many workers with as many CPUs are in relation, from the same page; measured
 # with one and two.

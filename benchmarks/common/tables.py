@@ -1,7 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Prints results.json as Markdown tables.
 
-The tables of docs/benchmarks.md are written from them.
+The tables below docs/benchmarks are written from them.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Machine:
     def grants(self):
         return self.current, ()
 
-    def carry_out(self, found, allocation, now):
+    def carry_out(self, found, now):
         for change in found:
             self.done.append(change.job)
             self.current = {**self.current, change.job: change.grant}

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from tf_malleable.model.allocation import NO_GRANT, Grant
 from tf_malleable.model.shape import Shape
 
+_A = TypeVar("_A")
 _T = TypeVar("_T")
 
 JobState = Literal["waiting", "running", "paused"]
@@ -71,19 +72,18 @@ class Job:
     user: int | None = None
     area: str | None = None
 
-    def derived(self, key: Hashable, compute: Callable[[], _T]) -> _T:
-        """Return a value that follows from this job and the key, computed once for this object.
+    def derived(self, compute: Callable[[Job, _A], _T], argument: _A) -> _T:
+        """Return `compute(self, argument)`, computed once for this object and argument.
 
         So policies need no memory of their own: in a long queue most jobs are the same objects
         as at the last decision.
-
-        Args:
-            key: Name of the value, and all else that it depends on.
-            compute: Computes the value.
         """
         # Not a field: equal jobs stay equal, and a changed job starts without values.
-        values: dict[Hashable, Any] = self.__dict__.setdefault("_derived", {})
-        if key not in values:
-            values[key] = compute()
-        found: _T = values[key]
+        values: dict[object, tuple[object, Any]] | None = self.__dict__.get("_derived")
+        if values is None:
+            values = self.__dict__["_derived"] = {}
+        known = values.get(compute)
+        if known is None or known[0] is not argument:
+            known = values[compute] = argument, compute(self, argument)
+        found: _T = known[1]
         return found

@@ -245,7 +245,7 @@ class Reactor:
         ]
         return current, still_running
 
-    def carry_out(self, found: Sequence[Change], allocation: Allocation, now: float) -> None:
+    def carry_out(self, found: Sequence[Change], now: float) -> None:
         """Carry out changes, and save them shortly after; see Effects."""
         self.provision.hand_out(found, self.roster.live)
         self._enforcer.apply(found, now)

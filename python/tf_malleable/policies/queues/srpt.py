@@ -273,7 +273,7 @@ def _ranked(jobs: Sequence[Job], prior: Curve, now: float) -> list[_Entry]:
 
 
 def _entry(job: Job, prior: Curve, now: float) -> _Entry:
-    curve, length, left, late_at, step = job.derived((_Known, prior), lambda: _known(job, prior))
+    curve, length, left, late_at, step = job.derived(_known, prior)
     # Independent of whether a job runs, so that a decision does not reverse itself.
     if now >= late_at:
         return _Entry(job, curve, length, left, True, late_at, (0.0, arrival(job)))

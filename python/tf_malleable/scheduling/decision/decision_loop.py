@@ -51,7 +51,7 @@ class Effects(Protocol):
         """Return the current grants, and the jobs that run without one; see `changes`."""
         ...
 
-    def carry_out(self, found: Sequence[Change], allocation: Allocation, now: float) -> None:
+    def carry_out(self, found: Sequence[Change], now: float) -> None:
         """Carry out changes, in this order."""
         ...
 
@@ -82,7 +82,7 @@ class DecisionLoop:
         self.cancel_request()
         now = self._timers.now()
         allocation = self._effects.decide(now)
-        self._effects.carry_out(changes(allocation, *self._effects.grants()), allocation, now)
+        self._effects.carry_out(changes(allocation, *self._effects.grants()), now)
         self.cancel_review()
         if allocation.review_at is not None:
             at = max(now + SAMPLE_SECONDS, allocation.review_at)

@@ -276,7 +276,11 @@ class Host:
     # Effects of the decision loop.
 
     def decide(self, now: float) -> Allocation:
-        """Return the allocation of all live jobs; see Effects."""
+        """Return the allocation of all live jobs; see Effects.
+
+        Raises:
+            SimulationError: The policy cannot continue.
+        """
         self.counts.decisions += 1
         candidates = []
         for job in self.jobs.values():
@@ -284,20 +288,7 @@ class Host:
                 job.look(now)
                 job.note_decision()
             candidates.append(Candidate(job.as_job(now), None, False))
-        return self._ask(candidates, now)
-
-    def grants(self) -> tuple[Mapping[str, Grant], Collection[str]]:
-        """Return the current grants; see Effects."""
-        return {name: job.record.grant for name, job in self.jobs.items()}, ()
-
-    def carry_out(self, found: Sequence[Change], allocation: Allocation, now: float) -> None:
-        """Carry out changes; see Effects.
-
-        Raises:
-            SimulationError: The policy cannot continue.
-        """
-        for change in found:
-            self._apply(change, now)
+        allocation = self._ask(candidates, now)
         review_at = allocation.review_at
         if review_at is not None and review_at < now:
             raise SimulationError(f"it asks for a review {now - review_at:g} s in the past")
@@ -305,6 +296,16 @@ class Host:
         self._in_vain = self._in_vain + 1 if is_idle else 0
         if self._in_vain > _IN_VAIN:
             raise waits_for_ever(len(self.jobs))
+        return allocation
+
+    def grants(self) -> tuple[Mapping[str, Grant], Collection[str]]:
+        """Return the current grants; see Effects."""
+        return {name: job.record.grant for name, job in self.jobs.items()}, ()
+
+    def carry_out(self, found: Sequence[Change], now: float) -> None:
+        """Carry out changes; see Effects."""
+        for change in found:
+            self._apply(change, now)
 
     def _ask(self, candidates: list[Candidate], now: float) -> Allocation:
         try:
