@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchmarks.cluster_size.works import PAUSE_SECONDS, START_SECONDS, Outcome, Work
-from tf_malleable.cluster.planning.cluster_job import ClusterJob, ClusterRate
-from tf_malleable.cluster.planning.cluster_plan import JobPlan
-from tf_malleable.cluster.planning.node_capacity import NodeCapacity
+from tf_malleable.cluster.planning.capacity import NodeCapacity
+from tf_malleable.cluster.planning.cluster_job import ClusterJob, ClusterRate, JobPlan
 from tf_malleable.cluster.planning.planner import plan
 from tf_malleable.policies.policy import Policy
 from tf_malleable.simulate.engine.clock import LAST, Timer, VirtualClock

@@ -58,6 +58,7 @@ def test_a_job_is_read(tmp_path):
         ({"workers": {"cpu": {"min": "many"}}}, "cannot be understood"),
         ({"shards": 1000}, "spec.shards must be from 1 to 256"),
         ({"parameterServers": {"min": 2, "max": 1}}, "spec.parameterServers.min"),
+        ({"parameterServers": {"max": 1, "cpu": 0}}, "spec.parameterServers.cpu must be above 0"),
         ({"template": {}}, "spec.template.spec.containers"),
         ({"workers": 3}, "cannot be understood"),
     ],

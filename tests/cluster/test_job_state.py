@@ -13,8 +13,7 @@ from tf_malleable.cluster.job_spec import parse
 from tf_malleable.cluster.observe.job_state import judge
 from tf_malleable.cluster.observe.pod_status import PodEnd, PodStatus
 from tf_malleable.cluster.observe.training_progress import MemberSeen, TrainingProgress
-from tf_malleable.cluster.planning.cluster_job import WorkerAt
-from tf_malleable.cluster.planning.cluster_plan import JobPlan
+from tf_malleable.cluster.planning.cluster_job import JobPlan, WorkerAt
 from tf_malleable.cluster.reconcile import job_status
 from tf_malleable.cluster.reconcile.actions import (
     CreatePod,

@@ -12,8 +12,8 @@ from tests.cluster.test_job_spec import item
 from tests.support.kubernetes import pods as rules
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import parse
-from tf_malleable.cluster.kube.objects import dependents, pods
-from tf_malleable.cluster.kube.objects.pods import NodePlace
+from tf_malleable.cluster.kube import objects
+from tf_malleable.cluster.kube.objects import NodePlace
 
 PLACE = NodePlace("n", "n.example.com")
 
@@ -42,7 +42,7 @@ def test_a_worker_is_the_template_and_what_makes_it_one(job):
     sidecar = {"name": "log", "image": "l:1", "resources": {"requests": {"cpu": "100m"}}}
     template["spec"]["containers"].append(sidecar)
     before = copy.deepcopy(template)
-    made = pods.worker(replace(job, template=template), 3, PLACE, 2, "10.0.0.1")
+    made = objects.worker_pod(replace(job, template=template), 3, PLACE, 2, "10.0.0.1")
     assert template == before
     assert not list(rules.validate(rules.fill(made)))
     assert made["metadata"]["name"] == "t-worker-3"
@@ -79,8 +79,8 @@ def test_pods_of_ours_may_run_where_restricted_ones_may(job):
     template["spec"]["tolerations"] = [{"operator": "Exists"}]
     job = replace(job, template=template)
     for made in (
-        pods.coordinator(job, 0, PLACE, is_first=True),
-        pods.server(job, 0, PLACE, 0.5, "10.0.0.1"),
+        objects.coordinator_pod(job, 0, PLACE, is_first=True),
+        objects.server_pod(job, 0, PLACE, 0.5, "10.0.0.1"),
     ):
         assert not list(rules.validate(rules.fill(made)))
         spec = made["spec"]
@@ -94,16 +94,20 @@ def test_pods_of_ours_may_run_where_restricted_ones_may(job):
 
 
 def test_a_coordinator_knows_whether_there_is_anybody_to_wait_for(job):
-    first = pods.coordinator(job, 0, PLACE, is_first=True)["spec"]["containers"][0]["command"]
-    later = pods.coordinator(job, 1, PLACE, is_first=False)["spec"]["containers"][0]["command"]
+    first = objects.coordinator_pod(job, 0, PLACE, is_first=True)["spec"]["containers"][0][
+        "command"
+    ]
+    later = objects.coordinator_pod(job, 1, PLACE, is_first=False)["spec"]["containers"][0][
+        "command"
+    ]
     assert first[-1] == "--fresh"
     assert later[-1] == "--resume"
     assert later[later.index("--shards") + 1] == "4"
 
 
 def test_a_token_follows_from_the_key_and_the_uid_alone(job):
-    mine = dependents.token(b"k" * 32, job)
-    assert mine == dependents.token(b"k" * 32, replace(job, name="x"))
-    assert mine != dependents.token(b"k" * 32, replace(job, uid="v"))
-    assert mine != dependents.token(b"l" * 32, job)
+    mine = objects.token(b"k" * 32, job)
+    assert mine == objects.token(b"k" * 32, replace(job, name="x"))
+    assert mine != objects.token(b"k" * 32, replace(job, uid="v"))
+    assert mine != objects.token(b"l" * 32, job)
     assert len(bytes.fromhex(mine)) == 32

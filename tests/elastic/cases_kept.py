@@ -10,7 +10,7 @@ import pytest
 from tf_malleable.elastic.mesh import Alone
 from tf_malleable.elastic.settings import TrainingSettings
 from tf_malleable.elastic.training import last_resort_checkpoint, state
-from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.checks import RefusedError
 from tf_malleable.elastic.training.position import Description, Place
 from tf_malleable.elastic.training.training import Training
 

@@ -16,7 +16,7 @@ from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.links.errors import MeshError
 from tf_malleable.elastic.mesh import Alone, Turn
 from tf_malleable.elastic.settings import MeshSettings, TrainingSettings
-from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.checks import RefusedError
 from tf_malleable.elastic.training.data import batch_shards, epoch_logs
 from tf_malleable.elastic.training.position import Description, Place, key
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from tf_malleable.linux.processes.parent_death import signal_at_end_of_parent
+from tf_malleable.linux.processes.signals import signal_at_end_of_parent
 
 # Its child asks before, or a moment after, the parent's end, and says which signal came.
 PROGRAM = """
 import os, signal, sys
-from tf_malleable.linux.processes.parent_death import signal_at_end_of_parent
+from tf_malleable.linux.processes.signals import signal_at_end_of_parent
 
 parent = os.getpid()
 read, write = os.pipe()

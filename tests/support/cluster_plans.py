@@ -8,14 +8,15 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from tf_malleable.cluster.planning.capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.cluster.planning.cluster_job import (
     ClusterJob,
+    ClusterPlan,
     ClusterRate,
+    JobPlan,
     ServerBounds,
     WorkerBounds,
 )
-from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
-from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.cluster.planning.planner import plan
 from tf_malleable.policies.policy import Policy
 

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tf_malleable.agent import grants, report, steps
+from tf_malleable.agent import report, steps
 from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.join import Join
 from tf_malleable.api.transport.admission import Submitted, submit
 from tf_malleable.api.transport.connection import Connection
 from tf_malleable.api.transport.json_lines import Lines
 from tf_malleable.model import ControllerError
+from tf_malleable.runtime import cpuset, library, limits
 
 _REPORT_SECONDS: Final = 1.0
 _TIMEOUT: Final = 5.0
@@ -155,23 +156,23 @@ class Session:
         """Begin to apply a grant."""
         self._pending = None
         if grant.state == "running":
-            grants.make_room(grant)
+            _make_room(grant)
             self._pending = _Pending(grant, time.monotonic())
 
     def _go_on(self, pending: _Pending) -> None:
         """Apply a grant once the pools have settled, or after _PATIENCE_SECONDS."""
-        settled = grants.is_settled(0.0 if _takes_long(pending) else _SLICE_SECONDS)
+        settled = _is_settled(0.0 if _takes_long(pending) else _SLICE_SECONDS)
         late = time.monotonic() - pending.since >= _PATIENCE_SECONDS
         if not settled and (pending.in_force or not late):
             return
         self._pending = None if settled else replace(pending, in_force=True)
-        if not pending.in_force and not grants.carry_out(pending.grant):
+        if not pending.in_force and not _carry_out(pending.grant):
             self._pending = None  # The missing acknowledgement tells the controller.
             return
         try:
             self._acknowledge(pending.grant.serial, settled=settled)
         finally:
-            grants.follow(pending.grant)
+            _follow(pending.grant)
 
     def _acknowledge(self, serial: int, *, settled: bool) -> None:
         try:
@@ -186,3 +187,39 @@ class Session:
 
 def _takes_long(pending: _Pending) -> bool:
     return time.monotonic() - pending.since >= _LONG_TASK_SECONDS
+
+
+def _make_room(grant: GrantLine) -> None:
+    """Begin to apply a grant: lower the limits that are above its number of CPUs."""
+    if grant.cpus:
+        cpuset.make_room(len(grant.cpus))
+
+
+def _carry_out(grant: GrantLine) -> bool:
+    """Confine the process, except for the calling thread, to its granted CPUs.
+
+    If the controller confines the process itself, only the limits are set. If the job
+    has lent all its CPUs, it is asleep and nothing changes.
+
+    Returns:
+        False if the process may use none of these CPUs.
+    """
+    try:
+        if grant.cpus and grant.confined:
+            cpuset.limit_to(len(grant.cpus))
+        elif grant.cpus:
+            cpuset.confine_others(grant.cpus)
+    except OSError:
+        return False
+    return True
+
+
+def _follow(grant: GrantLine) -> None:
+    """Confine the calling thread too, after the grant has been acknowledged."""
+    if grant.cpus and not grant.confined:
+        cpuset.confine_caller(grant.cpus)
+
+
+def _is_settled(within: float) -> bool:
+    """Return whether no pool has more active workers than its limit; wait up to `within` s."""
+    return library.backend() is None or limits.wait_settled(within)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from math import ceil, floor
@@ -253,7 +253,47 @@ def _check(job: JobSpec) -> None:
         problem = f"spec.shards, {job.shards}, must not be below spec.workers.max, {workers.most}"
     elif not 0 <= servers.least <= servers.most:
         problem = "spec.parameterServers.min must not be above spec.parameterServers.max"
+    elif servers.cpus <= 0:
+        problem = "spec.parameterServers.cpu must be above 0"
     elif not containers(job.template):
         problem = "spec.template.spec.containers must have a container that trains"
     if problem:
         raise SpecError(problem)
+
+
+def parse_all(
+    items: Iterable[Manifest],
+) -> tuple[dict[str, JobSpec], dict[str, tuple[JobSpec, str]]]:
+    """Return the jobs of this operator, and the invalid jobs with their problems; both by uid.
+
+    The former include deleted jobs that are invalid.
+    """
+    jobs: dict[str, JobSpec] = {}
+    wrong: dict[str, tuple[JobSpec, str]] = {}
+    for item in items:
+        metadata = item["metadata"]
+        try:
+            job = parse(item)
+            if job.is_ours:
+                jobs[job.uid] = job
+        except SpecError as error:
+            bare = _bare(item)
+            if bare.deleted is not None:  # A deleted job can be closed even if it is invalid.
+                jobs[bare.uid] = bare
+            else:
+                wrong[metadata["uid"]] = bare, str(error)
+    return jobs, wrong
+
+
+def _bare(item: Manifest) -> JobSpec:
+    """Return a job from its metadata and status only."""
+    metadata: Mapping[str, Any] = item["metadata"]
+    return JobSpec(
+        metadata["uid"],
+        metadata["name"],
+        metadata["namespace"],
+        generation=int(metadata.get("generation", 1)),
+        deleted=seconds_of(metadata.get("deletionTimestamp")) or None,
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        status=item.get("status") or {},
+    )

@@ -18,10 +18,9 @@ from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.kube import kubeconfig
 from tf_malleable.cluster.kube.client import ApiClient, CallError
 from tf_malleable.cluster.kube.leader_election import LeaderElection
-from tf_malleable.cluster.metrics import OperatorMetrics
 from tf_malleable.cluster.operator import Operator
 from tf_malleable.cluster.settings import OperatorSettings
-from tf_malleable.cluster.status_server import StatusServer
+from tf_malleable.cluster.status_server import OperatorMetrics, StatusServer
 from tf_malleable.model import OperationError
 from tf_malleable.policies import registry
 

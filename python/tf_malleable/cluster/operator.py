@@ -15,10 +15,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.kube import objects
 from tf_malleable.cluster.kube.client import ApiClient
 from tf_malleable.cluster.kube.informer import Informer
-from tf_malleable.cluster.kube.objects import dependents
-from tf_malleable.cluster.metrics import OperatorMetrics
 from tf_malleable.cluster.observe.coordinator_poller import CoordinatorAt, CoordinatorPoller
 from tf_malleable.cluster.reconcile.action_executor import ActionExecutor
 from tf_malleable.cluster.reconcile.reconciler import (
@@ -28,6 +27,7 @@ from tf_malleable.cluster.reconcile.reconciler import (
     Reconciler,
 )
 from tf_malleable.cluster.settings import Timings
+from tf_malleable.cluster.status_server import OperatorMetrics
 from tf_malleable.policies.policy import Policy
 
 _RETRY_SECONDS: Final = 0.3
@@ -166,7 +166,7 @@ class Operator:
             {
                 uid: CoordinatorAt(
                     each.coordinator,
-                    dependents.token(self._key, each.job),
+                    objects.token(self._key, each.job),
                     each.job.shards,
                     each.workers,
                     each.servers,

@@ -3,10 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import Counter as Tally
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+from tf_malleable.cluster.reconcile.reconciler import JobDecision
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -59,3 +70,56 @@ class StatusServer:
             return web.Response(text="ok\n") if is_good() else web.Response(text="no\n", status=503)
 
         return answer
+
+
+_PHASES: Final = ("Pending", "Running", "Suspended", "Succeeded", "Failed", "Invalid")
+_BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+
+
+class OperatorMetrics:
+    """Metrics that /metrics exposes.
+
+    Attributes:
+        registry: Registry of all metrics.
+        decisions: Durations of decisions, in seconds.
+        calls: Number of actions carried out for jobs, by kind of action and result.
+        leader: 1 while this operator acts, otherwise 0.
+    """
+
+    def __init__(self) -> None:
+        self.registry = made = CollectorRegistry()
+        self.decisions = Histogram(
+            "tfm_operator_decision_seconds",
+            "Time that one decision about all jobs takes.",
+            registry=made,
+            buckets=_BUCKETS,
+        )
+        self.calls = Counter(
+            "tfm_operator_actions", "What was done about jobs.", ["action", "result"], registry=made
+        )
+        self.leader = Gauge("tfm_operator_leader", "1 while this operator acts.", registry=made)
+        self._jobs = Gauge("tfm_jobs", "MalleableJobs by phase.", ["phase"], registry=made)
+        self._workers = Gauge("tfm_workers", "Workers.", ["number"], registry=made)
+        self._cpus = Gauge("tfm_worker_cpus", "CPUs of workers.", ["number"], registry=made)
+
+    def show(self, jobs: Iterable[JobDecision]) -> None:
+        """Set the gauges from the last decision."""
+        phases: Tally[str] = Tally()
+        granted = running = 0
+        actual = wanted = 0.0
+        for each in jobs:
+            judgement = each.judgement
+            phases["Invalid" if judgement is None else judgement.phase] += 1
+            if judgement is None:
+                continue
+            granted += each.workers
+            wanted += sum(pod.cpus for pod in judgement.workers)
+            found = [pod for pod in judgement.workers if pod.is_running]
+            running += len(found)
+            actual += sum(pod.cpus if pod.actual is None else pod.actual for pod in found)
+        for phase in _PHASES:
+            self._jobs.labels(phase).set(phases[phase])
+        self._workers.labels("granted").set(granted)
+        self._workers.labels("actual").set(running)
+        self._cpus.labels("granted").set(wanted)
+        self._cpus.labels("actual").set(actual)

@@ -6,11 +6,10 @@ from tf_malleable.model.cpuset import Cpuset, format_cpuset, parse_cpuset
 from tf_malleable.model.errors import ControllerError, NotMalleableError, OperationError
 from tf_malleable.model.job import Job, JobState, Rate
 from tf_malleable.model.machine import Cpu, Machine
-from tf_malleable.model.pool import Pool, PoolKind
+from tf_malleable.model.pool import Pool, PoolKind, Threads
 from tf_malleable.model.power import AreaLimit, Budget, PowerCurve, PowerLimit
 from tf_malleable.model.process import ProcessId
 from tf_malleable.model.shape import Shape
-from tf_malleable.model.threads import Threads
 
 __all__ = [
     "NO_GRANT",

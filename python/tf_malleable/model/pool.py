@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Pool: the state of one TensorFlow thread pool at one instant."""
+"""State of TensorFlow's thread pools at one instant, and their limits."""
 
 from __future__ import annotations
 
@@ -39,3 +39,16 @@ class Pool:
     tasks_run: int
     stand_in_tasks: int
     busy_seconds: float
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Thread limits of a process; None while TensorFlow has no such pool.
+
+    Attributes:
+        intra: Intra-op limit: threads inside one op.
+        inter: Inter-op limit: ops run side by side.
+    """
+
+    intra: int | None
+    inter: int | None

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from tests.support.cluster_plans import Cluster, check
+from tf_malleable.cluster.planning.capacity import NodeCapacity
 from tf_malleable.cluster.planning.cluster_job import ClusterJob, WorkerBounds
-from tf_malleable.cluster.planning.node_capacity import NodeCapacity
 from tf_malleable.policies.registry import DEFAULT, create
 
 # Of trainings and nodes. A decision about four times as many would take 16 times as long if it

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tests.support.cluster_plans import GIB, Cluster
+from tf_malleable.cluster.planning.capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.cluster.planning.cluster_job import (
     ClusterJob,
+    ClusterPlan,
     ClusterRate,
     ServerAt,
     ServerBounds,
     WorkerAt,
     WorkerBounds,
 )
-from tf_malleable.cluster.planning.cluster_plan import ClusterPlan
-from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.policies.registry import create
 
 EQUAL = create("equal")

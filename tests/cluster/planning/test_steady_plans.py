@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support.cluster_plans import Cluster
+from tf_malleable.cluster.planning.capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.cluster.planning.cluster_job import (
     ClusterJob,
     ServerAt,
@@ -13,7 +14,6 @@ from tf_malleable.cluster.planning.cluster_job import (
     WorkerAt,
     WorkerBounds,
 )
-from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 from tf_malleable.policies.registry import create
 
 

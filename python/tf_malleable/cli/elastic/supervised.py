@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from tf_malleable.linux.processes.parent_death import signal_at_end_of_parent
+from tf_malleable.linux.processes.signals import signal_at_end_of_parent
 
 _OF_THE_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGHUP})
 _Function = TypeVar("_Function", bound=Callable[..., Any])

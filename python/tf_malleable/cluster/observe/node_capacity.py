@@ -12,7 +12,7 @@ from typing import Final
 
 from tf_malleable.cluster import quantities, resource_names
 from tf_malleable.cluster.job_spec import Manifest, seconds_of
-from tf_malleable.cluster.kube.objects.pods import COORDINATOR_CPUS, COORDINATOR_MEMORY
+from tf_malleable.cluster.kube.objects import COORDINATOR_CPUS, COORDINATOR_MEMORY
 from tf_malleable.cluster.observe.node_affinity import (
     Amount,
     allocatable,
@@ -24,7 +24,7 @@ from tf_malleable.cluster.observe.node_affinity import (
     tolerates,
 )
 from tf_malleable.cluster.observe.pod_status import owner_uid
-from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
+from tf_malleable.cluster.planning.capacity import NamespaceQuota, NodeCapacity
 
 # A deleted pod counts as gone until this long after its grace period, and then as present again.
 _LATE_SECONDS: Final = 15.0

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tf_malleable.cluster.planning.capacity import CapacityLedger
-from tf_malleable.cluster.planning.cluster_job import ClusterJob
-from tf_malleable.cluster.planning.cluster_plan import Reason
+from tf_malleable.cluster.planning.capacity import CapacityLedger, NamespaceQuota, NodeCapacity
+from tf_malleable.cluster.planning.cluster_job import ClusterJob, Reason
 from tf_malleable.cluster.planning.job_assignment import JobAssignment
 from tf_malleable.cluster.planning.job_sizes import Sizes, whole
-from tf_malleable.cluster.planning.node_capacity import NamespaceQuota, NodeCapacity
 
 Why = tuple[Reason, str]
 # Stands in for infinite memory in the floor divisions, in bytes.

@@ -11,9 +11,9 @@ from typing import Final
 
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import JobSpec, time_of
+from tf_malleable.cluster.kube import objects
 from tf_malleable.cluster.kube.client import STRATEGIC, ApiClient, CallError, Object
 from tf_malleable.cluster.kube.informer import Informer
-from tf_malleable.cluster.kube.objects import dependents
 from tf_malleable.cluster.observe.job_cache import JobCache
 from tf_malleable.cluster.quantities import cores
 from tf_malleable.cluster.reconcile.actions import (
@@ -134,15 +134,17 @@ class ActionExecutor:
 
         A deleted Service gets its previous address again, if possible: workers know it by that.
         """
-        wanted = dependents.service(job, before)
+        wanted = objects.coordinator_service(job, before)
         try:
             service = await self._have(resource_names.SERVICES, job, wanted)
         except CallError as error:
             if not before or error.code != 422:
                 raise
-            service = await self._have(resource_names.SERVICES, job, dependents.service(job))
-        await self._have(resource_names.BUDGETS, job, dependents.budget(job))
-        secret = dependents.secret(job, dependents.token(self._key, job))
+            service = await self._have(
+                resource_names.SERVICES, job, objects.coordinator_service(job)
+            )
+        await self._have(resource_names.BUDGETS, job, objects.disruption_budget(job))
+        secret = objects.token_secret(job, objects.token(self._key, job))
         try:
             await self._client.create(resource_names.SECRETS, job.namespace, secret)
         except CallError as error:

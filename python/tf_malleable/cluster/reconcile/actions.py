@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tf_malleable.cluster.kube.objects.pod_template import Draft
+from tf_malleable.cluster.kube.objects import Draft
 from tf_malleable.cluster.observe.pod_status import PodStatus
 
 

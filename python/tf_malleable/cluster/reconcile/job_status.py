@@ -14,7 +14,7 @@ from tf_malleable.cluster.observe.job_state import ENDED, ObservedState
 from tf_malleable.cluster.observe.pod_status import PodStatus
 from tf_malleable.cluster.observe.rescale_history import recount
 from tf_malleable.cluster.observe.training_progress import TrainingProgress
-from tf_malleable.cluster.planning.cluster_plan import JobPlan
+from tf_malleable.cluster.planning.cluster_job import JobPlan
 
 Status = dict[str, Any]
 

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tf_malleable.cluster import resource_names
-from tf_malleable.cluster.job_spec import JobSpec, Manifest
+from tf_malleable.cluster.job_spec import JobSpec, Manifest, parse_all
 from tf_malleable.cluster.observe.job_cache import JobCache
 from tf_malleable.cluster.observe.job_state import ENDED, ObservedState, judge
 from tf_malleable.cluster.observe.node_affinity import is_ready
 from tf_malleable.cluster.observe.node_capacity import namespace_quotas, rooms, seated
 from tf_malleable.cluster.observe.pod_status import PodStatus, owner_uid, see
 from tf_malleable.cluster.observe.training_progress import TrainingProgress
-from tf_malleable.cluster.planning.cluster_job import ClusterJob
-from tf_malleable.cluster.planning.cluster_plan import ClusterPlan, JobPlan
-from tf_malleable.cluster.planning.node_capacity import NodeCapacity
+from tf_malleable.cluster.planning.capacity import NodeCapacity
+from tf_malleable.cluster.planning.cluster_job import ClusterJob, ClusterPlan, JobPlan
 from tf_malleable.cluster.planning.planner import plan as make_plan
 from tf_malleable.cluster.reconcile import job_status
 from tf_malleable.cluster.reconcile.actions import (
@@ -30,7 +29,6 @@ from tf_malleable.cluster.reconcile.actions import (
     EnsureDependents,
     WriteStatus,
 )
-from tf_malleable.cluster.reconcile.job_filter import read
 from tf_malleable.cluster.reconcile.planner_input import UsableNodes, cluster_job, size
 from tf_malleable.cluster.reconcile.required_actions import PodSites, closing, steps
 from tf_malleable.cluster.reconcile.resize_gate import paced
@@ -123,7 +121,7 @@ class Reconciler:
 
     def _decide(self, scene: ClusterSnapshot) -> ClusterDecision:
         now = scene.now
-        jobs, wrong = read(scene.jobs)
+        jobs, wrong = parse_all(scene.jobs)
         nodes = {node["metadata"]["name"]: node for node in scene.nodes}
         ready = {name for name, node in nodes.items() if is_ready(node)}
         found = self._pods(scene.pods)

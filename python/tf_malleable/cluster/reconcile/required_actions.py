@@ -14,11 +14,11 @@ from typing import Final
 
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import JobSpec, containers
-from tf_malleable.cluster.kube.objects import pods
-from tf_malleable.cluster.kube.objects.pods import NodePlace
+from tf_malleable.cluster.kube import objects
+from tf_malleable.cluster.kube.objects import NodePlace
 from tf_malleable.cluster.observe.job_state import ENDED, ObservedState
 from tf_malleable.cluster.observe.pod_status import PodStatus
-from tf_malleable.cluster.planning.cluster_plan import JobPlan
+from tf_malleable.cluster.planning.cluster_job import JobPlan
 from tf_malleable.cluster.reconcile.actions import (
     Action,
     CreatePod,
@@ -202,7 +202,7 @@ class _Maker:
             number = self._next(resource_names.COORDINATOR)
             # Without running workers, the coordinator has none to wait for.
             is_first = not any(pod.is_running for pod in judgement.workers)
-            made = pods.coordinator(self._job, number, place, is_first=is_first)
+            made = objects.coordinator_pod(self._job, number, place, is_first=is_first)
             message = "a training begins" if is_first else "the one before is gone"
             yield CreatePod(made, "CoordinatorCreated", message)
         for pod in judgement.coordinators[:-1]:
@@ -225,7 +225,7 @@ class _Maker:
             if each.pod is None and each.node in self._hostnames:
                 place = NodePlace(each.node, self._hostnames[each.node])
                 number = self._next(resource_names.WORKER)
-                made = pods.worker(self._job, number, place, each.cpus, self._address)
+                made = objects.worker_pod(self._job, number, place, each.cpus, self._address)
                 name = made["metadata"]["name"]
                 message = f"{name} comes to {each.node} with {each.cpus} CPUs: {plan.why}"
                 yield CreatePod(made, "WorkerComes", message)
@@ -241,7 +241,7 @@ class _Maker:
             if each.pod is None and each.node in self._hostnames:
                 place = NodePlace(each.node, self._hostnames[each.node])
                 number, cpus = self._next(resource_names.SERVER), self._job.servers.cpus
-                made = pods.server(self._job, number, place, cpus, self._address)
+                made = objects.server_pod(self._job, number, place, cpus, self._address)
                 yield CreatePod(made, "ServerComes", f"a server comes to {each.node}")
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
@@ -11,14 +11,55 @@ from typing import Any, Final
 from tf_malleable.elastic.generation import Generation, next_number
 from tf_malleable.elastic.links.errors import COME_AGAIN
 from tf_malleable.elastic.membership.participants import Participant
-from tf_malleable.elastic.membership.partitions import Partitions
 from tf_malleable.elastic.membership.phases import Phase, Steady
 from tf_malleable.elastic.membership.rescale_ledger import Ledger, Rescale
 
 # Minimum age of a generation before shards move to faster members.
 _SETTLED_SECONDS: Final = 3.0
+# A link that breaks again this soon, while both ends are alive, is given up.
+_SOON_SECONDS: Final = 60.0
 
 Outgoing = tuple[str, dict[str, Any]]
+
+
+class Partitions:
+    """Collects what processes report of each other, until take() is called."""
+
+    def __init__(self) -> None:
+        self._unreachable: set[frozenset[str]] = set()
+        self._lost: set[tuple[str, str]] = set()
+        self._broke_at: dict[frozenset[str], float] = {}
+
+    def unreachable(self, one: str, others: Iterable[str]) -> None:
+        """Note that a process could not connect to others."""
+        self._unreachable |= {frozenset((one, each)) for each in others}
+
+    def lost(self, one: str, others: Iterable[str]) -> None:
+        """Note that the links of a process to others have broken."""
+        self._lost |= {(one, each) for each in others}
+
+    def stalled(self, here: Collection[Participant], all_: Mapping[str, Participant]) -> None:
+        """Note that all processes wait, some for each other: no data pass between them."""
+        for one in here:
+            self.lost(one.id, one.stalled)
+            for other in one.stalled:
+                if other in all_ and not all_[other].is_worker:
+                    self.lost(other, (one.id,))
+        for one in here:
+            one.stalled = ()
+
+    def take(self, now: float) -> set[frozenset[str]]:
+        """Return the pairs to keep apart, and forget what was reported.
+
+        These are the pairs that could not connect, and those whose link has broken again. A break
+        counts only if both ends report it, as a process that loses a link closes its others, too.
+        """
+        broken = {frozenset(pair) for pair in self._lost if pair[::-1] in self._lost}
+        again = {pair for pair in broken if now - self._broke_at.get(pair, -inf) < _SOON_SECONDS}
+        self._broke_at |= dict.fromkeys(broken, now)
+        found = self._unreachable | again
+        self._unreachable, self._lost = set(), set()
+        return found
 
 
 class CoordinationState:

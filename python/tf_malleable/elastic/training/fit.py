@@ -18,9 +18,8 @@ from tf_malleable.elastic.allreduce.reduction_tree import combine
 from tf_malleable.elastic.links.errors import MeshError
 from tf_malleable.elastic.mesh import Rescaled, Turn
 from tf_malleable.elastic.training import state
-from tf_malleable.elastic.training.checks import model_check as models
-from tf_malleable.elastic.training.checks.errors import RefusedError
-from tf_malleable.elastic.training.data import epoch_logs, warmup_batch
+from tf_malleable.elastic.training.checks import RefusedError, check_model
+from tf_malleable.elastic.training.data import epoch_logs, input_pipeline
 from tf_malleable.elastic.training.data.example_order import ExampleOrder, shuffled
 from tf_malleable.elastic.training.position import Logs, Place, key
 from tf_malleable.elastic.training.step import Step, fingerprint
@@ -44,7 +43,7 @@ class Fit:
         Raises:
             RefusedError: The model cannot be trained elastically.
         """
-        models.check(model)
+        check_model(model)
         self.number = training.fits
         self.model = model
         self.callbacks: Sequence[Any] = ()
@@ -189,7 +188,7 @@ class Fit:
         self._step = _step_of(self.model, self._training.shards, spec)
         if self._training.target is not None:
             before = [array.copy() for array in state.arrays(self.variables())]
-            batch = warmup_batch.batch(spec, epochs.data_adapter.batch_size)
+            batch = input_pipeline.zeros(spec, epochs.data_adapter.batch_size)
             if batch is not None:
                 self._step.warm_up(batch)
             state.assign(self.variables(), before)

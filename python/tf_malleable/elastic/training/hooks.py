@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer, TFEpochIterator
@@ -12,11 +13,11 @@ from keras.src.callbacks.callback_list import CallbackList
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 from tf_malleable.elastic.training import lead_only
-from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.checks import RefusedError, say
 from tf_malleable.elastic.training.data import input_pipeline
 from tf_malleable.elastic.training.fit import Fit
-from tf_malleable.elastic.training.threads import fixed
 from tf_malleable.elastic.training.training import Training
+from tf_malleable.runtime import library, limits
 
 
 class Hooks:
@@ -158,3 +159,30 @@ class Hooks:
             return hook(original, self, *args, **named)
 
         setattr(owner, name, hooked)
+
+
+@contextmanager
+def fixed(threads: int | None) -> Iterator[None]:
+    """Fix the number of threads inside each op meanwhile, whatever the process may use.
+
+    The number of ops that run in parallel stays what the process may use. So grants, cgroups and
+    set_threads() decide how many shards run in parallel.
+
+    Args:
+        threads: Number of threads inside each op; None changes nothing.
+    """
+    if threads is None:
+        yield
+        return
+    if library.backend() is None:
+        say(
+            "TensorFlow is not malleable here, so that results may depend in their last bits on"
+            " how many threads a member has"
+        )
+        yield
+        return
+    override = limits.fix_intra(threads)
+    try:
+        yield
+    finally:
+        override.end()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.checks import RefusedError
 
 Logs = dict[str, Any]
 

@@ -18,8 +18,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-from tf_malleable.elastic.training.checks import graph_check
-from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.checks import RefusedError, check_graph
 from tf_malleable.elastic.training.data.batch_shards import SCALE
 from tf_malleable.elastic.training.variable_scope import ShardScope, is_seed_state
 
@@ -86,7 +85,7 @@ class Shard:
             autograph=False,
         )
         self.function = function.get_concrete_function()
-        graph_check.check(self.function, type(model).__name__)
+        check_graph(self.function, type(model).__name__)
 
     def __call__(self, data: Any, share: Any, salt: Any) -> Any:
         """Return gradients, one vector of other floats, and one of whole numbers.

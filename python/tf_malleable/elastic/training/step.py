@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras.src import tree
 
 from tf_malleable.elastic.allreduce.reduction_tree import Node, children, combine, sums_of_run
-from tf_malleable.elastic.training.checks.model_check import check_built
+from tf_malleable.elastic.training.checks import check_built
 from tf_malleable.elastic.training.data import batch_shards
 from tf_malleable.elastic.training.gradient_update import Apply
 from tf_malleable.elastic.training.shard import APART, Changes, Shard, seed_states

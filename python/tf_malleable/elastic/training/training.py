@@ -17,8 +17,7 @@ from tf_malleable.elastic.mesh import (
 )
 from tf_malleable.elastic.settings import TrainingSettings
 from tf_malleable.elastic.training import last_resort_checkpoint, state
-from tf_malleable.elastic.training.checks.errors import RefusedError
-from tf_malleable.elastic.training.checks.graph_check import say
+from tf_malleable.elastic.training.checks import RefusedError, say
 from tf_malleable.elastic.training.data import example_order
 from tf_malleable.elastic.training.position import Description, Logs, Place, key
 

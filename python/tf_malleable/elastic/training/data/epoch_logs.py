@@ -11,7 +11,7 @@ import numpy as np
 
 from tf_malleable.elastic.allreduce.reduction_tree import Node, cover
 from tf_malleable.elastic.mesh import Turn
-from tf_malleable.elastic.training.checks.errors import RefusedError
+from tf_malleable.elastic.training.checks import RefusedError
 from tf_malleable.elastic.training.position import Logs
 
 if TYPE_CHECKING:

@@ -1,11 +1,15 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Input pipelines that end without delay at the end of an epoch."""
+"""Input pipelines: an end of epoch without delay, and a batch to warm up with."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import tensorflow as tf
+from keras.src import tree
+
+# Number of examples of a batch of zeros whose size is unknown.
+_EXAMPLES: Final = 32
 
 
 def prompt(dataset: Any) -> Any:
@@ -30,3 +34,24 @@ def prompt(dataset: Any) -> Any:
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
+
+
+def zeros(spec: Any, examples: int | None) -> Any:
+    """Return a batch of zeros; None if its shape is unknown.
+
+    Args:
+        spec: Nested tf.TypeSpec of the batch.
+        examples: Number of examples of real batches; None if unknown.
+    """
+    leaves = [leaf for leaf in tree.flatten(spec) if leaf is not None]
+    if not all(isinstance(leaf, tf.TensorSpec) and leaf.dtype != tf.string for leaf in leaves):
+        return None
+    if not all(leaf.shape.rank and leaf.shape[1:].is_fully_defined() for leaf in leaves):
+        return None
+
+    def filled(leaf: Any) -> Any:
+        if leaf is None:
+            return None
+        return tf.zeros([leaf.shape[0] or examples or _EXAMPLES, *leaf.shape[1:]], leaf.dtype)
+
+    return tree.map_structure(filled, spec)

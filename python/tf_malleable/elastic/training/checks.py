@@ -1,13 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Check of a traced train step for ops that cannot be kept exact."""
+"""Checks of a model and of its traced train step: what can be trained elastically, and exactly."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from typing import Any, Final
-
-from tf_malleable.elastic.training.checks.errors import RefusedError
 
 _ASSIGNING: Final = ("Assign", "ResourceScatter", "ResourceApply", "ResourceSparseApply")
 _PYTHON: Final = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
@@ -37,8 +35,20 @@ _RANDOM: Final = frozenset(
     }
 )
 
+_FRONT: Final = "tf_malleable: elastic training: "
 
-def check(function: Any, model: str) -> None:
+
+class RefusedError(SystemExit):
+    """This training cannot be elastic, or cannot be kept exact.
+
+    If it is not handled, Python prints the sentence and exits with 1, without a traceback.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(_FRONT + why)
+
+
+def check_graph(function: Any, model: str) -> None:
     """Refuse side effects of a shard's function, and print complaints about other ops.
 
     Args:
@@ -72,7 +82,7 @@ def check(function: Any, model: str) -> None:
 
 def say(complaint: str) -> None:
     """Print a complaint of elastic training to stderr."""
-    print(f"tf_malleable: elastic training: {complaint}", file=sys.stderr)
+    print(_FRONT + complaint, file=sys.stderr)
 
 
 def _operations(function: Any) -> Iterator[tuple[str, str]]:
@@ -82,3 +92,38 @@ def _operations(function: Any) -> Iterator[tuple[str, str]]:
     for inner in graph.library.function:
         for node in inner.node_def:
             yield node.name, node.op
+
+
+def check_model(model: Any) -> None:
+    """Refuse a model that cannot be cut into shards.
+
+    Raises:
+        RefusedError: The model cannot be cut into shards.
+    """
+    if model.run_eagerly:
+        raise RefusedError("compile(run_eagerly=True) cannot be traced; leave it out")
+    if model._distribute_strategy is not None:
+        raise RefusedError(
+            "it takes the place of tf.distribute; build the model without a strategy"
+        )
+    if model.optimizer is None:
+        raise RefusedError("compile() was given no optimizer")
+    for layer in model._flatten_layers():
+        if getattr(layer, "stateful", False):
+            raise RefusedError(
+                f"layer {layer.name!r} is stateful: it carries examples from batch to batch, which"
+                " shards cannot"
+            )
+
+
+def check_built(model: Any) -> None:
+    """Refuse weights whose gradients cannot travel as float32.
+
+    Raises:
+        RefusedError: There is such a weight.
+    """
+    for variable in model.trainable_variables:
+        if variable.dtype not in ("float32", "float16", "bfloat16"):
+            raise RefusedError(
+                f"weight {variable.path} is {variable.dtype}, and sums are of float32 or narrower"
+            )
