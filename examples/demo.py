@@ -23,7 +23,7 @@ from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.tables import console, table
 from tf_malleable.cli.workload.progress import WorkloadProgress
 from tf_malleable.figures import gantt, style
-from tf_malleable.figures.style import is_picture
+from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError
 from tf_malleable.model.units import duration, number, percent
 from tf_malleable.workload.interrupts import end_on_signals

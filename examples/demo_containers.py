@@ -19,7 +19,7 @@ from demo import BIN, DemoError
 
 from tf_malleable.cli.tables import console, table
 from tf_malleable.containers.engine import EngineGoneError, EngineRefusedError, Update
-from tf_malleable.figures.style import is_picture
+from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError, format_cpuset
 from tf_malleable.model.units import number
 from tf_malleable.workload.interrupts import end_on_signals

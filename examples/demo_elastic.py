@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from tf_malleable.cli.elastic import training_registry
 from tf_malleable.figures import style
-from tf_malleable.figures.style import is_picture
+from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError
 from tf_malleable.workload.interrupts import end_on_signals
 

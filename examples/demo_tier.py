@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.tier.cluster import SlowSource, cluster, read
 from tf_malleable.figures import style
-from tf_malleable.figures.style import is_picture
+from tf_malleable.figures.formats import is_picture
 from tf_malleable.workload.interrupts import end_on_signals
 
 REPOSITORY = Path(__file__).parent.parent

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
 from tf_malleable.figures import style
-from tf_malleable.figures.style import is_picture
+from tf_malleable.figures.formats import is_picture
 
 SAMPLE_SECONDS = 0.5
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_malleable.figures.style import is_picture
+from tf_malleable.figures.formats import is_picture
 
 
 @pytest.mark.parametrize("name", ["x.png", "x.svg", "x.PNG", "some.where/x.y.Svg"])

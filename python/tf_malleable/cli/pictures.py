@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tf_malleable.figures.style import is_picture
+from tf_malleable.figures.formats import is_picture
 from tf_malleable.model import OperationError
 
 if TYPE_CHECKING:

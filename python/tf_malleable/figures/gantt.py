@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 
 from tf_malleable.api.schema.history import History, Outcome, Summary
 from tf_malleable.figures import style, time_axis
-from tf_malleable.figures.style import MOST_PANELS
+from tf_malleable.figures.formats import MOST_PANELS
 from tf_malleable.figures.timeline import Row, bands, load, rows
 from tf_malleable.model.units import duration, number
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Common style of all pictures: colours, frames, file formats, and reproducible files."""
+"""Common style of all pictures: colours, frames, and reproducible files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,6 @@ Dashes = tuple[float, tuple[float, ...]]
 DASHES: Final[Dashes] = (0, (4, 2))
 SMALL: Final = 8.5
 MEDIUM: Final = 9.0
-SUFFIXES: Final = (".png", ".svg")
-# Maximum number of histories in one Gantt chart, one above the other.
-MOST_PANELS: Final = 40
 
 
 def title(axes: Axes, text: str) -> None:
@@ -62,8 +59,3 @@ def write(figure: Figure, path: Path) -> None:
     metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
     with rc_context({"svg.hashsalt": "tf_malleable"}):
         figure.savefig(path, dpi=140, metadata=metadata)
-
-
-def is_picture(path: Path) -> bool:
-    """Return whether a file's suffix, in upper or lower case, names one of the formats."""
-    return path.suffix.lower() in SUFFIXES

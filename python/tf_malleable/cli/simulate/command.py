@@ -17,7 +17,7 @@ from tf_malleable.cli.pictures import gantt_option, picture, require_matplotlib,
 from tf_malleable.cli.simulate.progress import SimulationProgress
 from tf_malleable.cli.simulate.report import Report, interrupted, part, print_report
 from tf_malleable.controller.state.store import StoreError, default_state, read_history
-from tf_malleable.figures.style import MOST_PANELS
+from tf_malleable.figures.formats import MOST_PANELS
 from tf_malleable.model import Machine, OperationError
 from tf_malleable.policies import registry
 from tf_malleable.simulate.engine.curves import parse_curve
