@@ -220,7 +220,7 @@ def test_it_can_be_no_job(tmp_path, fake, options):
         assert not fake.state.heard
         refused = tfm("elastic", "set", "auto")
         assert refused.returncode == 1
-        assert "nobody grants cores to this training" in refused.stderr
+        assert "no controller grants cores to this training" in refused.stderr
         running.finish()
 
 

@@ -203,7 +203,7 @@ def test_a_policy_that_cannot_go_on_is_reported_and_the_others_go_on(plan, own_p
     done = tfm("simulate", str(plan), "--cores", "4", *policies, env=own_policies)
     assert done.returncode == 1
     assert "\nequal " in done.stdout
-    assert "\nrefuses failed: it lets 3 jobs wait for ever\n" in done.stdout
+    assert "\nrefuses failed: it never gives cores to 3 waiting jobs\n" in done.stdout
     assert "\nreviews failed: it asks for a review 1 s in the past\n" in done.stdout
     assert "\ndies failed: its process ended, killed by signal 9\n" in done.stdout
     assert done.stderr == "tfm: 3 of 4 simulations failed\n"

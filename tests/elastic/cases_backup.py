@@ -34,14 +34,14 @@ def kept(tmp_path, place=PLACE, epoch=0, **options):
 
 def test_a_backup_within_epochs_is_made_now(tmp_path):
     said, saved = kept(tmp_path, save_freq=100, epoch=2)
-    assert said == "nobody is left: BackupAndRestore has kept the state of epoch 3, batch 7"
+    assert said == "no worker is left: BackupAndRestore has kept the state of epoch 3, batch 7"
     assert saved == [str(tmp_path / "backup" / "latest.weights.h5")]
     assert (tmp_path / "backup" / "training_metadata.json").exists()
 
 
 def test_a_backup_after_each_epoch_is_left_as_it_is(tmp_path):
     said, saved = kept(tmp_path, save_freq="epoch", epoch=2)
-    assert said.startswith("nobody is left: what goes on later goes on after epoch 2")
+    assert said.startswith("no worker is left: what goes on later goes on after epoch 2")
     assert not saved
     said, saved = kept(tmp_path, save_freq="epoch")
     assert said.endswith("of which none has ended: what this training has learned is lost")

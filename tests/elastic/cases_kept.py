@@ -94,6 +94,6 @@ def test_what_is_being_written_stays_as_it_is_while_steps_change_the_variables()
 
 def test_the_last_one_says_what_is_kept():
     said = last_resort_checkpoint.save((), Place(0, 2, False, 7), FILE)
-    assert said == f"nobody is left: {FILE} has the state of epoch 3, batch 7"
+    assert said == f"no worker is left: {FILE} has the state of epoch 3, batch 7"
     said = last_resort_checkpoint.save((), Place(0, 2, True, 0), FILE)
-    assert said == f"nobody is left: {FILE} has the state of epoch 3, its end"
+    assert said == f"no worker is left: {FILE} has the state of epoch 3, its end"

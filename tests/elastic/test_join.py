@@ -130,7 +130,7 @@ def test_the_last_worker_keeps_its_batch_and_the_same_command_goes_on(undisturbe
                 training.process.wait(2)
                 break
         assert training.process.wait(60) == 143
-        sentence = r"nobody is left: \S+ has the state of epoch 2, batch (\d+)"
+        sentence = r"no worker is left: \S+ has the state of epoch 2, batch (\d+)"
         (batch,) = map(int, re.findall(sentence, training.said()))
     with LocalTraining(tmp_path / "two", *options) as training:
         ended = training.finish()

@@ -47,9 +47,9 @@ def test_a_new_coordinator_learns_what_was_decided_by_hand():
 
 def test_nobody_decides_without_grants():
     wanted = WantedNumbers()
-    assert "nobody here starts workers" in wanted.change({"auto": True}, 4)
+    assert "no supervisor starts workers" in wanted.change({"auto": True}, 4)
     wanted.supervise(1, TOLD)
-    assert "nobody grants cores" in wanted.change({"auto": True}, 4)
+    assert "no controller grants cores" in wanted.change({"auto": True}, 4)
 
 
 def test_workers_that_leave_are_missing(wanted):

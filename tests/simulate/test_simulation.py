@@ -205,8 +205,8 @@ class GivesNothingForEver:
         (Raises(), "RuntimeError: out of ideas"),
         (Invents(), "InvalidAllocationError: there is no job '99'"),
         (ReviewsThePast(), "it asks for a review 2 s in the past"),
-        (GivesNothing(), "it lets 1 job wait for ever"),
-        (GivesNothingForEver(), "it lets 1 job wait for ever"),
+        (GivesNothing(), "it never gives cores to 1 waiting job"),
+        (GivesNothingForEver(), "it never gives cores to 1 waiting job"),
     ],
 )
 def test_a_policy_that_cannot_go_on_is_named(policy, sentence):

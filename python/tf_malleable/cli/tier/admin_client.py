@@ -66,6 +66,6 @@ def ask(
             " tfm tier serve"
         ) from None
     except msgspec.ValidationError:
-        raise OperationError(f"what answers at {where} is no tier of this version") from None
+        raise OperationError(f"the service at {where} is not a data tier of this version") from None
     finally:
         connection.close()

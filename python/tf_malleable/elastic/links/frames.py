@@ -134,7 +134,7 @@ class Link:
                 return None
             magic, *fields = _HEADER.unpack(self._header)
             if magic != _MAGIC:
-                raise ConnectionAbortedError("it sent something that is no frame")
+                raise ConnectionAbortedError("malformed frame")
             self._frame, self._filled = Frame(*fields), 0
             self._place = place(self._frame)
         if self._place is not None and not self._fill(self._place):

@@ -92,7 +92,7 @@ def _dial(address: Address, deadline: float) -> socket.socket:
 def _greet(connection: socket.socket, secret: bytes, deadline: float, where: str) -> None:
     said = receive_exactly(connection, len(_GREETING) + _NONCE, deadline)
     if not said.startswith(_GREETING):
-        raise MeshError(f"what answers at {where} is no process of an elastic training")
+        raise MeshError(f"the process at {where} does not belong to an elastic training")
     theirs, ours = said[len(_GREETING) :], secrets.token_bytes(_NONCE)
     send_all(connection, _GREETING + ours + _proof(secret, b"client", theirs + ours), deadline)
     proof = receive_exactly(connection, _DIGEST, deadline)

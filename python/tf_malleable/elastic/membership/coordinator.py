@@ -229,4 +229,4 @@ class Coordinator:
             for each in self._wanted.supervisors:
                 self._tell(each, {"kind": "wanted", **self._wanted.as_json()})
         else:
-            raise ValueError(f"nobody asks for {kind!r}")
+            raise ValueError(f"unknown request {kind!r}")

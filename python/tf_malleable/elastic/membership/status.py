@@ -50,10 +50,12 @@ class WantedNumbers:
         """Change the desired numbers; return a sentence if that is refused, or an empty string."""
         workers, servers = said.get("workers"), said.get("servers")
         if not self.supervisors:
-            return "nobody here starts workers: this training is not one of tfm elastic local"
+            return (
+                "no supervisor starts workers: this training was not started by tfm elastic local"
+            )
         if said.get("auto"):
             if not self.can_decide:
-                return "nobody grants cores to this training, from which to decide about workers"
+                return "no controller grants cores to this training, so its workers are fixed"
             self.by_hand = False
         most = min(self.most, shards)
         if workers is not None and not self.least <= int(workers) <= most:

@@ -123,7 +123,7 @@ def newest(folder: Path, cut_up: CutUp, say: Callable[[str], None]) -> KeptState
                 return _read(path, cut_up)
             except DamagedError as error:
                 left = len(files) > place + 1
-                then = f"{files[place + 1]} is tried" if left else "there is no other to go on from"
+                then = f"{files[place + 1]} is tried" if left else "no other checkpoint is left"
                 say(f"{path} is not used, as {error}: {then}")
                 with suppress(OSError):
                     path.rename(path.with_suffix(".damaged"))

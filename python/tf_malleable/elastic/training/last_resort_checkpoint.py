@@ -23,23 +23,23 @@ def save(callbacks: Iterable[Any], position: Place | None, kept: str = "") -> st
     """
     callback = _backup_of(callbacks)
     if kept and position is not None:
-        return f"nobody is left: {kept} has the state of {_at(position)}"
+        return f"no worker is left: {kept} has the state of {_at(position)}"
     if callback is None or position is None:
         return (
-            "nobody is left, and no BackupAndRestore has kept the state: what this training has"
+            "no worker is left, and no BackupAndRestore has kept the state: what this training has"
             " learned is lost, unless the script has saved it itself"
         )
     if callback.save_freq != "epoch":
         callback._save_model()
-        return f"nobody is left: BackupAndRestore has kept the state of {_at(position)}"
+        return f"no worker is left: BackupAndRestore has kept the state of {_at(position)}"
     epochs = callback._current_epoch
     if not epochs:
         return (
-            "nobody is left, and BackupAndRestore keeps the state after each epoch, of which none"
-            " has ended: what this training has learned is lost"
+            "no worker is left, and BackupAndRestore keeps the state after each epoch, of which"
+            " none has ended: what this training has learned is lost"
         )
     return (
-        f"nobody is left: what goes on later goes on after epoch {epochs}, whose state"
+        f"no worker is left: what goes on later goes on after epoch {epochs}, whose state"
         " BackupAndRestore has kept"
     )
 

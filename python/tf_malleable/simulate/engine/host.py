@@ -41,7 +41,7 @@ class SimulationError(Exception):
 
 def waits_for_ever(jobs: int) -> SimulationError:
     """Return the error of a policy that lets this many jobs wait forever."""
-    return SimulationError(f"it lets {jobs} job{'s' if jobs > 1 else ''} wait for ever")
+    return SimulationError(f"it never gives cores to {jobs} waiting job{'s' if jobs > 1 else ''}")
 
 
 @dataclass(frozen=True)
