@@ -58,23 +58,29 @@ __all__ = [
     "wait_settled",
 ]
 
-# The tfm command is not part of the job that calls it.
-_is_command = "tf_malleable_cli" in _sys.modules
-_job = None if _is_command else _join.join_asked_for()
-_follow = _environment.follow_cgroup()
-_library.load()
-if _follow and not _is_command and backend() is not None:
-    _following.follow_from_the_start()
 
-if not _is_command and _util.find_spec("threadpoolctl") is not None:
-    from tf_malleable.runtime import threadpools as _threadpools
+def _start() -> None:
+    """Make this program's TensorFlow malleable, and the program part of its job."""
+    job = _join.join_asked_for()
+    follow = _environment.follow_cgroup()
+    _library.load()
+    if follow and backend() is not None:
+        _following.follow_from_the_start()
 
-    _threadpools.register()
+    if _util.find_spec("threadpoolctl") is not None:
+        from tf_malleable.runtime import threadpools
 
-if _job is not None:
-    _joining.start_agent(_job)
+        threadpools.register()
 
-if not _is_command and "TF_MALLEABLE_ELASTIC" in _os.environ:
-    from tf_malleable.elastic import worker as _worker
+    if job is not None:
+        _joining.start_agent(job)
 
-    _worker.start()
+    if "TF_MALLEABLE_ELASTIC" in _os.environ:
+        from tf_malleable.elastic import worker
+
+        worker.start()
+
+
+# The tfm command is not part of the job that calls it, and works beside any TensorFlow.
+if "tf_malleable_cli" not in _sys.modules:
+    _start()

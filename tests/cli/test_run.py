@@ -102,7 +102,8 @@ def test_by_hand_nobody_is_asked_and_no_agent_joins(monkeypatch):
     monkeypatch.delenv("TF_MALLEABLE_CLAIMS", raising=False)
     program = "import os; print(sorted(v for v in os.environ if v.startswith('TF_MALLEABLE_')))"
     result = tfm("run", "--threads", "1", "--", sys.executable, "-c", program)
-    assert result.stdout == "['TF_MALLEABLE_SOCKET', 'TF_MALLEABLE_THREADS']\n"
+    kept = ["TF_MALLEABLE_PRELOAD", "TF_MALLEABLE_SOCKET", "TF_MALLEABLE_THREADS"]
+    assert result.stdout == f"{kept}\n"
     assert result.stderr == ""
 
 

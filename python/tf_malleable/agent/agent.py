@@ -2,8 +2,8 @@
 """Agent: the thread that connects the job to the controller.
 
 The thread runs inside the user's program, so it handles no signals, prints nothing, raises
-nothing, ends before the interpreter does and is not continued in forked children.
-Without a controller, the job keeps its last grant.
+nothing and ends before the interpreter does. A forked child gets an agent of its own, which
+reconnects as part of the same job. Without a controller, the job keeps its last grant.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
 # A connection that lasted this long resets the back-off.
 _GOOD_SECONDS: Final = 1.0
+# Time before a forked child connects: many execute another program or end at once.
+_FORKED_SECONDS: Final = 0.05
 # Longest time that the program's exit waits for the thread, once before and once after its
 # connection is aborted. The thread normally ends far sooner.
 _EXIT_SECONDS: Final = 0.6
@@ -35,15 +37,23 @@ _EXIT_SECONDS: Final = 0.6
 class Agent:
     """Connects one job to its controller, in a thread of its own."""
 
-    def __init__(self, join: Join, connection: Connection, session: Session | None = None) -> None:
+    def __init__(
+        self,
+        join: Join,
+        connection: Connection,
+        session: Session | None = None,
+        delay: float = 0.0,
+    ) -> None:
         """Create an agent; start() starts its thread.
 
         Args:
             join: The job and its controller.
             connection: Connection to the controller; the agent closes it.
             session: Session that is already open on this connection; None to open one.
+            delay: Time before the thread connects, in seconds.
         """
         self._join = join
+        self._delay = delay
         self._connection = connection
         self._session = session
         self._path: str | None = None
@@ -77,7 +87,14 @@ class Agent:
         """Close the descriptors that a forked child has inherited."""
         self._connection.forget()
 
+    def renewed(self) -> Agent | None:
+        """Return an agent for a forked child; None if this agent has been stopped."""
+        if self._over.is_set():
+            return None
+        return Agent(self._join, connection_to(self._join), delay=_FORKED_SECONDS)
+
     def _run(self) -> None:
+        self._over.wait(self._delay)
         pause = _FIRST_PAUSE
         while not self._over.is_set():
             with suppress(Exception):
@@ -118,15 +135,21 @@ class _ProcessAgent:
         self.agent: Agent | None = None
         # join() holds the lock while it waits in the queue, and another thread may fork meanwhile.
         self.lock = threading.Lock()
-        os.register_at_fork(after_in_child=self.forget)
+        os.register_at_fork(after_in_child=self._renew)
         atexit.register(self.stop)
 
-    def forget(self) -> None:
-        """Drop the agent in a forked child, where its thread does not exist."""
-        agent, self.agent = self.agent, None
+    def _renew(self) -> None:
+        """Replace the agent in a forked child, where its thread does not exist."""
+        inherited, self.agent = self.agent, None
         self.lock = threading.Lock()
-        if agent is not None:
-            agent.forget()
+        if inherited is None:
+            return
+        with suppress(Exception):
+            inherited.forget()
+            renewed = inherited.renewed()
+            if renewed is not None:
+                renewed.start()
+                self.agent = renewed
 
     def stop(self) -> None:
         """End the agent while the interpreter is still intact."""

@@ -1,35 +1,14 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Makes every Python started by `tfm run` load tf_malleable before tensorflow.
 
-`tfm run` puts this folder on PYTHONPATH, so every Python it starts, directly or not,
-imports this file, whatever its version and packages. The file must therefore work in
-all of them and never stop one: if tf_malleable cannot be loaded, it says so once and
-the script runs on stock TensorFlow.
+`tfm run` puts this folder on PYTHONPATH, so every Python it starts, directly or not, imports this
+file, unless something replaces PYTHONPATH: see _tf_malleable_preload.
 """
 
 import os
 import sys
 
-
-class _BeforeTensorFlow(object):
-    """An import hook that finds no module, but notices 'import tensorflow'."""
-
-    def __init__(self):
-        self.is_done = False
-
-    def find_spec(self, name, path=None, target=None):
-        # It stays in sys.meta_path, over which the interpreter iterates at this moment.
-        if name == "tensorflow" and not self.is_done:
-            self.is_done = True
-            try:
-                import tf_malleable  # noqa: F401
-            except Exception as error:
-                sys.stderr.write("tfm run: not malleable here: {0}\n".format(error))
-        return None
-
-    def find_module(self, name, path=None):
-        """Do the same in Python 2.7 and 3.3."""
-        return self.find_spec(name)
+import _tf_malleable_preload  # noqa: F401
 
 
 def _run_hidden_sitecustomize():
@@ -44,5 +23,4 @@ def _run_hidden_sitecustomize():
         sys.modules["sitecustomize"] = ours
 
 
-sys.meta_path.insert(0, _BeforeTensorFlow())
 _run_hidden_sitecustomize()

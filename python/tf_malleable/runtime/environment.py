@@ -7,6 +7,9 @@ import os
 
 MAX_THREADS = "TF_MALLEABLE_MAX_THREADS"
 THREADS = "TF_MALLEABLE_THREADS"
+# Read in preload/, by any Python.
+PRELOAD = "TF_MALLEABLE_PRELOAD"
+REQUIRED = "TF_MALLEABLE_REQUIRED"
 FOLLOW_CGROUP = "TF_MALLEABLE_FOLLOW_CGROUP"
 
 # PoolRegistry::kMaxThreadsCeiling in cc/limits.

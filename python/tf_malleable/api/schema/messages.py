@@ -64,13 +64,16 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         desired: Number of cores asked for, or set by hand.
         granted: CPUs that the policy has decided on.
         lent: CPUs of the job that it currently lends to other jobs.
-        actual: CPUs that the job has acknowledged.
+        actual: CPUs that the job has acknowledged; those that the kernel confines it to where no
+            process of it can acknowledge.
         by_hand: Number of cores set by hand; null while the policy decides.
         paused_by_user: True if a person, not the policy, has paused the job.
         held: Deprecated alias of `paused_by_user`.
         stopped: True if the process (SIGSTOP, Ctrl-Z) or container was stopped, but not by the
             controller.
         malleable: True if an agent applies grants; if false, the controller sets the CPU affinity.
+        confined: Reason why TensorFlow in the job does not follow grants, so that the kernel only
+            confines its threads, in one sentence; null if none is known.
         is_caller: True if the request is a submission by the job's main process, which cannot
             tell that by its pid in a PID namespace of its own.
         submitted: Time of arrival.
@@ -131,6 +134,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     held: bool
     stopped: bool
     malleable: bool
+    confined: str | None = None
     is_caller: bool = False
     submitted: float
     started: float | None

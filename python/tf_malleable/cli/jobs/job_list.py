@@ -7,7 +7,7 @@ import click
 
 from tf_malleable.api.schema.messages import Jobs, JobStatus
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.jobs.job_texts import desired, granted, per_step, progress, state
+from tf_malleable.cli.jobs.job_texts import actual, desired, granted, per_step, progress, state
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
 from tf_malleable.model.units import duration, energy, number, percent
@@ -39,7 +39,8 @@ def jobs(client: Client, as_json: bool) -> None:
     cores by the policy, or stopped by a signal.
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
-    policy; +1 means one more is lent to others) and actual (acknowledged by the job).
+    policy; +1 means one more is lent to others) and actual (acknowledged by the job; "confined" if
+    TensorFlow in the job is not malleable: tfm show says why).
     CPUs is the number that it keeps busy. Where the host's power is metered, the job's power, its
     energy so far and for each step are shown, and whether they were measured, estimated or
     replayed.
@@ -64,7 +65,7 @@ def _row(job: JobStatus) -> tuple[str, ...]:
         state(job),
         desired(job),
         granted(job),
-        str(len(job.actual)),
+        actual(job),
         number(job.steps_per_second),
         percent(progress(job)),
         number(job.used_cpus),

@@ -41,6 +41,11 @@ def granted(job: JobStatus) -> str:
     return f"{len(job.granted)}{lent}"
 
 
+def actual(job: JobStatus) -> str:
+    """Return the number of actual cores of a job, and whether it is only confined to them."""
+    return f"{len(job.actual)} confined" if job.confined else str(len(job.actual))
+
+
 def progress(job: JobStatus) -> float | None:
     """Return the share of a job's steps that are done; None if unknown."""
     if job.steps_done is None or not job.steps_total:

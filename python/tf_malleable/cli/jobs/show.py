@@ -14,7 +14,15 @@ from tf_malleable.api.schema.messages import JobStatus, Outlook
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.ended_jobs import find_ended, no_such_job
 from tf_malleable.cli.jobs.job_arguments import job_argument
-from tf_malleable.cli.jobs.job_texts import desired, granted, last_change, per_step, progress, state
+from tf_malleable.cli.jobs.job_texts import (
+    actual,
+    desired,
+    granted,
+    last_change,
+    per_step,
+    progress,
+    state,
+)
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.model import OperationError, format_cpuset
 from tf_malleable.model.units import duration, energy, number, percent, printable, short, size_text
@@ -75,7 +83,8 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("cores asked for", f"{job.min} to {job.max}, preferably {job.preferred}"),
         ("cores desired", f"{desired(job).rstrip('*')}{by_hand}"),
         ("cores granted", f"{granted(job)} (CPUs {_cpus(job.granted)})"),
-        ("cores actual", f"{len(job.actual)} (CPUs {_cpus(job.actual)})"),
+        ("cores actual", f"{actual(job)} (CPUs {_cpus(job.actual)})"),
+        *([("confined", job.confined)] if job.confined else []),
         ("cores kept busy", number(job.used_cpus)),
         ("priority", str(job.priority)),
         ("weight", f"{job.weight:g}"),

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tf_malleable.api.schema.messages import ControllerInfo, CpuInfo, JobStatus
 from tf_malleable.cli.jobs.job_texts import (
+    actual,
     desired,
     granted,
     last_change,
@@ -134,7 +135,7 @@ def _running(jobs: Sequence[JobStatus]) -> Table:
             state(job),
             desired(job),
             granted(job),
-            str(len(job.actual)),
+            actual(job),
             number(job.steps_per_second),
             _bar(job),
             percent(efficiency(job)),

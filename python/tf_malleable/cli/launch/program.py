@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from tf_malleable.runtime import environment
+
 _PRELOAD = Path(__file__).parents[2] / "preload"
 
 
@@ -19,7 +21,12 @@ def is_program(name: str) -> bool:
 
 
 def preload() -> None:
-    """Make every Python process started from now on load tf_malleable before tensorflow."""
+    """Make every Python process started from now on load tf_malleable before tensorflow.
+
+    PYTHONPATH reaches each Python; the other variable also those in whose packages tf_malleable
+    is installed and whose PYTHONPATH is replaced, through the .pth file there.
+    """
+    os.environ[environment.PRELOAD] = "1"
     inherited = os.environ.get("PYTHONPATH", "")
     paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tf_malleable.cli.launch.attempts import Attempt
 
 _MOST_RETRIES = 1000
+_FOR_ANY_PROGRAM = {"threads", "follow_cgroup", "require_malleable", "tier", "command"}
 # As in elastic/variables.py, which is loaded only if this variable is set.
 _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
 
@@ -60,6 +61,11 @@ _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
     "--require-controller",
     is_flag=True,
     help="Fail if no controller answers, rather than run alone.",
+)
+@click.option(
+    "--require-malleable",
+    is_flag=True,
+    help="End a program whose TensorFlow cannot be malleable, rather than run it as stock.",
 )
 @click.option(
     "--area",
@@ -121,6 +127,7 @@ def run(
     queue: bool,
     id_file: Path | None,
     require_controller: bool,
+    require_malleable: bool,
     area: str | None,
     time_limit: float | None,
     expected: float | None,
@@ -154,11 +161,14 @@ def run(
         join_tier()
     if os.environ.get(_COORDINATOR):
         _become_elastic_worker(threads, follow_cgroup, command)
+    if require_malleable:
+        os.environ[environment.REQUIRED] = "1"
     required = requirement.is_controller_required(asked_for=require_controller)
     _check_background(detach, notify=notify, array=array, id_file=id_file)
     if not 0 <= retries <= _MOST_RETRIES:
         raise ValueError(f"--retries must be an integer from 0 to {_MOST_RETRIES}, not {retries}")
     most = environment.max_threads()
+    environment.first_threads()  # Refuse an invalid number before the program starts.
     following = _is_to_follow(follow_cgroup)
     if threads is None:
         os.environ[environment.FOLLOW_CGROUP] = str(int(following))
@@ -268,7 +278,7 @@ def _check_by_hand(threads: int, most: int) -> None:
 def _given_for_a_controller() -> str | None:
     """Return an option of the command line that needs a controller; None if there is none."""
     context = click.get_current_context()
-    for option in sorted(context.params.keys() - {"threads", "follow_cgroup", "tier", "command"}):
+    for option in sorted(context.params.keys() - _FOR_ANY_PROGRAM):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             return f"--{option.replace('_', '-')}"
     return None

@@ -18,6 +18,7 @@ class JobProcesses:
     Attributes:
         pidfd: Pidfd of the main process, readable once it has ended; None without a process.
         tree: Pids of the job's processes, as of the last survey.
+        stock: Pids of those that run a TensorFlow that does not follow grants.
         starts: Start times by pid, of these and maybe others, in clock ticks since boot.
         group: Cgroup of the job; None for containers, and where none could be made.
         memory_group: Cgroup in which the memory is limited; None if it is not.
@@ -25,6 +26,7 @@ class JobProcesses:
 
     pidfd: int | None = None
     tree: list[int] = field(default_factory=list)
+    stock: frozenset[int] = frozenset()
     starts: Mapping[int, int] = field(default_factory=dict)
     group: JobGroup | None = None
     memory_group: MemoryGroup | None = None
@@ -41,6 +43,10 @@ class JobProcesses:
     def attach_memory(self, group: MemoryGroup | None) -> None:
         """Set the cgroup in which the memory is limited."""
         self.memory_group = group
+
+    def note_stock(self, stock: frozenset[int]) -> None:
+        """Set the pids of the processes that run a TensorFlow that does not follow grants."""
+        self.stock = stock
 
     def note_tree(self, tree: list[int], starts: Mapping[int, int] | None = None) -> bool:
         """Set the pids of the job's processes; return whether they have changed.

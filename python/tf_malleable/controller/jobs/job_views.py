@@ -66,6 +66,7 @@ def job_status(
         held=record.held,
         stopped=live.stopped,
         malleable=bool(live.delivery.agents) and record.state != "waiting",
+        confined=why_confined(live),
         # A container was started with its grant, so its processes need not wait for one.
         is_caller=live.container is None and pid is not None and pid == submitter,
         submitted=record.submitted,
@@ -95,6 +96,21 @@ def job_status(
         watts=rounded(live.measured.usage.watts) if record.state == "running" else None,
         reason=reason,
         as_of=now,
+    )
+
+
+def why_confined(live: LiveJob) -> str | None:
+    """Return why a job's TensorFlow does not follow its grants; None if nothing is known of that.
+
+    The kernel confines such a job to its CPUs all the same.
+    """
+    if not live.processes.stock:
+        return None
+    first, *others = sorted(live.processes.stock)
+    which = f"processes {first} and {len(others)} more" if others else f"process {first}"
+    return (
+        f"TensorFlow in {which} is not malleable, as tf_malleable is not loaded there: it keeps the"
+        " threads that it has started with"
     )
 
 

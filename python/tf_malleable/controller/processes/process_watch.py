@@ -13,6 +13,7 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Look
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.meters import CpuMeter, MemoryMeter
+from tf_malleable.controller.processes.stock_tensorflow import StockTensorFlow
 from tf_malleable.linux.processes import procfs
 from tf_malleable.linux.processes.process_table import ProcessTable
 from tf_malleable.scheduling.records.usage import FULL, SAMPLE_SECONDS
@@ -71,6 +72,7 @@ class Watch:
         self._samples_since_memory = 0
         self._meter = CpuMeter()
         self._memory = MemoryMeter()
+        self._stock = StockTensorFlow()
         self._samples_since_survey = 0
         self._step = 1
         self._timer: asyncio.TimerHandle | None = None
@@ -115,7 +117,7 @@ class Watch:
     async def _survey_and_sample(self) -> None:
         try:
             await self._survey_in_slices()
-            await asyncio.sleep(0)
+            await self._stock.look(self._surveyed(), self._now())
         except Exception:
             _log.exception("cannot inspect the jobs' processes")
         else:

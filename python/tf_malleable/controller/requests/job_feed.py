@@ -229,6 +229,7 @@ def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
         live.delivery.actual,
         live.stopped,
         bool(live.delivery.agents),
+        live.processes.stock,
         live.measured.speed,
         live.measured.lessons,
         live.lack,

@@ -31,6 +31,7 @@ function Details({ job, columns }) {
   const facts = [
     ["Command", job.command.join(" ") || "not shown to you"],
     ["CPUs", `granted ${cpuList(job.granted)}; actual ${cpuList(job.actual)}; lent ${cpuList(job.lent)}`],
+    ...(job.confined ? [["Confined", job.confined]] : []),
     ["Asked for", `${job.min} to ${job.max} cores, preferably ${job.preferred}; priority ${job.priority}, weight ${job.weight}`],
     ["Speeds", speeds.join("; ") || "none measured yet"],
     ["Times", `ran ${duration(job.run_seconds)}, resized ${job.resizes} times`],
@@ -57,7 +58,7 @@ class Row extends Component {
         <td><bdi>${job.user}</bdi></td>
         <td><span class=${`state ${state(job)}`}>${state(job)}</span></td>
         <td class="cores"><${JobStrip} job=${job} total=${total} /></td>
-        <td class="number" title="desired / granted / actual">${job.desired}${job.by_hand == null ? "" : "*"} / ${job.granted.length}${job.lent.length ? `+${job.lent.length}` : ""} / ${job.actual.length}</td>
+        <td class="number" title="desired / granted / actual">${job.desired}${job.by_hand == null ? "" : "*"} / ${job.granted.length}${job.lent.length ? `+${job.lent.length}` : ""} / ${job.actual.length}${job.confined ? html` <span class="low" title=${job.confined}>confined</span>` : ""}</td>
         <td class="number">${number(job.steps_per_second)}</td>
         <td><${Progress} job=${job} /></td>
         <td class="number"><${Efficiency} job=${job} /></td>

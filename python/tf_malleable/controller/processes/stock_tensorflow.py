@@ -1,0 +1,74 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Stock TensorFlow in jobs: finds processes that the kernel confines, but whose threads stay.
+
+A program can replace the environment by which `tfm run` loads tf_malleable. Its TensorFlow then
+keeps the number of threads that it has started with, whatever is granted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from tf_malleable.controller.jobs.live_job import LiveJob
+from tf_malleable.linux.processes.mapped_libraries import mapped_libraries
+
+_FRAMEWORK: Final = "libtensorflow_framework.so.2"
+_OVERLAY: Final = "libtf_malleable_overlay"
+# TensorFlow takes seconds to load, and may be loaded late; a process is inspected ever less often.
+_FIRST_SECONDS: Final = 2.0
+_LONGEST_SECONDS: Final = 60.0
+_AT_ONCE: Final = 8
+
+_log = logging.getLogger(__name__)
+
+
+class _Due(NamedTuple):
+    at: float
+    gap: float
+
+
+class StockTensorFlow:
+    """Inspects processes without an agent. Not thread-safe: one asyncio loop."""
+
+    def __init__(self) -> None:
+        """Create the object without any knowledge."""
+        self._due: dict[tuple[str, int], _Due] = {}
+
+    async def look(self, jobs: Iterable[LiveJob], now: float) -> None:
+        """Inspect the processes that are due, and record those with a stock TensorFlow.
+
+        Args:
+            jobs: Jobs whose processes are on this host.
+            now: Unix time in seconds.
+        """
+        known, self._due = self._due, {}
+        left = _AT_ONCE
+        for live in jobs:
+            without = [pid for pid in live.processes.tree if pid not in live.delivery.agents]
+            found = live.processes.stock & set(without)
+            for pid in without:
+                key = live.record.id, pid
+                due = known.get(key, _Due(now + _FIRST_SECONDS, _FIRST_SECONDS))
+                if pid not in found and now >= due.at and left:
+                    left -= 1
+                    due = _Due(now + due.gap, min(2 * due.gap, _LONGEST_SECONDS))
+                    if await asyncio.to_thread(_is_stock, pid) and not live.over:
+                        found |= {pid}
+                        _log.warning(
+                            "%s: TensorFlow in process %d is not malleable: tf_malleable is not"
+                            " loaded there",
+                            live.record.title,
+                            pid,
+                        )
+                self._due[key] = due
+            live.processes.note_stock(found - live.delivery.agents.keys())
+
+
+def _is_stock(pid: int) -> bool:
+    libraries = mapped_libraries(pid)
+    if libraries is None or _FRAMEWORK not in libraries:
+        return False
+    return not any(name.startswith(_OVERLAY) for name in libraries)

@@ -1,0 +1,47 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Import hook that loads tf_malleable right before tensorflow, in programs of `tfm run`.
+
+Two ways lead here. A .pth file beside tf_malleable imports this module at the start of Python if
+TF_MALLEABLE_PRELOAD is set: scripts and launchers may replace PYTHONPATH, and python -E ignores
+it. And the sitecustomize of this folder, which `tfm run` puts on PYTHONPATH, imports it in every
+other Python, whatever its version and packages. The file must therefore work in all of them and
+never stop one: if tf_malleable cannot be loaded, it says so once and the program runs on stock
+TensorFlow, unless TF_MALLEABLE_REQUIRED forbids that.
+"""
+
+import os
+import sys
+
+
+def _load():
+    """Load tf_malleable; return why that is impossible, or an empty string."""
+    try:
+        import tf_malleable  # noqa: F401
+    except Exception as error:
+        return "tfm run: not malleable here: {0}".format(error)
+    return ""
+
+
+class _BeforeTensorFlow(object):
+    """An import hook that finds no module, but notices 'import tensorflow'."""
+
+    def __init__(self):
+        self.is_done = False
+
+    def find_spec(self, name, path=None, target=None):
+        # It stays in sys.meta_path, over which the interpreter iterates at this moment.
+        if name == "tensorflow" and not self.is_done:
+            self.is_done = True
+            problem = _load()
+            if problem and os.environ.get("TF_MALLEABLE_REQUIRED") == "1":
+                raise SystemExit(problem)
+            if problem:
+                sys.stderr.write(problem + "\n")
+        return None
+
+    def find_module(self, name, path=None):
+        """Do the same in Python 2.7 and 3.3."""
+        return self.find_spec(name)
+
+
+sys.meta_path.insert(0, _BeforeTensorFlow())
