@@ -6,8 +6,9 @@ from __future__ import annotations
 import operator
 import os
 import threading
+import weakref
+from collections.abc import Iterable
 from contextlib import ContextDecorator
-from itertools import pairwise
 from types import TracebackType
 from typing import Final
 
@@ -21,28 +22,140 @@ _INTRA: Final = 0
 _INTER: Final = 1
 
 
-class _Origins:
-    """Origins of the limits. "By hand" means: by the program itself.
+class _Layer:
+    """One temporary limit of each kind, above the baseline.
+
+    Attributes:
+        own: Limits, as arguments of _native.set_threads(); KEEP for a kind that it leaves alone.
+        granted: Limits of a controller's grants since `own` was set; UNSET if there were none.
+        is_firm: True if only a lower grant of a controller changes the limits.
+        thread: The Python thread that has opened it.
+        is_thread_alive: False if that thread had ended when this process was forked.
+        owner: The Override, unless the program has dropped it.
+    """
+
+    def __init__(self, own: list[int], owner: Override, is_firm: bool) -> None:
+        self.own = own
+        self.granted = [_native.UNSET, _native.UNSET]
+        self.is_firm = is_firm
+        self.thread = threading.current_thread()
+        self.is_thread_alive = True
+        self.owner = weakref.ref(owner)
+
+    def set(self, kind: int, limit: int) -> None:
+        """Set one limit, which may be above what has been granted before."""
+        self.own[kind], self.granted[kind] = limit, _native.UNSET
+
+    def in_force(self, kind: int) -> int:
+        """Return one limit, as far as grants since then allow it."""
+        numbers = (self.own[kind], self.granted[kind])
+        return min((n for n in numbers if n != _native.UNSET), default=_native.UNSET)
+
+
+class _State:
+    """Limits of this process, and their origins. "By hand" means: by the program itself.
 
     Attributes:
         lock: Guards the other attributes. Reentrant, as a signal handler may also set limits.
         by_hand: Number of times that limits were permanently set by hand.
         by_grants: Number of times that limits were set by a controller's grant.
-        overrides: Active Overrides, oldest first.
+        baseline: Limits that apply when no layer is active: those that were last set by hand, by a
+            grant, by the cgroup or through the C ABI.
+        unasked: The same, without those that were set by hand.
+        applied: Limits that were last passed to _native.set_threads().
+        layers: Active layers, oldest first.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.by_hand = 0
         self.by_grants = 0
-        self.overrides: list[Override] = []
-        os.register_at_fork(after_in_child=self._renew_lock)
+        self.baseline = [_native.UNSET, _native.UNSET]
+        self.unasked = [_native.UNSET, _native.UNSET]
+        self.applied = [_native.UNSET, _native.UNSET]
+        self.layers: list[_Layer] = []
+        os.register_at_fork(before=self._look_at_threads, after_in_child=self._become_child)
 
-    def _renew_lock(self) -> None:
+    def _look_at_threads(self) -> None:
+        for layer in self.layers:
+            layer.is_thread_alive = layer.thread.is_alive()
+
+    def _become_child(self) -> None:
+        """Drop, in a forked child, the layers of threads that it does not have."""
         self.lock = threading.RLock()
+        here = threading.current_thread()
+        lost = [each for each in self.layers if each.is_thread_alive and each.thread is not here]
+        for layer in lost:
+            self.remove(layer)
+
+    def adopt(self) -> None:
+        """Adopt limits that have been set through the C ABI as the baseline."""
+        now = _native.get_threads()
+        for kind, found in enumerate((now.intra_set, now.inter_set)):
+            if found != self.applied[kind]:
+                self.baseline[kind] = self.applied[kind] = found
+
+    def apply(self, kinds: Iterable[int]) -> None:
+        """Put into force the limits of these kinds, as far as the capacity allows."""
+        now = _native.get_threads()
+        most = (now.intra_max, now.inter_max)
+        limits = [_native.KEEP, _native.KEEP]
+        for kind in kinds:
+            layer = self.deciding(kind)
+            limit = self.baseline[kind] if layer is None else layer.in_force(kind)
+            limits[kind] = self.applied[kind] = min(limit, most[kind])
+        _native.set_threads(*limits)
+
+    def deciding(self, kind: int) -> _Layer | None:
+        """Return the layer that decides about a limit: the newest, or the newest firm one."""
+        found = None
+        for layer in self.layers:
+            if layer.own[kind] != _native.KEEP and not (
+                found is not None and found.is_firm and not layer.is_firm
+            ):
+                found = layer
+        return found
+
+    def set_baseline(self, limits: Iterable[int]) -> list[int]:
+        """Set limits of the baseline, as arguments of _native.set_threads(); return their kinds."""
+        kinds = []
+        for kind, limit in enumerate(limits):
+            if limit != _native.KEEP:
+                self.baseline[kind] = limit
+                kinds.append(kind)
+        return kinds
+
+    def add(self, layer: _Layer) -> None:
+        """Add a layer, as the newest."""
+        self._forget_outdated()
+        self.adopt()
+        self.layers.append(layer)
+        self.apply(_kinds(layer.own))
+
+    def _forget_outdated(self) -> None:
+        """Forget layers that last, but can never decide again, as another one that lasts is newer.
+
+        Else a program that calls threadpool_limits() again and again would collect them.
+        """
+        lasting = [each for each in self.layers if each.owner() is None]
+        for older in lasting[:-1]:
+            if not older.is_firm and {*_kinds(older.own)} <= {*_kinds(lasting[-1].own)}:
+                self.layers.remove(older)
+
+    def remove(self, layer: _Layer) -> None:
+        """Remove a layer, if it is active."""
+        if layer in self.layers:
+            self.adopt()
+            self.layers.remove(layer)
+            self.apply(_kinds(layer.own))
 
 
-_origins = _Origins()
+_state = _State()
+
+
+def _kinds(limits: Iterable[int]) -> list[int]:
+    """Return the indices of those arguments of _native.set_threads() that set a limit."""
+    return [kind for kind, limit in enumerate(limits) if limit != _native.KEEP]
 
 
 def _integer(name: str, value: object, highest: int) -> int:
@@ -97,27 +210,34 @@ def set_threads(
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()
-    limits = [*_arguments(threads, intra, inter)]
-    with _origins.lock:
-        _origins.by_hand += 1
-        for kind, limit in enumerate(limits):
-            if limit != _native.KEEP and (active := _overrides_of(kind)):
-                if active[-1].is_firm:
-                    limits[kind] = _native.KEEP
-                    active[-1].before[kind] = limit
-                else:
-                    active[-1].own[kind] = limit
-        _native.set_threads(*limits)
+    _set_by_hand(_arguments(threads, intra, inter))
+
+
+def _set_by_hand(limits: Iterable[int]) -> None:
+    """Set limits, given as arguments of _native.set_threads(), permanently.
+
+    They take effect at once, unless they are fixed: the newest temporary limits become these, too.
+    """
+    with _state.lock:
+        _state.by_hand += 1
+        _state.adopt()
+        kinds = _state.set_baseline(limits)
+        for kind in kinds:
+            changeable = [each for each in _state.layers if not each.is_firm]
+            over = [each for each in changeable if each.own[kind] != _native.KEEP]
+            if over:
+                over[-1].set(kind, _state.baseline[kind])
+        _state.apply(kinds)
 
 
 def times_set_by_hand() -> int:
     """Return how many times limits were permanently set by hand."""
-    return _origins.by_hand
+    return _state.by_hand
 
 
 def times_set_by_grants() -> int:
     """Return how many times limits were set by a controller's grant."""
-    return _origins.by_grants
+    return _state.by_grants
 
 
 def set_by_grant(threads: int) -> None:
@@ -126,85 +246,57 @@ def set_by_grant(threads: int) -> None:
     While an Override is active, its limits apply as far as the grant allows; the grant applies
     when it ends.
     """
-    with _origins.lock:
-        _origins.by_grants += 1
-        most = _native.get_threads()
-        _native.set_threads(
-            _by_grant(_INTRA, min(threads, most.intra_max)),
-            _by_grant(_INTER, min(threads, most.inter_max)),
-        )
+    with _state.lock:
+        _state.by_grants += 1
+        for layer in _state.layers:
+            layer.granted = [threads, threads]
+        _set_unasked(threads)
 
 
-def _by_grant(kind: int, threads: int) -> int:
-    """Make the Overrides of a limit restore this grant; return the limit until then."""
-    active = _overrides_of(kind)
-    if not active:
-        return threads
-    active[0].before[kind] = threads
-    for outer, inner in pairwise(active):
-        inner.before[kind] = min(outer.own[kind], threads)
-    return min(active[-1].own[kind], threads)
-
-
-def _overrides_of(kind: int) -> list[Override]:
-    """Return the active Overrides of the intra-op or the inter-op limit, oldest first."""
-    return [each for each in _origins.overrides if each.own[kind] != _native.KEEP]
-
-
-def _set_up_to_capacity(threads: int) -> None:
-    """Set both limits to this number, or to the capacity if that is lower.
-
-    If a limit has firm Overrides, they stay in force and restore this number when they end.
-    """
+def _set_unasked(threads: int) -> None:
+    """Set both limits of the baseline to this number, or to the capacity if that is lower."""
     most = _native.get_threads()
-    limits = [min(threads, most.intra_max), min(threads, most.inter_max)]
-    for kind, limit in enumerate(limits):
-        if active := _overrides_of(kind):
-            active[-1].before[kind] = limit
-            limits[kind] = _native.KEEP
-    _native.set_threads(*limits)
+    _state.adopt()
+    _state.unasked = [min(threads, most.intra_max), min(threads, most.inter_max)]
+    _state.apply(_state.set_baseline(_state.unasked))
 
 
 def set_unless_by_hand(threads: int, times: int) -> bool:
     """Set both limits, up to the capacity, unless the program has set limits itself.
+
+    While an Override is active, its limits apply; these apply when it ends.
 
     Args:
         threads: The limit.
         times: Value of times_set_by_hand() when the program began to follow the cgroup.
 
     Returns:
-        False if nothing was set, because limits have been set by hand since then or an
-        Override is active that is not firm.
+        False if nothing was set, because limits have been set by hand since then.
     """
-    with _origins.lock:
-        firm = all(each.is_firm for each in _origins.overrides)
-        free = firm and _origins.by_hand == times
-        if free:
-            _set_up_to_capacity(threads)
-        return free
+    with _state.lock:
+        is_free = _state.by_hand == times
+        if is_free:
+            _set_unasked(threads)
+        return is_free
 
 
 def are_within(threads: int) -> bool:
-    """Return whether both limits are set, and neither is above this number."""
-    now = _native.get_threads()
-    return bool(1 <= now.intra_set <= threads and 1 <= now.inter_set <= threads)
+    """Return whether both limits of the baseline are set, and neither is above this number."""
+    with _state.lock:
+        _state.adopt()
+        return all(1 <= limit <= threads for limit in _state.baseline)
 
 
 class Override:
     """Temporary limits, set by the program.
 
-    While an Override is active, the limits do not follow the cgroup. When it ends, they are
-    restored, or set to what a controller has granted in the meantime, and follow the cgroup
-    again if they did before.
+    While Overrides are active, the newest one decides. When all have ended, in whatever order, the
+    limits are those that were last set by the program, a controller's grant or the cgroup, before
+    or meanwhile. An Override that the program drops without ending it lasts.
 
     A firm Override stays in force whatever limits the program or the cgroup set in the
     meantime; those apply when it ends. If it overrides only one limit, the other one continues
     to follow the program and the cgroup.
-
-    Attributes:
-        own: Temporary limits, as arguments of _native.set_threads().
-        before: Limits to restore, as arguments of _native.set_threads().
-        is_firm: True if only a lower grant of a controller changes the limits.
     """
 
     def __init__(self, intra: int, inter: int, *, is_firm: bool = False) -> None:
@@ -215,36 +307,27 @@ class Override:
             inter: Inter-op limit, as an argument of _native.set_threads().
             is_firm: True if only a lower grant of a controller changes the limits.
         """
-        self.is_firm = is_firm
-        with _origins.lock:
-            now = _native.get_threads()
-            firm = [bool(active) and active[-1].is_firm for active in map(_overrides_of, (0, 1))]
-            intra, inter = (
-                _native.KEEP if kept else limit
-                for kept, limit in zip(firm, (intra, inter), strict=True)
-            )
-            self.own = [intra, inter]
-            self.before = [
-                _native.KEEP if intra == _native.KEEP else now.intra_set,
-                _native.KEEP if inter == _native.KEEP else now.inter_set,
-            ]
-            _native.set_threads(intra, inter)
-            _origins.overrides.append(self)
+        with _state.lock:
+            self._layer = _Layer([intra, inter], self, is_firm)
+            _state.add(self._layer)
+
+    @property
+    def thread(self) -> threading.Thread:
+        """The Python thread that has set the limits."""
+        return self._layer.thread
 
     def change(self, intra: int, inter: int) -> None:
         """Change the limits that the constructor has overridden; its arguments apply here."""
-        with _origins.lock:
-            self.own = [
-                _native.KEEP if own == _native.KEEP else limit
-                for own, limit in zip(self.own, (intra, inter), strict=True)
-            ]
-            _native.set_threads(*self.own)
+        with _state.lock:
+            _state.adopt()
+            for kind in _kinds(self._layer.own):
+                self._layer.set(kind, (intra, inter)[kind])
+            _state.apply(_kinds(self._layer.own))
 
     def end(self) -> None:
-        """Restore the limits."""
-        with _origins.lock:
-            _native.set_threads(*self.before)
-            _origins.overrides.remove(self)
+        """End the temporary limits, unless they have ended."""
+        with _state.lock:
+            _state.remove(self._layer)
 
 
 def fix_intra(threads: int) -> Override:
@@ -294,10 +377,11 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
     """Limit TensorFlow's threads for a while: a context manager and a decorator.
 
     ``with threads(1): …`` and ``@threads(1)`` set the limits on entry, like
-    :func:`set_threads`, and restore the previous ones on exit. In between, the limits do not
-    follow the cgroup. A controller's grant lowers limits that are above it, and applies on
-    exit. The limits apply to the whole process, including other Python threads. If uses in
-    several threads overlap, each restores on exit the limits that it found on entry.
+    :func:`set_threads`. The limits apply to the whole process, including other Python threads.
+    If uses are nested, or overlap in several threads, the newest of them decides. When all have
+    ended, in whatever order, the limits are those that :func:`set_threads`, a controller's grant
+    or the cgroup has set last, before or meanwhile. A grant also lowers limits that are above it
+    at once, and :func:`set_threads` changes the limits of the newest use.
 
     Args and Raises: as :func:`set_threads`.
     """
@@ -319,7 +403,12 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._open.pop().end()
+        # Several threads may run a decorated function at a time.
+        here = threading.current_thread()
+        mine = [each for each in self._open if each.thread is here]
+        ended = (mine or self._open)[-1]
+        self._open.remove(ended)
+        ended.end()
 
 
 def pools() -> list[Pool]:
