@@ -27,6 +27,7 @@ from tf_malleable.agent.steps import progress
 from tf_malleable.api.schema import join as _join
 from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
 from tf_malleable.model.version import __version__ as __version__
+from tf_malleable.runtime import config_threading as _config_threading
 from tf_malleable.runtime import environment as _environment
 from tf_malleable.runtime import library as _library
 from tf_malleable.runtime.cpuset import set_cpuset
@@ -65,6 +66,9 @@ _follow = _environment.follow_cgroup()
 _library.load()
 if _follow and not _is_command and backend() is not None:
     _following.follow_from_the_start()
+
+if not _is_command and backend() is not None:
+    _config_threading.install()
 
 if not _is_command and _util.find_spec("threadpoolctl") is not None:
     from tf_malleable.runtime import threadpools as _threadpools

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final
 
 from tf_malleable.model import Pool, PoolKind, Threads
-from tf_malleable.runtime import _native, library
+from tf_malleable.runtime import _native, environment, library
 
 _KINDS: Final[tuple[PoolKind, ...]] = ("intra_op", "inter_op", "other")
 
@@ -125,6 +125,20 @@ class _State:
                 kinds.append(kind)
         return kinds
 
+    def set_now(self, limits: Iterable[int]) -> None:
+        """Set limits of the baseline, and those of the newest layer, so that they apply at once.
+
+        Firm layers keep theirs.
+        """
+        self.adopt()
+        kinds = self.set_baseline(limits)
+        for kind in kinds:
+            changeable = [each for each in self.layers if not each.is_firm]
+            over = [each for each in changeable if each.own[kind] != _native.KEEP]
+            if over:
+                over[-1].set(kind, self.baseline[kind])
+        self.apply(kinds)
+
     def add(self, layer: _Layer) -> None:
         """Add a layer, as the newest."""
         self._forget_outdated()
@@ -158,16 +172,16 @@ def _kinds(limits: Iterable[int]) -> list[int]:
     return [kind for kind, limit in enumerate(limits) if limit != _native.KEEP]
 
 
-def _integer(name: str, value: object, highest: int) -> int:
-    """Return value as an int in 1 … highest; raise ValueError if it is not."""
-    problem = ValueError(f"{name} must be an integer from 1 to {highest}, not {value!r}")
+def checked(name: str, value: object, highest: int, *, lowest: int = 1) -> int:
+    """Return value as an int in lowest … highest; raise ValueError if it is not."""
+    problem = ValueError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
     if isinstance(value, bool):
         raise problem
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise problem from None
-    if not 1 <= number <= highest:
+    if not lowest <= number <= highest:
         raise problem
     return number
 
@@ -180,11 +194,11 @@ def _arguments(threads: int | None, intra: int | None, inter: int | None) -> tup
         raise ValueError("give a number of threads, or intra= or inter=")
     most = _native.get_threads()
     if threads is not None:
-        both = _integer("threads", threads, min(most.intra_max, most.inter_max))
+        both = checked("threads", threads, min(most.intra_max, most.inter_max))
         return both, both
     return (
-        _native.KEEP if intra is None else _integer("intra", intra, most.intra_max),
-        _native.KEEP if inter is None else _integer("inter", inter, most.inter_max),
+        _native.KEEP if intra is None else checked("intra", intra, most.intra_max),
+        _native.KEEP if inter is None else checked("inter", inter, most.inter_max),
     )
 
 
@@ -214,20 +228,36 @@ def set_threads(
 
 
 def _set_by_hand(limits: Iterable[int]) -> None:
-    """Set limits, given as arguments of _native.set_threads(), permanently.
-
-    They take effect at once, unless they are fixed: the newest temporary limits become these, too.
-    """
+    """Set limits, given as arguments of _native.set_threads(), permanently."""
     with _state.lock:
         _state.by_hand += 1
-        _state.adopt()
-        kinds = _state.set_baseline(limits)
-        for kind in kinds:
-            changeable = [each for each in _state.layers if not each.is_firm]
-            over = [each for each in changeable if each.own[kind] != _native.KEEP]
-            if over:
-                over[-1].set(kind, _state.baseline[kind])
-        _state.apply(kinds)
+        _state.set_now(limits)
+
+
+def set_or_unset(kind: int, limit: int) -> None:
+    """Set the limit with this index; with 0, to what it is when none is set by hand.
+
+    That is what a grant or the cgroup has set last, the limit to start with, or else the number of
+    threads that TensorFlow was started with.
+    """
+    limits = [_native.KEEP, _native.KEEP]
+    with _state.lock:
+        if limit:
+            _state.by_hand += 1
+        limits[kind] = limit or _state.unasked[kind] or environment.first_threads() or 0
+        _state.set_now(limits)
+
+
+def in_force() -> tuple[int, int]:
+    """Return the limits in force, 0 for one that there is not yet."""
+    now = _native.get_threads()
+    return now.intra, now.inter
+
+
+def highest() -> tuple[int, int]:
+    """Return the highest limits that can be set."""
+    now = _native.get_threads()
+    return now.intra_max, now.inter_max
 
 
 def times_set_by_hand() -> int:
@@ -354,7 +384,7 @@ def set_pool_threads(pool: int, threads: int) -> None:
     live = {candidate.id: candidate for candidate in pools()}
     found = live.get(pool)
     if found is not None:
-        limit = _integer("threads", threads, found.capacity)
+        limit = checked("threads", threads, found.capacity)
         if _native.set_pool_threads(pool, limit) != _native.ERR_NO_POOL:
             return
         del live[pool]  # It has been destroyed meanwhile.
