@@ -25,11 +25,27 @@ class _BeforeTensorFlow(object):
                 import tf_malleable  # noqa: F401
             except Exception as error:
                 sys.stderr.write("tfm run: not malleable here: {0}\n".format(error))
+        elif name == "jaxlib.xla_client":  # Not jax, which programs look for without using it.
+            _say_what_threads_cannot_do()
         return None
 
     def find_module(self, name, path=None):
         """Do the same in Python 2.7 and 3.3."""
         return self.find_spec(name)
+
+
+def _say_what_threads_cannot_do():
+    """Say that JAX's threads are its own, if they are not confined to what was asked for."""
+    threads = os.environ.get("TF_MALLEABLE_THREADS", "")
+    by_controller = os.environ.get("TF_MALLEABLE_JOIN")
+    if by_controller or not threads.isdigit() or not hasattr(os, "sched_getaffinity"):
+        return
+    if len(os.sched_getaffinity(0)) > int(threads):
+        sys.stderr.write(
+            "tfm run: --threads {0} does not limit JAX, which has threads of its own: confine it"
+            " with taskset, or start a controller, which confines every process of a job to its"
+            " CPUs\n".format(threads)
+        )
 
 
 def _run_hidden_sitecustomize():
