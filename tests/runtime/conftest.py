@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tf_malleable.runtime import _native, library, limits, threadpools
+from tf_malleable.runtime import _native, library, limit_stack, limits, threadpools
 
 
 class Pools:
@@ -37,8 +37,8 @@ class Pools:
 @pytest.fixture
 def pools(monkeypatch):
     found = Pools()
-    for module in (limits, threadpools):
+    for module in (limit_stack, limits, threadpools):
         monkeypatch.setattr(module, "_native", found)
-    monkeypatch.setattr(limits, "_state", limits._State())
+    monkeypatch.setattr(limits, "_stack", limit_stack.LimitStack())
     monkeypatch.setattr(library, "require", lambda: None)
     return found

@@ -217,7 +217,7 @@ def test_limits_that_nobody_can_end_any_more_last_and_are_one(pools):
     assert pools.now == [2, 2]
     set_by_grant(6)
     assert pools.now == [3, 3]
-    assert len(limits._state.layers) <= 2
+    assert len(limits._stack.layers) <= 2
 
 
 @pytest.mark.parametrize("copied", [int, lambda number: number, copy.copy])

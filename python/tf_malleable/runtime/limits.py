@@ -4,172 +4,36 @@
 from __future__ import annotations
 
 import operator
-import os
 import threading
-import weakref
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Final
 
 from tf_malleable.model import Pool, PoolKind, Threads
 from tf_malleable.runtime import _native, environment, library
+from tf_malleable.runtime.limit_stack import Layer, LimitStack
 
 _KINDS: Final[tuple[PoolKind, ...]] = ("intra_op", "inter_op", "other")
 
-# Indices of the limits in a pair.
-_INTRA: Final = 0
-_INTER: Final = 1
 
-
-class _Layer:
-    """One temporary limit of each kind, above the baseline.
+class _Origins:
+    """Origins of the limits. "By hand" means: by the program itself.
 
     Attributes:
-        own: Limits, as arguments of _native.set_threads(); KEEP for a kind that it leaves alone.
-        granted: Limits of a controller's grants since `own` was set; UNSET if there were none.
-        is_firm: True if only a lower grant of a controller changes the limits.
-        thread: The Python thread that has opened it.
-        is_thread_alive: False if that thread had ended when this process was forked.
-        owner: The Override, unless the program has dropped it.
-    """
-
-    def __init__(self, own: list[int], owner: Override, is_firm: bool) -> None:
-        self.own = own
-        self.granted = [_native.UNSET, _native.UNSET]
-        self.is_firm = is_firm
-        self.thread = threading.current_thread()
-        self.is_thread_alive = True
-        self.owner = weakref.ref(owner)
-
-    def set(self, kind: int, limit: int) -> None:
-        """Set one limit, which may be above what has been granted before."""
-        self.own[kind], self.granted[kind] = limit, _native.UNSET
-
-    def in_force(self, kind: int) -> int:
-        """Return one limit, as far as grants since then allow it."""
-        numbers = (self.own[kind], self.granted[kind])
-        return min((n for n in numbers if n != _native.UNSET), default=_native.UNSET)
-
-
-class _State:
-    """Limits of this process, and their origins. "By hand" means: by the program itself.
-
-    Attributes:
-        lock: Guards the other attributes. Reentrant, as a signal handler may also set limits.
         by_hand: Number of times that limits were permanently set by hand.
         by_grants: Number of times that limits were set by a controller's grant.
-        baseline: Limits that apply when no layer is active: those that were last set by hand, by a
-            grant, by the cgroup or through the C ABI.
-        unasked: The same, without those that were set by hand.
-        applied: Limits that were last passed to _native.set_threads().
-        layers: Active layers, oldest first.
+        unasked: Limits that a grant or the cgroup has set last; UNSET if neither has.
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
         self.by_hand = 0
         self.by_grants = 0
-        self.baseline = [_native.UNSET, _native.UNSET]
         self.unasked = [_native.UNSET, _native.UNSET]
-        self.applied = [_native.UNSET, _native.UNSET]
-        self.layers: list[_Layer] = []
-        os.register_at_fork(before=self._look_at_threads, after_in_child=self._become_child)
-
-    def _look_at_threads(self) -> None:
-        for layer in self.layers:
-            layer.is_thread_alive = layer.thread.is_alive()
-
-    def _become_child(self) -> None:
-        """Drop, in a forked child, the layers of threads that it does not have."""
-        self.lock = threading.RLock()
-        here = threading.current_thread()
-        lost = [each for each in self.layers if each.is_thread_alive and each.thread is not here]
-        for layer in lost:
-            self.remove(layer)
-
-    def adopt(self) -> None:
-        """Adopt limits that have been set through the C ABI as the baseline."""
-        now = _native.get_threads()
-        for kind, found in enumerate((now.intra_set, now.inter_set)):
-            if found != self.applied[kind]:
-                self.baseline[kind] = self.applied[kind] = found
-
-    def apply(self, kinds: Iterable[int]) -> None:
-        """Put into force the limits of these kinds, as far as the capacity allows."""
-        now = _native.get_threads()
-        most = (now.intra_max, now.inter_max)
-        limits = [_native.KEEP, _native.KEEP]
-        for kind in kinds:
-            layer = self.deciding(kind)
-            limit = self.baseline[kind] if layer is None else layer.in_force(kind)
-            limits[kind] = self.applied[kind] = min(limit, most[kind])
-        _native.set_threads(*limits)
-
-    def deciding(self, kind: int) -> _Layer | None:
-        """Return the layer that decides about a limit: the newest, or the newest firm one."""
-        found = None
-        for layer in self.layers:
-            if layer.own[kind] != _native.KEEP and not (
-                found is not None and found.is_firm and not layer.is_firm
-            ):
-                found = layer
-        return found
-
-    def set_baseline(self, limits: Iterable[int]) -> list[int]:
-        """Set limits of the baseline, as arguments of _native.set_threads(); return their kinds."""
-        kinds = []
-        for kind, limit in enumerate(limits):
-            if limit != _native.KEEP:
-                self.baseline[kind] = limit
-                kinds.append(kind)
-        return kinds
-
-    def set_now(self, limits: Iterable[int]) -> None:
-        """Set limits of the baseline, and those of the newest layer, so that they apply at once.
-
-        Firm layers keep theirs.
-        """
-        self.adopt()
-        kinds = self.set_baseline(limits)
-        for kind in kinds:
-            changeable = [each for each in self.layers if not each.is_firm]
-            over = [each for each in changeable if each.own[kind] != _native.KEEP]
-            if over:
-                over[-1].set(kind, self.baseline[kind])
-        self.apply(kinds)
-
-    def add(self, layer: _Layer) -> None:
-        """Add a layer, as the newest."""
-        self._forget_outdated()
-        self.adopt()
-        self.layers.append(layer)
-        self.apply(_kinds(layer.own))
-
-    def _forget_outdated(self) -> None:
-        """Forget layers that last, but can never decide again, as another one that lasts is newer.
-
-        Else a program that calls threadpool_limits() again and again would collect them.
-        """
-        lasting = [each for each in self.layers if each.owner() is None]
-        for older in lasting[:-1]:
-            if not older.is_firm and {*_kinds(older.own)} <= {*_kinds(lasting[-1].own)}:
-                self.layers.remove(older)
-
-    def remove(self, layer: _Layer) -> None:
-        """Remove a layer, if it is active."""
-        if layer in self.layers:
-            self.adopt()
-            self.layers.remove(layer)
-            self.apply(_kinds(layer.own))
 
 
-_state = _State()
-
-
-def _kinds(limits: Iterable[int]) -> list[int]:
-    """Return the indices of those arguments of _native.set_threads() that set a limit."""
-    return [kind for kind, limit in enumerate(limits) if limit != _native.KEEP]
+_origins = _Origins()
+_stack = LimitStack()
 
 
 def checked(name: str, value: object, highest: int, *, lowest: int = 1) -> int:
@@ -227,11 +91,11 @@ def set_threads(
     _set_by_hand(_arguments(threads, intra, inter))
 
 
-def _set_by_hand(limits: Iterable[int]) -> None:
+def _set_by_hand(limits: Sequence[int]) -> None:
     """Set limits, given as arguments of _native.set_threads(), permanently."""
-    with _state.lock:
-        _state.by_hand += 1
-        _state.set_now(limits)
+    with _stack.lock:
+        _origins.by_hand += 1
+        _stack.set_now(limits)
 
 
 def set_or_unset(kind: int, limit: int) -> None:
@@ -241,11 +105,11 @@ def set_or_unset(kind: int, limit: int) -> None:
     threads that TensorFlow was started with.
     """
     limits = [_native.KEEP, _native.KEEP]
-    with _state.lock:
+    with _stack.lock:
         if limit:
-            _state.by_hand += 1
-        limits[kind] = limit or _state.unasked[kind] or environment.first_threads() or 0
-        _state.set_now(limits)
+            _origins.by_hand += 1
+        limits[kind] = limit or _origins.unasked[kind] or environment.first_threads() or 0
+        _stack.set_now(limits)
 
 
 def in_force() -> tuple[int, int]:
@@ -262,12 +126,12 @@ def highest() -> tuple[int, int]:
 
 def times_set_by_hand() -> int:
     """Return how many times limits were permanently set by hand."""
-    return _state.by_hand
+    return _origins.by_hand
 
 
 def times_set_by_grants() -> int:
     """Return how many times limits were set by a controller's grant."""
-    return _state.by_grants
+    return _origins.by_grants
 
 
 def set_by_grant(threads: int) -> None:
@@ -276,19 +140,17 @@ def set_by_grant(threads: int) -> None:
     While an Override is active, its limits apply as far as the grant allows; the grant applies
     when it ends.
     """
-    with _state.lock:
-        _state.by_grants += 1
-        for layer in _state.layers:
-            layer.granted = [threads, threads]
+    with _stack.lock:
+        _origins.by_grants += 1
+        _stack.set_granted(threads)
         _set_unasked(threads)
 
 
 def _set_unasked(threads: int) -> None:
     """Set both limits of the baseline to this number, or to the capacity if that is lower."""
     most = _native.get_threads()
-    _state.adopt()
-    _state.unasked = [min(threads, most.intra_max), min(threads, most.inter_max)]
-    _state.apply(_state.set_baseline(_state.unasked))
+    _origins.unasked = [min(threads, most.intra_max), min(threads, most.inter_max)]
+    _stack.set_baseline(_origins.unasked)
 
 
 def set_unless_by_hand(threads: int, times: int) -> bool:
@@ -303,8 +165,8 @@ def set_unless_by_hand(threads: int, times: int) -> bool:
     Returns:
         False if nothing was set, because limits have been set by hand since then.
     """
-    with _state.lock:
-        is_free = _state.by_hand == times
+    with _stack.lock:
+        is_free = _origins.by_hand == times
         if is_free:
             _set_unasked(threads)
         return is_free
@@ -312,9 +174,9 @@ def set_unless_by_hand(threads: int, times: int) -> bool:
 
 def are_within(threads: int) -> bool:
     """Return whether both limits of the baseline are set, and neither is above this number."""
-    with _state.lock:
-        _state.adopt()
-        return all(1 <= limit <= threads for limit in _state.baseline)
+    with _stack.lock:
+        _stack.adopt()
+        return all(1 <= limit <= threads for limit in _stack.baseline)
 
 
 class Override:
@@ -337,9 +199,9 @@ class Override:
             inter: Inter-op limit, as an argument of _native.set_threads().
             is_firm: True if only a lower grant of a controller changes the limits.
         """
-        with _state.lock:
-            self._layer = _Layer([intra, inter], self, is_firm)
-            _state.add(self._layer)
+        with _stack.lock:
+            self._layer = Layer([intra, inter], self, is_firm)
+            _stack.add(self._layer)
 
     @property
     def thread(self) -> threading.Thread:
@@ -348,16 +210,13 @@ class Override:
 
     def change(self, intra: int, inter: int) -> None:
         """Change the limits that the constructor has overridden; its arguments apply here."""
-        with _state.lock:
-            _state.adopt()
-            for kind in _kinds(self._layer.own):
-                self._layer.set(kind, (intra, inter)[kind])
-            _state.apply(_kinds(self._layer.own))
+        with _stack.lock:
+            _stack.change(self._layer, (intra, inter))
 
     def end(self) -> None:
         """End the temporary limits, unless they have ended."""
-        with _state.lock:
-            _state.remove(self._layer)
+        with _stack.lock:
+            _stack.remove(self._layer)
 
 
 def fix_intra(threads: int) -> Override:
