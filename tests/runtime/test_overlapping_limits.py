@@ -142,7 +142,7 @@ class Overlapping(RuleBasedStateMachine):
 def test_the_newest_decides_and_then_the_baseline(pools, monkeypatch):
     monkeypatch.setattr(Overlapping, "pools", pools)
     case = Overlapping.TestCase()
-    case.settings = settings(deadline=None, max_examples=200, stateful_step_count=20)
+    case.settings = settings(deadline=None, max_examples=100, stateful_step_count=20)
     case.runTest()
 
 

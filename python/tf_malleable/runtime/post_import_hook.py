@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:  # It imports importlib.resources, and with it tempfile.
+    import importlib.abc
 
 
 def after_import(module: str, then: Callable[[], None]) -> None:
@@ -24,7 +26,7 @@ def after_import(module: str, then: Callable[[], None]) -> None:
         sys.meta_path.insert(0, _Finder(module, then))
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     """Import hook that finds no module, but runs a callback after the import of one."""
 
     def __init__(self, module: str, then: Callable[[], None]) -> None:
@@ -41,11 +43,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._is_done = True
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
+            spec.loader = cast("importlib.abc.Loader", _Loader(spec.loader, self._then))
         return spec
 
 
-class _Loader(importlib.abc.Loader):
+class _Loader:
     def __init__(self, inner: Any, then: Callable[[], None]) -> None:
         self._inner = inner
         self._then = then
