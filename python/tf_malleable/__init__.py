@@ -27,6 +27,7 @@ from tf_malleable.agent.steps import progress
 from tf_malleable.api.schema import join as _join
 from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
 from tf_malleable.model.version import __version__ as __version__
+from tf_malleable.runtime import config_threading as _config_threading
 from tf_malleable.runtime import environment as _environment
 from tf_malleable.runtime import library as _library
 from tf_malleable.runtime.cpuset import set_cpuset
@@ -66,6 +67,8 @@ def _start() -> None:
     _library.load()
     if follow and backend() is not None:
         _following.follow_from_the_start()
+    if backend() is not None:
+        _config_threading.install()
 
     if _util.find_spec("threadpoolctl") is not None:
         from tf_malleable.runtime import threadpools

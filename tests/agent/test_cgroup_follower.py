@@ -183,7 +183,7 @@ def test_limits_for_a_while_pause_it(group):
         # One by hand inside of it ends it, as anywhere.
         do(job, "own.__enter__(); tfm.set_threads(7); own.__exit__(None, None, None)")
         group.set_quota(2)
-        assert stays(job, "limits()", [1, 1])
+        assert stays(job, "limits()", [7, 7])
 
 
 def test_threadpoolctl_s_limits_pause_it(group):

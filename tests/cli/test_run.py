@@ -86,6 +86,59 @@ def test_a_program_without_tensorflow_does_not_notice():
     assert (result.stdout, result.stderr) == ("[]\n", "")
 
 
+# What JAX imports first of jaxlib's that has threads.
+JAX = """
+import importlib.util, sys
+importlib.util.find_spec("jaxlib")
+print("found", flush=True)
+import jaxlib.xla_client
+"""
+
+
+@pytest.fixture
+def jaxlib(tmp_path, monkeypatch):
+    """Stands in for jaxlib: a package with the module of JAX's client."""
+    (tmp_path / "jaxlib").mkdir()
+    for name in ("__init__", "xla_client"):
+        (tmp_path / "jaxlib" / f"{name}.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU confines JAX, too")
+def test_that_a_limit_does_not_reach_jax_is_said_once(jaxlib):
+    result = tfm("run", "--threads", "1", "--", sys.executable, "-c", JAX)
+    assert (result.returncode, result.stdout) == (0, "found\n")
+    assert result.stderr == (
+        "tfm run: --threads 1 does not limit JAX, which has threads of its own: confine it with"
+        " taskset, or start a controller, which confines every process of a job to its CPUs\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("confined", "options", "env"),
+    [
+        (["taskset", "-c", str(min(os.sched_getaffinity(0)))], ["--threads", "1"], {}),
+        ([], ["--no-follow-cgroup"], {}),
+        # As the first grant of a controller leaves them.
+        ([], ["--no-follow-cgroup"], {"TF_MALLEABLE_THREADS": "1"}),
+        ([], ["--no-follow-cgroup"], {"TF_MALLEABLE_THREADS": "many"}),
+    ],
+)
+def test_where_jax_is_confined_or_no_limit_was_asked_for_nothing_is_said(
+    jaxlib, confined, options, env
+):
+    words = ["env", *(f"{name}={value}" for name, value in env.items())]
+    result = subprocess.run(
+        [*confined, TFM, "run", *options, "--", *words, sys.executable, "-c", JAX],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (0, "found\n")
+    assert "JAX" not in result.stderr
+
+
 def test_without_a_controller_it_says_so_and_leaves_word_for_the_agent(socket):
     program = "import os; print(os.environ['TF_MALLEABLE_JOIN'])"
     result = tfm("run", "--min", "2", "--weight", "3", "--", sys.executable, "-c", program)

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import permutations
 
 import pytest
 
 from tests.support import harness
+from tests.support.controllers import TFM
 
 MODULE = "cases_libraries"
 CHANGES = 2000
@@ -59,3 +63,10 @@ def test_threadpoolctl_limits_what_it_is_told_to(call):
         "all": [2, 2],
         "at last": [4, 3],
     }
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU confines JAX, too")
+def test_that_a_limit_does_not_reach_jax_is_said():
+    words = [TFM, "run", "--threads", "1", "--", sys.executable, "-c", "import jax"]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    assert result.stderr.count("tfm run: --threads 1 does not limit JAX") == 1

@@ -99,11 +99,22 @@ def test_following_is_asked_for_declined_or_left_open(text, meaning, monkeypatch
     assert environment.follow_cgroup() is meaning
 
 
+@pytest.mark.parametrize(("text", "meaning"), [("", True), ("0", False), ("1", True)])
+def test_tf_config_threading_is_ours_unless_declined(text, meaning, monkeypatch):
+    monkeypatch.setenv(environment.TF_CONFIG_THREADING, text)
+    assert environment.tf_config_threading() is meaning
+
+
+@pytest.mark.parametrize(
+    ("variable", "read"),
+    [
+        ("TF_MALLEABLE_FOLLOW_CGROUP", environment.follow_cgroup),
+        ("TF_MALLEABLE_TF_CONFIG_THREADING", environment.tf_config_threading),
+    ],
+)
 @pytest.mark.parametrize("text", ["2", "yes", " 1", "-1", "１"])
-def test_following_is_nothing_else(text, monkeypatch):
-    monkeypatch.setenv(environment.FOLLOW_CGROUP, text)
-    with pytest.raises(
-        ValueError, match="TF_MALLEABLE_FOLLOW_CGROUP must be 0 or 1, not "
-    ) as error:
-        environment.follow_cgroup()
+def test_a_switch_is_nothing_else(text, variable, read, monkeypatch):
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(ValueError, match=f"{variable} must be 0 or 1, not ") as error:
+        read()
     assert repr(text) in str(error.value)

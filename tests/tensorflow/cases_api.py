@@ -1,10 +1,12 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """The Python API on TensorFlow's own pools."""
 
+import multiprocessing
 import os
 import resource
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import tensorflow as tf
 import threadpoolctl
 
 import tf_malleable as tfm
+from tf_malleable.runtime import limits
 
 
 def _by_kind() -> dict[str, int]:
@@ -158,3 +161,67 @@ def with_threadpoolctl() -> dict[str, Any]:
         "most": most,
         "end": _by_kind(),
     }
+
+
+def with_scikit_learn(rounds: int) -> dict[str, Any]:
+    """Fit in threads, which share scikit-learn's controller of thread pools, between grants."""
+    import numpy as np
+    from sklearn.cluster import KMeans
+    from sklearn.utils.parallel import _get_threadpool_controller
+
+    points = np.random.default_rng(1).normal(size=(400, 3))
+    controller = _get_threadpool_controller()
+    seen = []
+
+    def fit(number: int) -> None:
+        KMeans(3, n_init=1, max_iter=5, random_state=number).fit(points)
+        with controller.limit(limits=1 + number % 3):
+            KMeans(3, n_init=1, max_iter=5, random_state=number).fit(points)
+
+    with ThreadPoolExecutor(4) as executor:
+        for number in range(rounds):
+            granted = 2 + number % 5
+            fits = [executor.submit(fit, number + other) for other in range(6)]
+            limits.set_by_grant(granted)
+            for each in fits:
+                each.result()
+            now = tfm.get_threads()
+            seen.append([granted, now.intra, now.inter])
+    return {"seen": seen}
+
+
+def forked_from_a_thread() -> dict[str, Any]:
+    """Fork in a thread, while it has a limit for a while, and others have."""
+    tfm.set_threads(7)
+    entered, leave = threading.Event(), threading.Event()
+    ended = []
+
+    def other() -> None:
+        with tfm.threads(1):
+            entered.set()
+            leave.wait()
+
+    def limit_and_end() -> None:
+        block = tfm.threads(inter=5)
+        block.__enter__()
+        ended.append(block)
+
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def child() -> None:
+        now = tfm.get_threads()
+        sender.send([now.intra, now.inter])
+
+    limiting = threading.Thread(target=limit_and_end)
+    limiting.start()
+    limiting.join()
+    with tfm.threads(intra=3):
+        threading.Thread(target=other).start()
+        entered.wait()
+        process = context.Process(target=child)
+        process.start()
+        in_child = receiver.recv()
+        process.join()
+    leave.set()
+    return {"in_child": in_child}

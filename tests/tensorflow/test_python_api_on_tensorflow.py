@@ -62,3 +62,13 @@ def test_threadpoolctl_limits_tensorflow() -> None:
     assert found["others"] == _limits(6, 9)
     assert found["most"] == _limits(harness.CAPACITY, harness.CAPACITY)
     assert found["end"] == _limits(6, 9)
+
+
+def test_scikit_learn_in_threads_leaves_what_is_granted() -> None:
+    seen = harness.call("cases_api", "with_scikit_learn", 20)["seen"]
+    assert seen == [[granted, granted, granted] for granted, _, _ in seen]
+
+
+def test_a_forked_child_has_the_limits_of_its_only_thread() -> None:
+    """Those of a thread that had ended, it keeps; those that nobody in it can end, it drops."""
+    assert harness.call("cases_api", "forked_from_a_thread")["in_child"] == [3, 5]

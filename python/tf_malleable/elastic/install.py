@@ -7,16 +7,14 @@ This module imports neither TensorFlow nor Keras: an import hook waits until the
 from __future__ import annotations
 
 import atexit
-import importlib.abc
-import importlib.machinery
 import random
 import sys
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any, Final
 
 from tf_malleable.elastic.mesh import Mesh, StateHolder
 from tf_malleable.elastic.settings import TrainingSettings
+from tf_malleable.runtime.post_import_hook import after_import
 
 # Once this module is imported, so is all of Keras that is hooked. Keras itself may be half
 # imported when it imports TensorFlow, and with it tf_malleable.
@@ -47,10 +45,7 @@ def install(
         Hooks(training)
         _finish_at_exit(training)
 
-    if _MODULE in sys.modules:
-        set_up()
-    else:
-        sys.meta_path.insert(0, _Finder(set_up))
+    after_import(_MODULE, set_up)
 
 
 def _seed(seed: int | None) -> None:
@@ -77,42 +72,3 @@ def _finish_at_exit(training: Any) -> None:
 
     sys.excepthook = note
     atexit.register(finish)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Import hook that finds no module, but runs a callback after the import of one."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
-        self._is_done = False
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec that the path finder finds, with a loader that also runs the callback."""
-        if fullname != _MODULE or self._is_done:
-            return None
-        self._is_done = True
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
-        return spec
-
-
-class _Loader(importlib.abc.Loader):
-    def __init__(self, inner: Any, then: Callable[[], None]) -> None:
-        self._inner = inner
-        self._then = then
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """Create the module as the inner loader does."""
-        module: ModuleType | None = self._inner.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, then run the callback."""
-        self._inner.exec_module(module)
-        self._then()

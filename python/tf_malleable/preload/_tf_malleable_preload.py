@@ -22,6 +22,20 @@ def _load():
     return ""
 
 
+def _say_what_threads_cannot_do():
+    """Say that JAX's threads are its own, if they are not confined to what was asked for."""
+    threads = os.environ.get("TF_MALLEABLE_THREADS", "")
+    by_controller = os.environ.get("TF_MALLEABLE_JOIN")
+    if by_controller or not threads.isdigit() or not hasattr(os, "sched_getaffinity"):
+        return
+    if len(os.sched_getaffinity(0)) > int(threads):
+        sys.stderr.write(
+            "tfm run: --threads {0} does not limit JAX, which has threads of its own: confine it"
+            " with taskset, or start a controller, which confines every process of a job to its"
+            " CPUs\n".format(threads)
+        )
+
+
 class _BeforeTensorFlow(object):
     """An import hook that finds no module, but notices 'import tensorflow'."""
 
@@ -37,6 +51,8 @@ class _BeforeTensorFlow(object):
                 raise SystemExit(problem)
             if problem:
                 sys.stderr.write(problem + "\n")
+        elif name == "jaxlib.xla_client":  # Not jax, which programs look for without using it.
+            _say_what_threads_cannot_do()
         return None
 
     def find_module(self, name, path=None):

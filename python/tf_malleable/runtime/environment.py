@@ -11,6 +11,7 @@ THREADS = "TF_MALLEABLE_THREADS"
 PRELOAD = "TF_MALLEABLE_PRELOAD"
 REQUIRED = "TF_MALLEABLE_REQUIRED"
 FOLLOW_CGROUP = "TF_MALLEABLE_FOLLOW_CGROUP"
+TF_CONFIG_THREADING = "TF_MALLEABLE_TF_CONFIG_THREADING"
 
 # PoolRegistry::kMaxThreadsCeiling in cc/limits.
 CEILING = 1024
@@ -53,7 +54,20 @@ def follow_cgroup() -> bool | None:
     Raises:
         ValueError: TF_MALLEABLE_FOLLOW_CGROUP is neither 0 nor 1.
     """
-    text = os.environ.get(FOLLOW_CGROUP, "")
+    return _read_switch(FOLLOW_CGROUP)
+
+
+def tf_config_threading() -> bool:
+    """Return whether tf.config.threading is to set and return limits after TensorFlow's start.
+
+    Raises:
+        ValueError: TF_MALLEABLE_TF_CONFIG_THREADING is neither 0 nor 1.
+    """
+    return _read_switch(TF_CONFIG_THREADING) is not False
+
+
+def _read_switch(variable: str) -> bool | None:
+    text = os.environ.get(variable, "")
     if text not in ("", "0", "1"):
-        raise ValueError(f"{FOLLOW_CGROUP} must be 0 or 1, not {text!r}")
+        raise ValueError(f"{variable} must be 0 or 1, not {text!r}")
     return text == "1" if text else None

@@ -4,57 +4,48 @@
 from __future__ import annotations
 
 import operator
-import os
 import threading
+from collections.abc import Sequence
 from contextlib import ContextDecorator
-from itertools import pairwise
 from types import TracebackType
 from typing import Final
 
 from tf_malleable.model import Pool, PoolKind, Threads
-from tf_malleable.runtime import _native, library
+from tf_malleable.runtime import _native, environment, library
+from tf_malleable.runtime.limit_stack import Layer, LimitStack
 
 _KINDS: Final[tuple[PoolKind, ...]] = ("intra_op", "inter_op", "other")
-
-# Indices of the limits in a pair.
-_INTRA: Final = 0
-_INTER: Final = 1
 
 
 class _Origins:
     """Origins of the limits. "By hand" means: by the program itself.
 
     Attributes:
-        lock: Guards the other attributes. Reentrant, as a signal handler may also set limits.
         by_hand: Number of times that limits were permanently set by hand.
         by_grants: Number of times that limits were set by a controller's grant.
-        overrides: Active Overrides, oldest first.
+        unasked: Limits that a grant or the cgroup has set last; UNSET if neither has.
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
         self.by_hand = 0
         self.by_grants = 0
-        self.overrides: list[Override] = []
-        os.register_at_fork(after_in_child=self._renew_lock)
-
-    def _renew_lock(self) -> None:
-        self.lock = threading.RLock()
+        self.unasked = [_native.UNSET, _native.UNSET]
 
 
 _origins = _Origins()
+_stack = LimitStack()
 
 
-def _integer(name: str, value: object, highest: int) -> int:
-    """Return value as an int in 1 … highest; raise ValueError if it is not."""
-    problem = ValueError(f"{name} must be an integer from 1 to {highest}, not {value!r}")
+def checked(name: str, value: object, highest: int, *, lowest: int = 1) -> int:
+    """Return value as an int in lowest … highest; raise ValueError if it is not."""
+    problem = ValueError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
     if isinstance(value, bool):
         raise problem
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise problem from None
-    if not 1 <= number <= highest:
+    if not lowest <= number <= highest:
         raise problem
     return number
 
@@ -67,11 +58,11 @@ def _arguments(threads: int | None, intra: int | None, inter: int | None) -> tup
         raise ValueError("give a number of threads, or intra= or inter=")
     most = _native.get_threads()
     if threads is not None:
-        both = _integer("threads", threads, min(most.intra_max, most.inter_max))
+        both = checked("threads", threads, min(most.intra_max, most.inter_max))
         return both, both
     return (
-        _native.KEEP if intra is None else _integer("intra", intra, most.intra_max),
-        _native.KEEP if inter is None else _integer("inter", inter, most.inter_max),
+        _native.KEEP if intra is None else checked("intra", intra, most.intra_max),
+        _native.KEEP if inter is None else checked("inter", inter, most.inter_max),
     )
 
 
@@ -97,17 +88,40 @@ def set_threads(
         NotMalleableError: TensorFlow was imported before tf_malleable.
     """
     library.require()
-    limits = [*_arguments(threads, intra, inter)]
-    with _origins.lock:
+    _set_by_hand(_arguments(threads, intra, inter))
+
+
+def _set_by_hand(limits: Sequence[int]) -> None:
+    """Set limits, given as arguments of _native.set_threads(), permanently."""
+    with _stack.lock:
         _origins.by_hand += 1
-        for kind, limit in enumerate(limits):
-            if limit != _native.KEEP and (active := _overrides_of(kind)):
-                if active[-1].is_firm:
-                    limits[kind] = _native.KEEP
-                    active[-1].before[kind] = limit
-                else:
-                    active[-1].own[kind] = limit
-        _native.set_threads(*limits)
+        _stack.set_now(limits)
+
+
+def set_or_unset(kind: int, limit: int) -> None:
+    """Set the limit with this index; with 0, to what it is when none is set by hand.
+
+    That is what a grant or the cgroup has set last, the limit to start with, or else the number of
+    threads that TensorFlow was started with.
+    """
+    limits = [_native.KEEP, _native.KEEP]
+    with _stack.lock:
+        if limit:
+            _origins.by_hand += 1
+        limits[kind] = limit or _origins.unasked[kind] or environment.first_threads() or 0
+        _stack.set_now(limits)
+
+
+def in_force() -> tuple[int, int]:
+    """Return the limits in force, 0 for one that there is not yet."""
+    now = _native.get_threads()
+    return now.intra, now.inter
+
+
+def highest() -> tuple[int, int]:
+    """Return the highest limits that can be set."""
+    now = _native.get_threads()
+    return now.intra_max, now.inter_max
 
 
 def times_set_by_hand() -> int:
@@ -126,85 +140,55 @@ def set_by_grant(threads: int) -> None:
     While an Override is active, its limits apply as far as the grant allows; the grant applies
     when it ends.
     """
-    with _origins.lock:
+    with _stack.lock:
         _origins.by_grants += 1
-        most = _native.get_threads()
-        _native.set_threads(
-            _by_grant(_INTRA, min(threads, most.intra_max)),
-            _by_grant(_INTER, min(threads, most.inter_max)),
-        )
+        _stack.set_granted(threads)
+        _set_unasked(threads)
 
 
-def _by_grant(kind: int, threads: int) -> int:
-    """Make the Overrides of a limit restore this grant; return the limit until then."""
-    active = _overrides_of(kind)
-    if not active:
-        return threads
-    active[0].before[kind] = threads
-    for outer, inner in pairwise(active):
-        inner.before[kind] = min(outer.own[kind], threads)
-    return min(active[-1].own[kind], threads)
-
-
-def _overrides_of(kind: int) -> list[Override]:
-    """Return the active Overrides of the intra-op or the inter-op limit, oldest first."""
-    return [each for each in _origins.overrides if each.own[kind] != _native.KEEP]
-
-
-def _set_up_to_capacity(threads: int) -> None:
-    """Set both limits to this number, or to the capacity if that is lower.
-
-    If a limit has firm Overrides, they stay in force and restore this number when they end.
-    """
+def _set_unasked(threads: int) -> None:
+    """Set both limits of the baseline to this number, or to the capacity if that is lower."""
     most = _native.get_threads()
-    limits = [min(threads, most.intra_max), min(threads, most.inter_max)]
-    for kind, limit in enumerate(limits):
-        if active := _overrides_of(kind):
-            active[-1].before[kind] = limit
-            limits[kind] = _native.KEEP
-    _native.set_threads(*limits)
+    _origins.unasked = [min(threads, most.intra_max), min(threads, most.inter_max)]
+    _stack.set_baseline(_origins.unasked)
 
 
 def set_unless_by_hand(threads: int, times: int) -> bool:
     """Set both limits, up to the capacity, unless the program has set limits itself.
+
+    While an Override is active, its limits apply; these apply when it ends.
 
     Args:
         threads: The limit.
         times: Value of times_set_by_hand() when the program began to follow the cgroup.
 
     Returns:
-        False if nothing was set, because limits have been set by hand since then or an
-        Override is active that is not firm.
+        False if nothing was set, because limits have been set by hand since then.
     """
-    with _origins.lock:
-        firm = all(each.is_firm for each in _origins.overrides)
-        free = firm and _origins.by_hand == times
-        if free:
-            _set_up_to_capacity(threads)
-        return free
+    with _stack.lock:
+        is_free = _origins.by_hand == times
+        if is_free:
+            _set_unasked(threads)
+        return is_free
 
 
 def are_within(threads: int) -> bool:
-    """Return whether both limits are set, and neither is above this number."""
-    now = _native.get_threads()
-    return bool(1 <= now.intra_set <= threads and 1 <= now.inter_set <= threads)
+    """Return whether both limits of the baseline are set, and neither is above this number."""
+    with _stack.lock:
+        _stack.adopt()
+        return all(1 <= limit <= threads for limit in _stack.baseline)
 
 
 class Override:
     """Temporary limits, set by the program.
 
-    While an Override is active, the limits do not follow the cgroup. When it ends, they are
-    restored, or set to what a controller has granted in the meantime, and follow the cgroup
-    again if they did before.
+    While Overrides are active, the newest one decides. When all have ended, in whatever order, the
+    limits are those that were last set by the program, a controller's grant or the cgroup, before
+    or meanwhile. An Override that the program drops without ending it lasts.
 
     A firm Override stays in force whatever limits the program or the cgroup set in the
     meantime; those apply when it ends. If it overrides only one limit, the other one continues
     to follow the program and the cgroup.
-
-    Attributes:
-        own: Temporary limits, as arguments of _native.set_threads().
-        before: Limits to restore, as arguments of _native.set_threads().
-        is_firm: True if only a lower grant of a controller changes the limits.
     """
 
     def __init__(self, intra: int, inter: int, *, is_firm: bool = False) -> None:
@@ -215,36 +199,24 @@ class Override:
             inter: Inter-op limit, as an argument of _native.set_threads().
             is_firm: True if only a lower grant of a controller changes the limits.
         """
-        self.is_firm = is_firm
-        with _origins.lock:
-            now = _native.get_threads()
-            firm = [bool(active) and active[-1].is_firm for active in map(_overrides_of, (0, 1))]
-            intra, inter = (
-                _native.KEEP if kept else limit
-                for kept, limit in zip(firm, (intra, inter), strict=True)
-            )
-            self.own = [intra, inter]
-            self.before = [
-                _native.KEEP if intra == _native.KEEP else now.intra_set,
-                _native.KEEP if inter == _native.KEEP else now.inter_set,
-            ]
-            _native.set_threads(intra, inter)
-            _origins.overrides.append(self)
+        with _stack.lock:
+            self._layer = Layer([intra, inter], self, is_firm)
+            _stack.add(self._layer)
+
+    @property
+    def thread(self) -> threading.Thread:
+        """The Python thread that has set the limits."""
+        return self._layer.thread
 
     def change(self, intra: int, inter: int) -> None:
         """Change the limits that the constructor has overridden; its arguments apply here."""
-        with _origins.lock:
-            self.own = [
-                _native.KEEP if own == _native.KEEP else limit
-                for own, limit in zip(self.own, (intra, inter), strict=True)
-            ]
-            _native.set_threads(*self.own)
+        with _stack.lock:
+            _stack.change(self._layer, (intra, inter))
 
     def end(self) -> None:
-        """Restore the limits."""
-        with _origins.lock:
-            _native.set_threads(*self.before)
-            _origins.overrides.remove(self)
+        """End the temporary limits, unless they have ended."""
+        with _stack.lock:
+            _stack.remove(self._layer)
 
 
 def fix_intra(threads: int) -> Override:
@@ -271,7 +243,7 @@ def set_pool_threads(pool: int, threads: int) -> None:
     live = {candidate.id: candidate for candidate in pools()}
     found = live.get(pool)
     if found is not None:
-        limit = _integer("threads", threads, found.capacity)
+        limit = checked("threads", threads, found.capacity)
         if _native.set_pool_threads(pool, limit) != _native.ERR_NO_POOL:
             return
         del live[pool]  # It has been destroyed meanwhile.
@@ -294,10 +266,11 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
     """Limit TensorFlow's threads for a while: a context manager and a decorator.
 
     ``with threads(1): …`` and ``@threads(1)`` set the limits on entry, like
-    :func:`set_threads`, and restore the previous ones on exit. In between, the limits do not
-    follow the cgroup. A controller's grant lowers limits that are above it, and applies on
-    exit. The limits apply to the whole process, including other Python threads. If uses in
-    several threads overlap, each restores on exit the limits that it found on entry.
+    :func:`set_threads`. The limits apply to the whole process, including other Python threads.
+    If uses are nested, or overlap in several threads, the newest of them decides. When all have
+    ended, in whatever order, the limits are those that :func:`set_threads`, a controller's grant
+    or the cgroup has set last, before or meanwhile. A grant also lowers limits that are above it
+    at once, and :func:`set_threads` changes the limits of the newest use.
 
     Args and Raises: as :func:`set_threads`.
     """
@@ -319,7 +292,12 @@ class threads(ContextDecorator):  # noqa: N801 - used like a function
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._open.pop().end()
+        # Several threads may run a decorated function at a time.
+        here = threading.current_thread()
+        mine = [each for each in self._open if each.thread is here]
+        ended = (mine or self._open)[-1]
+        self._open.remove(ended)
+        ended.end()
 
 
 def pools() -> list[Pool]:
