@@ -15,31 +15,28 @@ If a controller divides the machine among several programs, ``tfm run`` makes th
 script one of its jobs. So does ``tfm.join()``, called by the script.
 """
 
-import importlib.util as _util
 import os as _os
 import sys as _sys
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from tf_malleable.agent import cgroup_follower as _following
-from tf_malleable.agent import join as _joining
-from tf_malleable.agent.cgroup_follower import follow_cgroup
-from tf_malleable.agent.join import join
-from tf_malleable.agent.steps import progress
-from tf_malleable.api.schema import join as _join
-from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
 from tf_malleable.model.version import __version__ as __version__
-from tf_malleable.runtime import config_threading as _config_threading
-from tf_malleable.runtime import environment as _environment
-from tf_malleable.runtime import library as _library
-from tf_malleable.runtime.cpuset import set_cpuset
-from tf_malleable.runtime.library import backend
-from tf_malleable.runtime.limits import (
-    get_threads,
-    pools,
-    set_pool_threads,
-    set_threads,
-    threads,
-    wait_settled,
-)
+
+if _TYPE_CHECKING:
+    from tf_malleable.agent.cgroup_follower import follow_cgroup
+    from tf_malleable.agent.join import join
+    from tf_malleable.agent.steps import progress
+    from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
+    from tf_malleable.runtime.cpuset import set_cpuset
+    from tf_malleable.runtime.library import backend
+    from tf_malleable.runtime.limits import (
+        get_threads,
+        pools,
+        set_pool_threads,
+        set_threads,
+        threads,
+        wait_settled,
+    )
 
 __all__ = [
     "ControllerError",
@@ -60,30 +57,45 @@ __all__ = [
 ]
 
 
-def _start() -> None:
-    """Make this program's TensorFlow malleable, and the program part of its job."""
-    job = _join.join_asked_for()
-    follow = _environment.follow_cgroup()
-    _library.load()
-    if follow and backend() is not None:
-        _following.follow_from_the_start()
-    if backend() is not None:
-        _config_threading.install()
+# Modules of the public names, which are imported when they are first used: a tfm command needs
+# none of them, and starts in half the time.
+_MODULES = {
+    "agent.cgroup_follower": ("follow_cgroup",),
+    "agent.join": ("join",),
+    "agent.steps": ("progress",),
+    "model": ("ControllerError", "NotMalleableError", "Pool", "Threads"),
+    "runtime.cpuset": ("set_cpuset",),
+    "runtime.library": ("backend",),
+    "runtime.limits": (
+        "get_threads",
+        "pools",
+        "set_pool_threads",
+        "set_threads",
+        "threads",
+        "wait_settled",
+    ),
+}
 
-    if _util.find_spec("threadpoolctl") is not None:
-        from tf_malleable.runtime import threadpools
 
-        threadpools.register()
+def __getattr__(name: str) -> object:
+    for module, names in _MODULES.items():
+        if name in names:
+            found: object = getattr(_import_module(f"tf_malleable.{module}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    if job is not None:
-        _joining.start_agent(job)
 
-    if "TF_MALLEABLE_ELASTIC" in _os.environ:
-        from tf_malleable.elastic import worker
-
-        worker.start()
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 # The tfm command is not part of the job that calls it, and works beside any TensorFlow.
 if "tf_malleable_cli" not in _sys.modules:
+    from tf_malleable.agent.start import start as _start
+
     _start()
+    if "TF_MALLEABLE_ELASTIC" in _os.environ:
+        from tf_malleable.elastic import worker as _worker
+
+        _worker.start()
