@@ -37,10 +37,12 @@ def job_status(
         now: Unix time in seconds.
         submitter: Pid of the process that has submitted the job with this request; None for
             other requests.
-        reason: Reason why the job has no cores; None if it has some or the reason is unknown.
+        reason: Reason why the job has no cores or has not ended; None if there is none, or it is
+            unknown.
     """
     record = time_accounts.up_to(live.record, now)
-    pid = None if record.process is None else record.process.pid
+    main = record.process if record.main_ended is None else None
+    pid = None if main is None else main.pid
     return JobStatus(
         id=record.id,
         name=record.name,
@@ -93,9 +95,23 @@ def job_status(
         energy_joules=rounded(record.energy_joules),
         energy_source=record.energy_source,
         watts=rounded(live.measured.usage.watts) if record.state == "running" else None,
+        main_ended=record.main_ended,
+        exit_code=record.exit_code,
+        remaining=0 if record.main_ended is None else len(live.processes.tree),
         reason=reason,
         as_of=now,
     )
+
+
+def why_not_over(live: LiveJob) -> str | None:
+    """Return why a job lasts although its main process has ended; None if that runs."""
+    if live.record.main_ended is None:
+        return None
+    code = live.record.exit_code
+    how = "" if code is None else f" with exit code {code}"
+    count = len(live.processes.tree)
+    remain = "1 process remains" if count == 1 else f"{count} processes remain"
+    return f"its main process has ended{how}; {remain}"
 
 
 def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:

@@ -52,6 +52,7 @@ class Watch:
         request_decision: Callable[[], None],
         on_settled: Callable[[LiveJob], None],
         on_overdue: Callable[[LiveJob], None],
+        look_after_mainless: Callable[[], None],
     ) -> None:
         """Create a watch; it does nothing until start().
 
@@ -61,12 +62,14 @@ class Watch:
             request_decision: Called after a change that affects a decision.
             on_settled: Called when the kernel confirms a container's grant.
             on_overdue: Called when a job has reached its time limit.
+            look_after_mainless: Called often, to end jobs whose last process has ended.
         """
         self._jobs = jobs
         self._now = now
         self._request_decision = request_decision
         self._on_settled = on_settled
         self._on_overdue = on_overdue
+        self._look_after_mainless = look_after_mainless
         self._looks = 0
         self._samples_since_memory = 0
         self._meter = CpuMeter()
@@ -156,7 +159,7 @@ class Watch:
                 continue
             if live.processes.group is not None:
                 members[live.record.id] = await asyncio.to_thread(live.processes.group.pids)
-            else:
+            elif live.record.main_ended is None:
                 members[live.record.id] = table.tree(live.record.process.pid)
             await asyncio.sleep(_GAP_SECONDS)
         for live, new in tuple(self._noting(table, members)):
@@ -185,7 +188,8 @@ class Watch:
         for live in self._surveyed():
             assert live.record.process is not None
             process = live.record.process
-            if live.processes.group is None and table.starts.get(process.pid) != process.start:
+            is_read = table.starts.get(process.pid) == process.start
+            if live.processes.group is None and live.record.main_ended is None and not is_read:
                 continue  # The job has joined since the table was begun, or has ended.
             known = live.processes.tree
             if not processes.note(live, table, members.get(live.record.id)):
@@ -205,9 +209,10 @@ class Watch:
         now = self._now()
         changed = False
         for live in self._surveyed():
-            assert live.record.process is not None
-            changed = self._note_stop(live, live.record.process.pid) or changed
+            changed = self._note_stop(live) or changed
         for live in self._jobs.values():
+            if live.tell_all_at is not None and now >= live.tell_all_at:
+                enforcement.terminate_rest(live)
             if live.kill_at is not None and now >= live.kill_at:
                 enforcement.kill(live)
             if live.is_overdue(now):
@@ -227,10 +232,9 @@ class Watch:
             enforcement.enforce(live)
 
     @staticmethod
-    def _note_stop(live: LiveJob, root: int) -> bool:
+    def _note_stop(live: LiveJob) -> bool:
         """Record whether a job was stopped from elsewhere; return whether that has changed."""
-        stat = procfs.read_stat(root)
-        asleep = stat is not None and stat.state == "T"
+        asleep = processes.are_stopped(live)
         if live.suspended and not asleep:
             processes.stop_all(live)
         return live.note_stopped(asleep and not live.suspended)
@@ -238,6 +242,7 @@ class Watch:
     def _sample(self) -> None:
         """Measure the usage of running jobs, and enforce overdue grants."""
         now, clock = self._now(), time.monotonic()
+        self._look_after_mainless()
         self._looks = 0
         running = [live for live in self._jobs.values() if live.record.state == "running"]
         self._look_at_lenders(running, now)
