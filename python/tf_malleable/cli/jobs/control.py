@@ -175,6 +175,9 @@ def resume(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
 def cancel(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
     """End jobs with SIGTERM, and SIGKILL after 10 seconds.
 
+    SIGTERM goes to the program that was started, which may end its other processes in order. What
+    it leaves gets SIGTERM when it has ended, or after 5 seconds.
+
     Each JOB is an id, or a name that only one job has.
     """
 

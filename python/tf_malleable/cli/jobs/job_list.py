@@ -7,10 +7,10 @@ import click
 
 from tf_malleable.api.schema.messages import Jobs, JobStatus
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.jobs.job_texts import desired, granted, per_step, progress, state
+from tf_malleable.cli.jobs.job_texts import desired, granted, per_step, progress, state, title
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
-from tf_malleable.model.units import duration, energy, number, percent
+from tf_malleable.model.units import duration, energy, number, percent, printable
 
 _COLUMNS = (
     ">id",
@@ -43,6 +43,9 @@ def jobs(client: Client, as_json: bool) -> None:
     CPUs is the number that it keeps busy. Where the host's power is metered, the job's power, its
     energy so far and for each step are shown, and whether they were measured, estimated or
     replayed.
+
+    Below the table are the jobs whose program has ended, and the number of processes for which
+    they last.
     """
     found = client.jobs()
     if as_json:
@@ -54,6 +57,9 @@ def jobs(client: Client, as_json: bool) -> None:
         columns = (*_COLUMNS, *_ENERGY) if is_metered else _COLUMNS
         rows = [(*_row(job), *_energy(job)) if is_metered else _row(job) for job in found]
         console().print(table(columns, rows))
+        for job in found:
+            if job.remaining and job.reason is not None:
+                click.echo(f"{title(job)}: {printable(job.reason)}")
 
 
 def _row(job: JobStatus) -> tuple[str, ...]:
