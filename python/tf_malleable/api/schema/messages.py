@@ -65,7 +65,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         desired: Number of cores asked for, or set by hand.
         granted: CPUs that the policy has decided on.
         lent: CPUs of the job that it currently lends to other jobs.
-        actual: CPUs that the job has acknowledged.
+        actual: CPUs that the job has acknowledged, without those that its processes may not use, as
+            somebody has confined them with taskset or a cpuset.
         by_hand: Number of cores set by hand; null while the policy decides.
         paused_by_user: True if a person, not the policy, has paused the job.
         held: Deprecated alias of `paused_by_user`.
@@ -106,8 +107,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         main_ended: Time at which the main process ended; null while it runs.
         exit_code: Exit code of the main process, as in a shell; null if unknown.
         remaining: Number of processes that have outlived the main process.
-        reason: Reason why the job has no cores, or lasts although its main process has ended, in
-            one sentence; null if neither holds, or if the request does not ask for it.
+        reason: Reason why the job has no cores, cannot use all that it is granted, or lasts
+            although its main process has ended, in one sentence; null if none of these holds, or
+            if the request does not ask for it.
         as_of: Time up to which the durations count; 0 from an older controller.
     """
 

@@ -222,6 +222,8 @@ def _cores(job: JobStatus | None) -> str:
         return f"pending, it is {state(job)} for {LACKING[job.lacks]}"
     if job.state != "running":
         return f"pending, it is {state(job)} until enough cores are free"
+    if job.actual != job.granted and job.reason is not None:
+        return job.reason
     if job.actual != job.granted:
         return f"pending, it has not acknowledged CPUs {format_cpuset(job.granted)} yet"
     if not job.granted:

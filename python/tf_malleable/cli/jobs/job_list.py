@@ -44,8 +44,8 @@ def jobs(client: Client, as_json: bool) -> None:
     energy so far and for each step are shown, and whether they were measured, estimated or
     replayed.
 
-    Below the table are the jobs whose program has ended, and the number of processes for which
-    they last.
+    Below the table are the reasons why jobs last although their program has ended, or cannot use
+    all granted cores.
     """
     found = client.jobs()
     if as_json:
@@ -58,7 +58,7 @@ def jobs(client: Client, as_json: bool) -> None:
         rows = [(*_row(job), *_energy(job)) if is_metered else _row(job) for job in found]
         console().print(table(columns, rows))
         for job in found:
-            if job.remaining and job.reason is not None:
+            if job.reason is not None and (job.granted or job.remaining):
                 click.echo(f"{title(job)}: {printable(job.reason)}")
 
 

@@ -9,6 +9,7 @@ from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.messages import JobStatus, Speed
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.processes.users import user_name
+from tf_malleable.model import format_cpuset
 from tf_malleable.model.units import size_text
 from tf_malleable.scheduling.records import time_accounts
 from tf_malleable.scheduling.records.metrics import rounded
@@ -62,7 +63,7 @@ def job_status(
         desired=record.shape.preferred if record.by_hand is None else record.by_hand,
         granted=sorted(record.grant.cpus),
         lent=sorted(record.grant.lent),
-        actual=sorted(live.delivery.actual),
+        actual=sorted(live.delivery.in_use),
         by_hand=record.by_hand,
         paused_by_user=record.held,
         held=record.held,
@@ -112,6 +113,17 @@ def why_not_over(live: LiveJob) -> str | None:
     count = len(live.processes.tree)
     remain = "1 process remains" if count == 1 else f"{count} processes remain"
     return f"its main process has ended{how}; {remain}"
+
+
+def why_narrowed(live: LiveJob) -> str | None:
+    """Return why a job cannot use all granted CPUs; None if it can."""
+    if (narrowed := live.delivery.narrowed) is None:
+        return None
+    granted = live.record.grant.cpus
+    return (
+        f"its processes may use CPUs {format_cpuset(narrowed)}, not all of the granted CPUs"
+        f" {format_cpuset(granted)}: somebody has confined them with taskset or a cpuset"
+    )
 
 
 def why_not(live: LiveJob, before: Sequence[LiveJob] = ()) -> str:

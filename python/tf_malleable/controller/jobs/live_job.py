@@ -11,7 +11,7 @@ from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.job_processes import JobProcesses
 from tf_malleable.controller.ports import Container
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
-from tf_malleable.model import Grant, Job, ProcessId
+from tf_malleable.model import Cpuset, Grant, Job, ProcessId
 from tf_malleable.model.need import Lack
 from tf_malleable.scheduling.decision import policy_input
 from tf_malleable.scheduling.records import time_accounts
@@ -148,6 +148,11 @@ class LiveJob:
         if stopped:
             self.delivery.note_stopped()
         return stopped != before
+
+    def note_allowed(self, allowed: Cpuset, now: float) -> None:
+        """Record the CPUs that the job's processes may use, whoever has confined them."""
+        if self.delivery.note_allowed(self.record.grant.cpus, allowed):
+            self.measured.note_cores(len(self.delivery.in_use), now)
 
     def note_diverged(self, diverged: bool) -> None:
         """Record whether the container's state differs from the last command."""

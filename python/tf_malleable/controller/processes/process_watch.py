@@ -13,7 +13,8 @@ from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Look
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.meters import CpuMeter, MemoryMeter
-from tf_malleable.linux.processes import procfs
+from tf_malleable.linux.processes import affinity, procfs
+from tf_malleable.linux.processes.priority import unpinned_cpus
 from tf_malleable.linux.processes.process_table import ProcessTable
 from tf_malleable.scheduling.records.usage import FULL, SAMPLE_SECONDS
 
@@ -37,6 +38,8 @@ _CONFINED_AT_ONCE = 20
 # A grant that the agent has not carried out within this time is enforced from outside: a
 # borrower may not respond while its lender waits.
 _PATIENCE_SECONDS = 0.1
+# A grant that is not actual after this time cannot be carried out.
+_LATE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -210,6 +213,7 @@ class Watch:
         changed = False
         for live in self._surveyed():
             changed = self._note_stop(live) or changed
+            self._note_allowed(live, now)
         for live in self._jobs.values():
             if live.tell_all_at is not None and now >= live.tell_all_at:
                 enforcement.terminate_rest(live)
@@ -222,6 +226,23 @@ class Watch:
         self._meter.forget_others(set(self._jobs))
         if changed or any(live.is_absent(now) for live in self._jobs.values()):
             self._request_decision()
+
+    @staticmethod
+    def _note_allowed(live: LiveJob, now: float) -> None:
+        """Record which CPUs a running job may use, as others may have confined it, too."""
+        delivery, cpus = live.delivery, live.record.grant.cpus
+        if live.record.state != "running" or live.is_inactive or not cpus:
+            return
+        if delivery.published is not None and time.monotonic() - delivery.published < _LATE_SECONDS:
+            return  # The job is about to be confined otherwise.
+        # A program's launcher computes nothing. Of a splitter's, each has only a part.
+        computing = delivery.agents if delivery.agents and not delivery.splitters else None
+        pids = live.processes.tree if computing is None else computing
+        # CPUs that the controller may not use itself do not show whether a job was confined.
+        shown = cpus & unpinned_cpus()
+        allowed = affinity.allowed([*pids][:_FEW_PROCESSES], shown)
+        if shown and allowed:
+            live.note_allowed(allowed | (cpus - shown), now)
 
     @staticmethod
     def _enforce_again(live: LiveJob) -> None:

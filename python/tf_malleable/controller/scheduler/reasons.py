@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from tf_malleable.controller.jobs.job_views import why_not, why_not_over
+from tf_malleable.controller.jobs.job_views import why_narrowed, why_not, why_not_over
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.model.units import cores as cores_of
@@ -40,7 +40,8 @@ class Reasons:
     def explain(self, live: LiveJob) -> tuple[str | None, bool]:
         """Return why a job has no cores, and whether it can get some without a person's action.
 
-        Of a job with cores, return why it has not ended although its main process has.
+        Of a job with cores, return why it cannot use all of them, or has not ended although its
+        main process has.
         """
         record = live.record
         if record.cancelled:
@@ -50,7 +51,7 @@ class Reasons:
         if live.stopped:
             return "its processes were stopped by a signal", False
         if record.grant:
-            return why_not_over(live), False
+            return why_narrowed(live) or why_not_over(live), False
         if live.is_absent(self._now):
             return "the process that asked for cores no longer waits for them", False
         if before := self._roster.before(live):
