@@ -78,7 +78,8 @@ def test_what_leaves_the_tree_is_still_in_the_group(escape):
 
 def test_a_member_s_cgroup_names_the_main_process(escape):
     process, _, _, child = escape
-    assert job_cgroup.main_of(child) == job_cgroup.main_of(process.pid) == process.pid
+    main = process.pid, procfs.identify(process.pid).start
+    assert job_cgroup.main_of(child) == job_cgroup.main_of(process.pid) == main
     assert job_cgroup.main_of(os.getpid()) is None
 
 

@@ -27,6 +27,7 @@ _PAUSES_SECONDS = (0.2, 0.8)
 _DOWN_SECONDS = 0.5
 _STEP_SECONDS = 0.02
 _LOOK_SECONDS = 0.25
+_LASTING_SHARE = 0.3
 # More than there are CPUs, so that some wait.
 _JOBS = 5
 _CPUS = sorted(os.sched_getaffinity(0))[:2]
@@ -60,6 +61,8 @@ class Kills:
         self._kill_at = self._look_at = 0.0
         self._free_since: float | None = None
         self._outside: dict[tuple[str, tuple[int, ...]], float] = {}
+        # Pid of the main process by job, also of those that have ended.
+        self._mains: dict[str, int] = {}
 
     def __enter__(self) -> Kills:
         return self
@@ -100,7 +103,17 @@ class Kills:
     def jobs(self) -> list[Status]:
         """Return the live jobs."""
         jobs: list[Status] = self._controller.get("/v1/jobs")["jobs"]
+        self._mains |= {job["id"]: job["pid"] for job in jobs if job["pid"] is not None}
         return jobs
+
+    def _processes(self, job: Status) -> list[psutil.Process]:
+        """Return the processes of a job: its main process leads a session of its own."""
+        main, found = self._mains.get(job["id"]), []
+        for pid in self.left() if main is not None else ():
+            with suppress(OSError, psutil.Error):
+                if os.getsid(pid) == main:
+                    found.append(psutil.Process(pid))
+        return found
 
     def cancel_all(self, seconds: float) -> None:
         """Cancel jobs until no process is left, but for no longer than this."""
@@ -133,9 +146,11 @@ class Kills:
         name, _, value = self._mark.partition("=")
         env = {**os.environ, name: value, "TF_MALLEABLE_SOCKET": str(self._controller.socket)}
         program = ["sh", "-c", _SCRIPT, sys.executable]
+        # Some jobs last without their main process until their agent is killed, too.
+        ends = [] if self._random.random() < _LASTING_SHARE else ["--kill-leftovers"]
         self._runs.append(
             subprocess.Popen(
-                [TFM, "run", "--require-controller", "--name", "killed", "--", *program],
+                [TFM, "run", "--require-controller", "--name", "killed", *ends, "--", *program],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -161,8 +176,9 @@ class Kills:
         jobs = self.jobs()
         self._controller.process.kill()
         self._controller.process.communicate(timeout=DEADLINE)
-        if jobs and self._random.random() < 0.5:
-            self._kill_marked(self._random.choice(jobs)["pid"])
+        mains = [job["pid"] for job in jobs if job["pid"] is not None]
+        if mains and self._random.random() < 0.5:
+            self._kill_marked(self._random.choice(mains))
         time.sleep(self._random.uniform(0.0, _DOWN_SECONDS))
         self._controller = self._start_controller()
         self._free_since = None
@@ -170,13 +186,14 @@ class Kills:
 
     def _kill_one_of(self, kind: str) -> bool:
         """Kill the main process or an agent of a random job; return whether there was one."""
-        pids = [job["pid"] for job in self.jobs()]
+        jobs = self.jobs()
+        pids = [job["pid"] for job in jobs if job["pid"] is not None]
         if kind == "agent":
             pids = [
                 process.pid
-                for pid in pids
-                for process in _tree(pid)
-                if process.pid != pid and _name(process).startswith("python")
+                for job in jobs
+                for process in self._processes(job)
+                if process.pid != job["pid"] and _name(process).startswith("python")
             ]
         return bool(pids) and self._kill_marked(self._random.choice(pids))
 
@@ -226,20 +243,11 @@ class Kills:
             granted = job["granted"]
             if job["state"] == "running" and granted and job["actual"] == granted:
                 key = (job["id"], tuple(granted))
-                if any(not cpus <= set(granted) for cpus in _affinities(job["pid"])):
+                if any(not cpus <= set(granted) for cpus in _affinities(self._processes(job))):
                     outside[key] = self._outside.get(key, now)
         self._outside = outside
         late = [key for key, since in outside.items() if now - since > _UNCONFINED_SECONDS]
         assert not late, f"run on more CPUs than acknowledged: {late}"
-
-
-def _tree(pid: int) -> list[psutil.Process]:
-    """Return a process and its descendants; none if it has ended."""
-    try:
-        main = psutil.Process(pid)
-        return [main, *main.children(recursive=True)]
-    except psutil.Error:
-        return []
 
 
 def _name(process: psutil.Process) -> str:
@@ -249,9 +257,9 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-def _affinities(pid: int) -> Iterator[set[int]]:
-    """Yield the CPUs of each thread of a process and of its descendants."""
-    for process in _tree(pid):
+def _affinities(processes: list[psutil.Process]) -> Iterator[set[int]]:
+    """Yield the CPUs of each thread of these processes."""
+    for process in processes:
         with suppress(OSError):
             for thread in os.listdir(f"/proc/{process.pid}/task"):
                 with suppress(ProcessLookupError):

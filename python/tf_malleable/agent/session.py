@@ -7,7 +7,7 @@ A single thread serves the session: it waits for grants and reports progress in 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ from tf_malleable.model import ControllerError
 from tf_malleable.runtime import cpuset, library, limits
 
 _REPORT_SECONDS: Final = 1.0
+# Interval of the looks whether others have changed the CPU affinity.
+_AFFINITY_SECONDS: Final = 0.5
 _TIMEOUT: Final = 5.0
 # Longest time that the program's exit waits for the last report.
 _LAST_TIMEOUT: Final = 0.5
@@ -93,6 +95,9 @@ class Session:
         self._connection = connection
         self._lines = lines
         self._pending: _Pending | None = None
+        # CPUs that the process is confined to, and how many of them it could use lately.
+        self._cpus: Sequence[int] = ()
+        self._usable = 0
 
     @classmethod
     def rejoin(cls, connection: Connection, join: Join) -> Session:
@@ -129,11 +134,14 @@ class Session:
         if not report.has_steps():
             due += _REPORT_SECONDS  # There is nothing worth reporting yet.
         while not stopping():
-            line = self._next(min(due - time.monotonic(), steps.look_for_keras()))
+            rest = min(due - time.monotonic(), _AFFINITY_SECONDS)
+            line = self._next(min(rest, steps.look_for_keras()))
             if line is not None:
                 self._take(GrantLine.read(line))
             if self._pending is not None:
                 self._go_on(self._pending)
+            elif self._cpus:
+                self._usable = cpuset.follow_affinity(self._cpus, self._usable)
             if time.monotonic() >= due:
                 self._post("progress", report.progress())
                 due = time.monotonic() + _REPORT_SECONDS
@@ -169,6 +177,9 @@ class Session:
         if not pending.in_force and not _carry_out(pending.grant):
             self._pending = None  # The missing acknowledgement tells the controller.
             return
+        if pending.grant.cpus:
+            self._cpus = () if pending.grant.confined else pending.grant.cpus
+            self._usable = len(self._cpus)
         try:
             self._acknowledge(pending.grant.serial, settled=settled)
         finally:

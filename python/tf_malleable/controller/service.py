@@ -283,7 +283,7 @@ class Service:
         return self._amended(live, replace(live.record, held=False))
 
     def cancel(self, peer: Peer, job: str) -> JobStatus:
-        """End a job: SIGTERM to its processes, and SIGKILL after 10 seconds."""
+        """End a job: SIGTERM, first to its main process, and SIGKILL after 10 seconds."""
         live = self._find_own(peer, job)
         self._reactor.cancel(live)
         return job_status(live, self._reactor.now())

@@ -10,7 +10,8 @@ from __future__ import annotations
 import operator
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 from tf_malleable.linux.processes import affinity
 from tf_malleable.runtime import _native, library, limits
@@ -113,6 +114,30 @@ def limit_to(threads: int) -> None:
     """Set the limits for a controller, up to the capacity; leave the affinity unchanged."""
     if library.backend() is not None:
         limits.set_by_grant(threads)
+
+
+def follow_affinity(granted: Collection[int], before: int) -> int:
+    """Lower the limits if others have confined the process to fewer CPUs than granted.
+
+    They may have used taskset, or made its cpuset smaller. Once the process may use these CPUs
+    again, the limits rise again. The calling thread is confined as the others are.
+
+    Args:
+        granted: CPUs that the process is confined to by the controller.
+        before: Result of the last call, or the number of granted CPUs after a new grant.
+
+    Returns:
+        Number of the granted CPUs that the process may use, at least 1.
+    """
+    wanted = frozenset(granted)
+    allowed = affinity.allowed([os.getpid()], wanted, but=threading.get_native_id())
+    usable = allowed & wanted or allowed
+    threads = max(1, min(len(usable), len(wanted)))
+    if threads != before:
+        limit_to(threads)
+        with suppress(OSError):  # It may have been changed again.
+            os.sched_setaffinity(0, usable)
+    return threads
 
 
 def confine_caller(cpus: Iterable[int]) -> None:

@@ -68,10 +68,10 @@ def needs(way: str, live) -> None:
         pytest.skip("no cgroup can be made here")
 
 
-async def escaped(here, way: str, path: Path, *, seen: bool) -> tuple[str, int]:
+async def escaped(here, way: str, path: Path, *, seen: bool, **fields) -> tuple[str, int]:
     """Start a job whose child escapes, after a survey has seen it or before."""
     program = here.program(ESCAPES.format(path=str(path), seconds=2.5 if seen else 0))
-    job = here.submit(program, running=True)
+    job = here.submit(program, running=True, **fields)
     live = here.service._reactor.roster.live[job]
     needs(way, live)
     await here.until(path.exists)
@@ -85,7 +85,9 @@ async def escaped(here, way: str, path: Path, *, seen: bool) -> tuple[str, int]:
     return job, child
 
 
-def test_a_child_that_has_left_is_paused_and_resumed(state, tmp_path, way):
+def test_a_child_that_has_left_is_paused_and_resumed(state, tmp_path, way, monkeypatch):
+    monkeypatch.setattr("tf_malleable.controller.jobs.live_job._CANCEL_SECONDS", 0.5)
+
     async def scenario():
         async with host(state) as here:
             job, child = await escaped(here, way, tmp_path / "pid", seen=way == "tree")
@@ -110,10 +112,11 @@ def test_a_child_that_has_left_is_still_of_its_job(state, tmp_path):
     asyncio.run(scenario())
 
 
-def test_when_a_job_ends_nothing_of_it_is_left(state, tmp_path, way):
+def test_when_a_job_ends_nothing_of_it_is_left_if_that_is_wanted(state, tmp_path, way):
     async def scenario():
         async with host(state) as here:
-            job, child = await escaped(here, way, tmp_path / "pid", seen=way == "tree")
+            seen = way == "tree"
+            job, child = await escaped(here, way, tmp_path / "pid", seen=seen, kill_leftovers=True)
             group = here.service._reactor.roster.live[job].processes.group
             here.programs[0].send(signal.SIGKILL)
             await here.until(lambda: not here.service.jobs())

@@ -32,12 +32,13 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         user: Owner of the job.
         submitted: Time of arrival.
         started: Time at which the job first had cores; null if it never had any.
-        ended: Time at which the main process ended.
+        ended: Time at which the last process ended, or the main process if the others were killed.
         outcome: ``"failed"``: the job ended by a signal or with an exit code other than 0.
             ``"cancelled"``: a user cancelled the job, or it ended before it had cores.
             ``"unknown"``: the kernel is too old to tell (Linux before 6.15), or the job ended
             while no controller ran.
-        exit_code: Exit code as in a shell, 128 + signal number after a signal; null if unknown.
+        exit_code: Exit code of the main process as in a shell, 128 + signal number after a signal;
+            null if unknown.
         waiting_seconds: Time before the first core.
         service_seconds: Time with cores.
         paused_seconds: Time without cores after the first core.
@@ -70,6 +71,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         idle_phases: Number of uninterrupted idle phases.
         elastic: Last state of the elastic training; null for other jobs.
         reading: Bytes and files read through a data tier; null without one.
+        killed: Number of processes that were killed because they outlived the main process.
+        killed_commands: Pid and command of the first 20 of these; none for other users.
     """
 
     id: str
@@ -111,6 +114,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     idle_phases: int | None = None
     elastic: Elastic | None = None
     reading: TierReading | None = None
+    killed: int = 0
+    killed_commands: list[str] = []
 
 
 class Span(msgspec.Struct, frozen=True):

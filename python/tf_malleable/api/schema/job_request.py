@@ -26,6 +26,8 @@ MOST_INDICES: Final = 1000
 MOST_SECONDS: Final = 36500 * 86400
 # PATH_MAX of Linux.
 LONGEST_PATH: Final = 4096
+# Fields that older controllers refuse, with their defaults.
+_UNSAID: Final = (("gpus", 0), ("after", ()), ("kill_leftovers", False))
 
 # Numeric fields of JobRequest; each has an option of `tfm run` and a container label.
 ASKED: Final = ("min", "preferred", "max", "priority", "weight", "mem")
@@ -52,6 +54,8 @@ class JobRequest:
         at_once: Maximum number of jobs of the array that have started and not ended; None for all.
         output: Path of the output file; None if unknown.
         area: Area that the job's energy is counted for; None for the host's.
+        kill_leftovers: True if processes that outlive the main process are killed; otherwise the
+            job lasts until its last process has ended.
 
     Raises:
         ValueError: A value is invalid; the message says which, and what is allowed.
@@ -73,6 +77,7 @@ class JobRequest:
     at_once: int | None = None
     output: str | None = None
     area: str | None = None
+    kill_leftovers: bool = False
 
     def __post_init__(self) -> None:
         self._check_texts()
@@ -98,6 +103,8 @@ class JobRequest:
             raise ValueError(
                 f"output must be a string of 1 to {LONGEST_PATH} characters, not {self.output!r}"
             )
+        if not isinstance(self.kill_leftovers, bool):
+            raise ValueError(f"kill_leftovers must be true or false, not {self.kill_leftovers!r}")
         if self.area is not None and not (isinstance(self.area, str) and is_area(self.area)):
             raise ValueError(
                 f"area must be names with slashes between them, at most {LONGEST_AREA} characters"
@@ -137,13 +144,14 @@ class JobRequest:
     def said(self) -> dict[str, Any]:
         """Return the fields that are not None, as in the body of a submission.
 
-        `gpus` and `after` are left out at their defaults, as older controllers refuse the fields.
+        `gpus`, `after` and `kill_leftovers` are left out at their defaults, as older controllers
+        refuse the fields.
         """
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {
             name: value
             for name, value in values
-            if value is not None and (name, value) not in (("gpus", 0), ("after", ()))
+            if value is not None and (name, value) not in _UNSAID
         }
 
     @classmethod

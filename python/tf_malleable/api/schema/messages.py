@@ -50,7 +50,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         name: Name, as submitted.
         command: Command, as submitted.
         user: Name of the owner, or the user id if there is no name.
-        pid: Pid of the main process; null for a container that has not been started.
+        pid: Pid of the main process; null once it has ended, and for a container that has not been
+            started.
         container: Container of the job; null for processes of the host.
         state: State; ``"running"`` as soon as there is a grant, acknowledged or not.
         min: Minimum number of cores; the job does not run with fewer.
@@ -64,8 +65,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         desired: Number of cores asked for, or set by hand.
         granted: CPUs that the policy has decided on.
         lent: CPUs of the job that it currently lends to other jobs.
-        actual: CPUs that the job has acknowledged; those that the kernel confines it to where no
-            process of it can acknowledge.
+        actual: CPUs that the job has acknowledged, or that the kernel confines it to where none of
+            its processes can, without those that they may not use, as somebody has confined them
+            with taskset or a cpuset.
         by_hand: Number of cores set by hand; null while the policy decides.
         paused_by_user: True if a person, not the policy, has paused the job.
         held: Deprecated alias of `paused_by_user`.
@@ -105,8 +107,12 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
             null if unknown.
         energy_source: Weakest source of the energy value; null if there is none.
         watts: Power drawn for the job, on average over a second; null if unknown.
-        reason: Reason why the job has no cores, in one sentence; null if it has some, or if the
-            request does not ask for it.
+        main_ended: Time at which the main process ended; null while it runs.
+        exit_code: Exit code of the main process, as in a shell; null if unknown.
+        remaining: Number of processes that have outlived the main process.
+        reason: Reason why the job has no cores, cannot use all that it is granted, or lasts
+            although its main process has ended, in one sentence; null if none of these holds, or
+            if the request does not ask for it.
         as_of: Time up to which the durations count; 0 from an older controller.
     """
 
@@ -161,6 +167,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     energy_joules: float | None = None
     energy_source: EnergySource | None = None
     watts: float | None = None
+    main_ended: float | None = None
+    exit_code: int | None = None
+    remaining: int = 0
     reason: str | None = None
     as_of: float = 0.0
 
@@ -174,7 +183,8 @@ class Outlook(msgspec.Struct, frozen=True):
     """Reason why a job has no cores, and its expected start.
 
     Attributes:
-        reason: Reason why the job has no cores, in one sentence; null if it has some.
+        reason: Reason why the job has no cores, or lasts although its main process has ended, in
+            one sentence; null if neither holds.
         expected_start: Time at which the job is expected to have cores; null if unforeseeable.
         guessed: True if the run time of a job that has cores before this one is a guess.
     """

@@ -98,6 +98,8 @@ class Submission(Asked, frozen=True, kw_only=True):
         array: Name of the job's array, unique per user; null for none.
         at_once: Maximum number of jobs of the array that have started and not ended; null for all.
         area: Area that the job's energy is counted for; null for the host's.
+        kill_leftovers: True to kill processes that outlive the calling process, false to let the
+            job last until its last process has ended.
         queue: True to wait until there are cores, false to be refused instead.
         running: True if the process is already computing, so that it joins without queueing.
     """
@@ -112,6 +114,7 @@ class Submission(Asked, frozen=True, kw_only=True):
     array: Name | None = None
     at_once: Annotated[int, Meta(ge=1, le=MOST_INDICES)] | None = None
     area: Area | None = None
+    kill_leftovers: bool = False
     queue: bool = True
     running: bool = False
 
@@ -133,6 +136,7 @@ class Submission(Asked, frozen=True, kw_only=True):
             at_once=self.at_once,
             output=self.output,
             area=self.area,
+            kill_leftovers=self.kill_leftovers,
             **self.numbers(),
         )
 

@@ -175,6 +175,9 @@ def resume(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
 def cancel(client: Client, jobs: tuple[str, ...], as_json: bool) -> None:
     """End jobs with SIGTERM, and SIGKILL after 10 seconds.
 
+    SIGTERM goes to the program that was started, which may end its other processes in order. What
+    it leaves gets SIGTERM when it has ended, or after 5 seconds.
+
     Each JOB is an id, or a name that only one job has.
     """
 
@@ -219,6 +222,8 @@ def _cores(job: JobStatus | None) -> str:
         return f"pending, it is {state(job)} for {LACKING[job.lacks]}"
     if job.state != "running":
         return f"pending, it is {state(job)} until enough cores are free"
+    if job.actual != job.granted and job.reason is not None:
+        return job.reason
     if job.actual != job.granted:
         return f"pending, it has not acknowledged CPUs {format_cpuset(job.granted)} yet"
     if not job.granted:

@@ -22,7 +22,7 @@ from tf_malleable.api.schema.history import MOST_HISTORY, History, JobRecord
 from tf_malleable.api.schema.tier_reads import TierReading
 from tf_malleable.api.transport.address import NoAnswerError, standard_socket
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.jobs.job_texts import per_step, read_and_saved, summed_up
+from tf_malleable.cli.jobs.job_texts import per_step, read_and_saved, summed_up, title
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.pictures import gantt_option, require_matplotlib, write
 from tf_malleable.cli.tables import console, table
@@ -146,6 +146,7 @@ def _print_csv(jobs: list[JobRecord]) -> None:
             "speeds": " ".join(speeds),
             "elastic": " ".join(_pairs(job.elastic)),
             "reading": " ".join(_pairs(job.reading)),
+            "killed_commands": ", ".join(job.killed_commands),
         }
         values = {**msgspec.structs.asdict(job), **lists}
         writer.writerow([values[name] for name in names])
@@ -174,6 +175,13 @@ def _print_table(found: History) -> None:
         for job in found.jobs
     ]
     output.print(table(columns, rows))
+    for job in found.jobs:
+        if job.killed:
+            output.print(
+                f"{title(job)}: {job.killed} of its processes outlived the program and were killed;"
+                f" tfm show {job.id} names them",
+                soft_wrap=True,
+            )
     output.print(f"\n{summed_up(found.summary)}", soft_wrap=True)
 
 

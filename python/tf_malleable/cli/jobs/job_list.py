@@ -7,10 +7,18 @@ import click
 
 from tf_malleable.api.schema.messages import Jobs, JobStatus
 from tf_malleable.api.transport.client import Client
-from tf_malleable.cli.jobs.job_texts import actual, desired, granted, per_step, progress, state
+from tf_malleable.cli.jobs.job_texts import (
+    actual,
+    desired,
+    granted,
+    per_step,
+    progress,
+    state,
+    title,
+)
 from tf_malleable.cli.options import json_option, print_json, socket_option
 from tf_malleable.cli.tables import console, table
-from tf_malleable.model.units import duration, energy, number, percent
+from tf_malleable.model.units import duration, energy, number, percent, printable
 
 _COLUMNS = (
     ">id",
@@ -40,10 +48,13 @@ def jobs(client: Client, as_json: bool) -> None:
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
     policy; +1 means one more is lent to others) and actual (acknowledged by the job; "confined" if
-    TensorFlow in the job is not malleable: tfm show says why).
+    TensorFlow in the job is not malleable).
     CPUs is the number that it keeps busy. Where the host's power is metered, the job's power, its
     energy so far and for each step are shown, and whether they were measured, estimated or
     replayed.
+
+    Below the table are the reasons why jobs last although their program has ended, cannot use
+    all granted cores, or are confined.
     """
     found = client.jobs()
     if as_json:
@@ -55,6 +66,10 @@ def jobs(client: Client, as_json: bool) -> None:
         columns = (*_COLUMNS, *_ENERGY) if is_metered else _COLUMNS
         rows = [(*_row(job), *_energy(job)) if is_metered else _row(job) for job in found]
         console().print(table(columns, rows))
+        for job in found:
+            reason = job.reason if job.granted or job.remaining else None
+            for sentence in filter(None, (reason, job.confined)):
+                click.echo(f"{title(job)}: {printable(sentence)}")
 
 
 def _row(job: JobStatus) -> tuple[str, ...]:

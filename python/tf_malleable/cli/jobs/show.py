@@ -35,6 +35,8 @@ from tf_malleable.model.units import duration, energy, number, percent, printabl
 def show(client: Client, job: str, as_json: bool) -> None:
     """Show the details of a JOB, live or ended, with the reason if it has no cores.
 
+    The reason why a job has not ended although its program has is shown, too.
+
     JOB is an id, or a name; of ended jobs with the same name, the last is shown.
     """
     live = client.jobs()
@@ -77,7 +79,7 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
         ("name", job.name),
         ("command", shlex.join(job.command) or "-"),
         ("user", job.user),
-        ("process", "-" if job.pid is None else str(job.pid)),
+        ("process", _process(job)),
         ("state", state(job)),
         *_why(outlook),
         ("cores asked for", f"{job.min} to {job.max}, preferably {job.preferred}"),
@@ -114,6 +116,15 @@ def _live_lines(job: JobStatus, outlook: Outlook | None) -> list[tuple[str, str]
     return lines + _elastic_lines(job.elastic)
 
 
+def _process(job: JobStatus) -> str:
+    if job.pid is not None:
+        return str(job.pid)
+    if job.main_ended is None:
+        return "-"
+    code = "" if job.exit_code is None else f", exit code {job.exit_code}"
+    return f"ended {_at(job.main_ended)}{code}"
+
+
 def _elastic_lines(elastic: Elastic | None) -> list[tuple[str, str]]:
     if elastic is None:
         return []
@@ -140,7 +151,7 @@ def _energy_lines(job: JobStatus | JobRecord, steps: float | None) -> list[tuple
 
 
 def _why(outlook: Outlook | None) -> list[tuple[str, str]]:
-    """Return why a job has no cores, and when it is expected to have some."""
+    """Return why a job has no cores or has not ended, and when it is expected to have some."""
     if outlook is None or outlook.reason is None:
         return []
     lines = [("reason", outlook.reason)]
@@ -173,8 +184,17 @@ def _ended_lines(job: JobRecord) -> list[tuple[str, str]]:
         *_energy_lines(job, job.steps),
         ("resizes", str(job.resizes)),
         ("output", job.output or "-"),
+        *_killed_lines(job),
         *_elastic_lines(job.elastic),
     ]
+
+
+def _killed_lines(job: JobRecord) -> list[tuple[str, str]]:
+    if not job.killed:
+        return []
+    more = job.killed - len(job.killed_commands)
+    which = [*job.killed_commands, *([f"{more} more"] if more else [])]
+    return [("killed leftovers", f"{job.killed}: {', '.join(which)}")]
 
 
 def _cpus(cpus: list[int]) -> str:

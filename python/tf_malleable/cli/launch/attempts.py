@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ _PASSED_ON: Final = _ENDING | {signal.SIGUSR1, signal.SIGUSR2}
 # Time in which a restarting controller may come back.
 _PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
+_WAITING: Final = "but processes that it has left in the background remain; waiting for their end"
 
 
 class Attempt:
@@ -144,7 +146,11 @@ def attempts(
             return last
         what = "the program" if job is None else f"job {job}"
         if job is not None:
-            is_cancelled = _is_cancelled(Client(Path(socket)), job)
+            client = Client(Path(socket))
+            await_end(client, job, partial(tell, f"{what} ended with exit code {code}, {_WAITING}"))
+            if signal.sigpending() & _ENDING:
+                return last
+            is_cancelled = _is_cancelled(client, job)
             if is_cancelled is None:
                 tell(f"cannot find out whether {what} was cancelled, so it is not started again")
             if is_cancelled is not False:
@@ -186,6 +192,29 @@ def _wait(program: int, passed_on: set[signal.Signals]) -> tuple[int, bool]:
         if ended:
             code = os.waitstatus_to_exitcode(status)
             return (code if code >= 0 else 128 - code), is_unwanted
+
+
+def await_end(client: Client, job: str, on_waiting: Callable[[], None] = lambda: None) -> None:
+    """Return once a job whose main process has ended has no other processes either.
+
+    Args:
+        client: Client of the controller, which may restart meanwhile.
+        job: Id of the job.
+        on_waiting: Called once if there are other processes.
+    """
+    has_told = False
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline and not signal.sigpending() & _ENDING:
+        with suppress(OperationError):
+            found = next((each for each in client.jobs() if each.id == job), None)
+            if found is None:
+                return
+            if found.remaining:
+                deadline = time.monotonic() + _PATIENCE_SECONDS
+                if not has_told:
+                    on_waiting()
+                has_told = True
+        time.sleep(_POLL_SECONDS)
 
 
 def _is_cancelled(client: Client, job: str) -> bool | None:

@@ -19,7 +19,8 @@ from typing import NoReturn
 
 import click
 
-from tf_malleable.cli.launch.attempts import Attempt, LastAttempt, attempts, fork
+from tf_malleable.api.transport.client import Client
+from tf_malleable.cli.launch.attempts import Attempt, LastAttempt, attempts, await_end, fork
 from tf_malleable.cli.launch.outputs import exit_file, keep
 from tf_malleable.controller.state.location import default_state
 from tf_malleable.model import OperationError
@@ -105,7 +106,7 @@ def continue_in_background(socket: str, retries: int, notify: str | None = None)
             raise  # To the terminal: the first attempt could not be started.
         os._exit(1)
     if isinstance(found, LastAttempt):
-        _end(found, output, notify)
+        _end(found, output, socket, notify)
     number, telling = found
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -148,11 +149,12 @@ def _await_id(reading: int, keeper: int, output: Path) -> NoReturn:
     sys.exit(code if code >= 0 else 1)
 
 
-def _end(last: LastAttempt, output: Path, notify: str | None) -> NoReturn:
-    """Record the exit code, and run the notify command, if any."""
+def _end(last: LastAttempt, output: Path, socket: str, notify: str | None) -> NoReturn:
+    """Record the exit code, and run the notify command, if any, once the job has ended."""
     try:
         exit_file(output).write_text(f"{last.code}\n")
         if notify is not None and last.job is not None:
+            await_end(Client(Path(socket)), last.job)
             said = {
                 "TFM_JOB": last.job,
                 "TFM_EXIT_CODE": str(last.code),

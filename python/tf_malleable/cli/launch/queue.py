@@ -14,6 +14,7 @@ import click
 from tf_malleable.api.schema.join import Join
 from tf_malleable.api.transport.admission import Admitted, Notices, Submitted, admit, submit
 from tf_malleable.api.transport.connection import Connection
+from tf_malleable.linux.processes.process_marker import mark_this_process
 from tf_malleable.model import ControllerError, OperationError, format_cpuset
 from tf_malleable.model.units import cores
 
@@ -114,6 +115,7 @@ class _ProgramNotices(QueueNotices):
                 self._attempt.alone()
         if not job.is_caller:
             raise _PartOfAJob
+        mark_this_process()
 
     def waiting(self, job: Submitted) -> None:
         if self._attempt is not None and self._attempt.output is not None:

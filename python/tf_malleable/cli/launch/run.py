@@ -98,6 +98,12 @@ _COORDINATOR = "TF_MALLEABLE_ELASTIC_COORDINATOR"
     help="Start a failed program again, up to N times, each time as a new job.",
 )
 @click.option(
+    "--kill-leftovers",
+    is_flag=True,
+    help="Kill the processes that the program leaves in the background when it ends.  [default:"
+    " the job lasts until the last of them has ended]",
+)
+@click.option(
     "--detach", is_flag=True, help="Print the job's id and run it in the background: tfm submit."
 )
 @click.option(
@@ -133,6 +139,7 @@ def run(
     expected: float | None,
     after: tuple[str, ...],
     retries: int,
+    kill_leftovers: bool,
     detach: bool,
     notify: str | None,
     array: Array | None,
@@ -154,6 +161,9 @@ def run(
     Every Python process of the program loads tf_malleable before tensorflow. The program
     replaces tfm, so exit code, signals, input and output are the program's own. With --retries,
     tfm stays, passes signals on, and exits as the last attempt did.
+
+    What the program leaves in the background when it ends stays part of the job, which lasts
+    until the last of these processes has ended. Its exit code is that of the program.
     """
     if tier:
         from tf_malleable.cli.tier.join import join_tier
@@ -180,6 +190,7 @@ def run(
             expected=expected,
             area=area,
             after=_ids(after, socket),
+            kill_leftovers=kill_leftovers,
             **asked,
         )
         address = os.path.abspath(socket)

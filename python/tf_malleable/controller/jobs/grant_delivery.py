@@ -42,6 +42,8 @@ class GrantDelivery:
         agents: Serial number last acknowledged, by pid of each connected process.
         splitters: Pids of the agents that split each grant among the other processes.
         actual: CPUs that the job has acknowledged.
+        narrowed: CPUs that the job can use, where others than the controller keep it from using
+            all granted ones; None where they do not, as far as known.
         published: Time at which the current grant was published, on the monotonic clock; None
             once it is acknowledged.
         enforced: True if the current grant was enforced from outside.
@@ -51,6 +53,7 @@ class GrantDelivery:
     agents: dict[int, int] = field(default_factory=dict)
     splitters: set[int] = field(default_factory=set)
     actual: Cpuset = frozenset()
+    narrowed: Cpuset | None = None
     published: float | None = None
     enforced: bool = False
     streams: Streams = field(default_factory=Streams)
@@ -80,6 +83,7 @@ class GrantDelivery:
     def publish(self, grant: Grant) -> None:
         """Send a new grant to the open streams."""
         self.enforced = False
+        self.narrowed = None  # The job's threads will have another affinity.
         self.published = time.monotonic() if grant else None
         if not grant:
             self.actual = frozenset()
@@ -92,6 +96,25 @@ class GrantDelivery:
     def note_stopped(self) -> None:
         """Record that the job uses no CPUs, as its processes were stopped from elsewhere."""
         self.actual = frozenset()
+        self.narrowed = None
+
+    def note_allowed(self, granted: Cpuset, allowed: Cpuset) -> bool:
+        """Record the CPUs that the job's processes may use; return whether `in_use` has changed.
+
+        Before a grant is actual, only CPUs that are all others than the granted ones count.
+        """
+        before = self.in_use
+        usable = granted & allowed
+        if usable == granted or not allowed or (usable and self.published is not None):
+            self.narrowed = None
+        else:
+            self.narrowed = usable or allowed
+        return self.in_use != before
+
+    @property
+    def in_use(self) -> Cpuset:
+        """CPUs that the job has acknowledged and can use."""
+        return self.actual if self.narrowed is None else self.narrowed
 
     def settle(self, grant: Grant, serial: int, *, by_kernel: bool) -> tuple[bool, float | None]:
         """Mark a grant as actual if every agent has acknowledged it.

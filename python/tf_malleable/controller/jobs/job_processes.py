@@ -16,7 +16,7 @@ class JobProcesses:
     """Processes of a live job.
 
     Attributes:
-        pidfd: Pidfd of the main process, readable once it has ended; None without a process.
+        pidfd: Pidfd of the main process, readable once it has ended; None without one.
         tree: Pids of the job's processes, as of the last survey.
         stock: Pids of those that run a TensorFlow that does not follow grants.
         starts: Start times by pid, of these and maybe others, in clock ticks since boot.
@@ -35,6 +35,20 @@ class JobProcesses:
         """Set the main process and take ownership of the pidfd."""
         self.pidfd, self.tree = pidfd, [main.pid]
         self.starts = {main.pid: main.start}
+
+    def detach_main(self) -> int | None:
+        """Give up the pidfd of the main process, which has ended; return it."""
+        pidfd, self.pidfd = self.pidfd, None
+        return pidfd
+
+    def attach_leftovers(self, leftovers: Iterable[ProcessId]) -> None:
+        """Add processes that have outlived the main process."""
+        found = {each.pid: each.start for each in leftovers}
+        self.tree = [*self.tree, *(pid for pid in found if pid not in self.tree)]
+        self.starts = {
+            **{pid: self.starts[pid] for pid in self.tree if pid in self.starts},
+            **found,
+        }
 
     def attach_group(self, group: JobGroup | None) -> None:
         """Set the cgroup that contains all processes of the job."""

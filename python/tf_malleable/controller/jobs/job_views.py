@@ -9,6 +9,7 @@ from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.messages import JobStatus, Speed
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.processes.users import user_name
+from tf_malleable.model import format_cpuset
 from tf_malleable.model.units import size_text
 from tf_malleable.scheduling.records import time_accounts
 from tf_malleable.scheduling.records.metrics import rounded
@@ -37,10 +38,12 @@ def job_status(
         now: Unix time in seconds.
         submitter: Pid of the process that has submitted the job with this request; None for
             other requests.
-        reason: Reason why the job has no cores; None if it has some or the reason is unknown.
+        reason: Reason why the job has no cores or has not ended; None if there is none, or it is
+            unknown.
     """
     record = time_accounts.up_to(live.record, now)
-    pid = None if record.process is None else record.process.pid
+    main = record.process if record.main_ended is None else None
+    pid = None if main is None else main.pid
     return JobStatus(
         id=record.id,
         name=record.name,
@@ -60,7 +63,7 @@ def job_status(
         desired=record.shape.preferred if record.by_hand is None else record.by_hand,
         granted=sorted(record.grant.cpus),
         lent=sorted(record.grant.lent),
-        actual=sorted(live.delivery.actual),
+        actual=sorted(live.delivery.in_use),
         by_hand=record.by_hand,
         paused_by_user=record.held,
         held=record.held,
@@ -94,6 +97,9 @@ def job_status(
         energy_joules=rounded(record.energy_joules),
         energy_source=record.energy_source,
         watts=rounded(live.measured.usage.watts) if record.state == "running" else None,
+        main_ended=record.main_ended,
+        exit_code=record.exit_code,
+        remaining=0 if record.main_ended is None else len(live.processes.tree),
         reason=reason,
         as_of=now,
     )
@@ -111,6 +117,28 @@ def why_confined(live: LiveJob) -> str | None:
     return (
         f"TensorFlow in {which} is not malleable, as tf_malleable is not loaded there: it keeps the"
         " threads that it has started with"
+    )
+
+
+def why_not_over(live: LiveJob) -> str | None:
+    """Return why a job lasts although its main process has ended; None if that runs."""
+    if live.record.main_ended is None:
+        return None
+    code = live.record.exit_code
+    how = "" if code is None else f" with exit code {code}"
+    count = len(live.processes.tree)
+    remain = "1 process remains" if count == 1 else f"{count} processes remain"
+    return f"its main process has ended{how}; {remain}"
+
+
+def why_narrowed(live: LiveJob) -> str | None:
+    """Return why a job cannot use all granted CPUs; None if it can."""
+    if (narrowed := live.delivery.narrowed) is None:
+        return None
+    granted = live.record.grant.cpus
+    return (
+        f"its processes may use CPUs {format_cpuset(narrowed)}, not all of the granted CPUs"
+        f" {format_cpuset(granted)}: somebody has confined them with taskset or a cpuset"
     )
 
 

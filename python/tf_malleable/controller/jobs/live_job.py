@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tf_malleable.controller.jobs.grant_delivery import GrantDelivery
@@ -10,7 +11,7 @@ from tf_malleable.controller.jobs.job_measurements import JobMeasurements
 from tf_malleable.controller.jobs.job_processes import JobProcesses
 from tf_malleable.controller.ports import Container
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
-from tf_malleable.model import Grant, Job, ProcessId
+from tf_malleable.model import Cpuset, Grant, Job, ProcessId
 from tf_malleable.model.need import Lack
 from tf_malleable.scheduling.decision import policy_input
 from tf_malleable.scheduling.records import time_accounts
@@ -21,8 +22,11 @@ from tf_malleable.scheduling.records.usage import FULL
 
 # Time within which a submitted program must open its grant stream.
 _CONNECT_SECONDS = 5.0
-# Time between SIGTERM and SIGKILL.
+# Time between SIGTERM to the main process and SIGKILL to all processes of a cancelled job.
 _CANCEL_SECONDS = 10.0
+# Part of it after which SIGTERM goes to all processes: a shell with a trap does not pass it on
+# while it waits for a program.
+_ALONE_SHARE = 0.5
 
 
 @dataclass
@@ -39,6 +43,8 @@ class LiveJob:
         expected_until: Time until which a waiting program need not be connected.
         suspended: True if the controller has stopped the job's processes.
         stopped: True if the job's processes were stopped, but not by the controller.
+        told: Processes that were sent SIGTERM since the job was cancelled.
+        tell_all_at: Time at which to send it to all others, too; None for never.
         kill_at: Time at which to end the job by force; None for never.
         over: True if the job has ended.
         container: Controls the job's container; None for processes of the host.
@@ -53,6 +59,8 @@ class LiveJob:
     expected_until: float = 0.0
     suspended: bool = False
     stopped: bool = False
+    told: set[ProcessId] = field(default_factory=set)
+    tell_all_at: float | None = None
     kill_at: float | None = None
     over: bool = False
     container: Container | None = None
@@ -79,6 +87,14 @@ class LiveJob:
         """Set the cgroup that contains all processes of the job."""
         self.processes.attach_group(group)
         self.record = replace(self.record, cgroup=None if group is None else str(group.folder))
+
+    def note_main_end(self, now: float, exit_code: int | None) -> None:
+        """Record that the main process has ended; the job may last."""
+        self.record = replace(self.record, main_ended=now, exit_code=exit_code)
+
+    def note_leftovers(self, leftovers: Iterable[ProcessId]) -> None:
+        """Record the processes that have outlived the main process, for a job without a cgroup."""
+        self.record = replace(self.record, leftovers=tuple(leftovers))
 
     def note_lack(self, lack: Lack | None) -> None:
         """Record the resource other than cores that the job waits for; None for none."""
@@ -133,6 +149,11 @@ class LiveJob:
             self.delivery.note_stopped()
         return stopped != before
 
+    def note_allowed(self, allowed: Cpuset, now: float) -> None:
+        """Record the CPUs that the job's processes may use, whoever has confined them."""
+        if self.delivery.note_allowed(self.record.grant.cpus, allowed):
+            self.measured.note_cores(len(self.delivery.in_use), now)
+
     def note_diverged(self, diverged: bool) -> None:
         """Record whether the container's state differs from the last command."""
         self.diverged = diverged
@@ -155,7 +176,16 @@ class LiveJob:
     def cancel(self, now: float) -> None:
         """Record that the job was cancelled; schedule SIGKILL in 10 seconds."""
         self.record = replace(self.record, cancelled=True)
+        self.tell_all_at = now + _ALONE_SHARE * _CANCEL_SECONDS
         self.kill_at = now + _CANCEL_SECONDS
+
+    def note_told(self, processes: Iterable[ProcessId]) -> None:
+        """Record that processes of the cancelled job were sent SIGTERM."""
+        self.told.update(processes)
+
+    def note_all_told(self) -> None:
+        """Record that all processes of the cancelled job were sent SIGTERM."""
+        self.tell_all_at = None
 
     def end(self) -> None:
         """Record that the job has ended, and end its streams."""

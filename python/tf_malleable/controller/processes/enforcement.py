@@ -134,12 +134,25 @@ def resume(live: LiveJob) -> None:
 
 
 def terminate(live: LiveJob) -> None:
-    """Ask a job to end, with SIGTERM."""
+    """Ask a job to end: SIGTERM to its main process, or to all processes if that has ended.
+
+    The main process may have the others end in order, which they could not after a SIGTERM of
+    their own.
+    """
     live.note_suspended(False)
     if live.container is not None:
         live.container.end(by_force=False)
+    elif live.record.main_ended is None:
+        processes.terminate_main(live)
     else:
-        processes.send_to_all(live, [signal.SIGTERM, signal.SIGCONT])
+        terminate_rest(live)
+
+
+def terminate_rest(live: LiveJob) -> None:
+    """Send SIGTERM to those processes of a cancelled job that have not been sent it yet."""
+    live.note_all_told()
+    if live.container is None:
+        processes.terminate_rest(live)
 
 
 def kill(live: LiveJob) -> None:

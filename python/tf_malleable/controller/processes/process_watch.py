@@ -14,7 +14,8 @@ from tf_malleable.controller.ports import Look
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.meters import CpuMeter, MemoryMeter
 from tf_malleable.controller.processes.stock_tensorflow import StockTensorFlow
-from tf_malleable.linux.processes import procfs
+from tf_malleable.linux.processes import affinity, procfs
+from tf_malleable.linux.processes.priority import unpinned_cpus
 from tf_malleable.linux.processes.process_table import ProcessTable
 from tf_malleable.scheduling.records.usage import FULL, SAMPLE_SECONDS
 
@@ -38,6 +39,8 @@ _CONFINED_AT_ONCE = 20
 # A grant that the agent has not carried out within this time is enforced from outside: a
 # borrower may not respond while its lender waits.
 _PATIENCE_SECONDS = 0.1
+# A grant that is not actual after this time cannot be carried out.
+_LATE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +56,7 @@ class Watch:
         request_decision: Callable[[], None],
         on_settled: Callable[[LiveJob], None],
         on_overdue: Callable[[LiveJob], None],
+        look_after_mainless: Callable[[], None],
     ) -> None:
         """Create a watch; it does nothing until start().
 
@@ -62,12 +66,14 @@ class Watch:
             request_decision: Called after a change that affects a decision.
             on_settled: Called when the kernel confirms a container's grant.
             on_overdue: Called when a job has reached its time limit.
+            look_after_mainless: Called often, to end jobs whose last process has ended.
         """
         self._jobs = jobs
         self._now = now
         self._request_decision = request_decision
         self._on_settled = on_settled
         self._on_overdue = on_overdue
+        self._look_after_mainless = look_after_mainless
         self._looks = 0
         self._samples_since_memory = 0
         self._meter = CpuMeter()
@@ -158,7 +164,7 @@ class Watch:
                 continue
             if live.processes.group is not None:
                 members[live.record.id] = await asyncio.to_thread(live.processes.group.pids)
-            else:
+            elif live.record.main_ended is None:
                 members[live.record.id] = table.tree(live.record.process.pid)
             await asyncio.sleep(_GAP_SECONDS)
         for live, new in tuple(self._noting(table, members)):
@@ -187,7 +193,8 @@ class Watch:
         for live in self._surveyed():
             assert live.record.process is not None
             process = live.record.process
-            if live.processes.group is None and table.starts.get(process.pid) != process.start:
+            is_read = table.starts.get(process.pid) == process.start
+            if live.processes.group is None and live.record.main_ended is None and not is_read:
                 continue  # The job has joined since the table was begun, or has ended.
             known = live.processes.tree
             if not processes.note(live, table, members.get(live.record.id)):
@@ -207,9 +214,11 @@ class Watch:
         now = self._now()
         changed = False
         for live in self._surveyed():
-            assert live.record.process is not None
-            changed = self._note_stop(live, live.record.process.pid) or changed
+            changed = self._note_stop(live) or changed
+            self._note_allowed(live, now)
         for live in self._jobs.values():
+            if live.tell_all_at is not None and now >= live.tell_all_at:
+                enforcement.terminate_rest(live)
             if live.kill_at is not None and now >= live.kill_at:
                 enforcement.kill(live)
             if live.is_overdue(now):
@@ -221,6 +230,23 @@ class Watch:
             self._request_decision()
 
     @staticmethod
+    def _note_allowed(live: LiveJob, now: float) -> None:
+        """Record which CPUs a running job may use, as others may have confined it, too."""
+        delivery, cpus = live.delivery, live.record.grant.cpus
+        if live.record.state != "running" or live.is_inactive or not cpus:
+            return
+        if delivery.published is not None and time.monotonic() - delivery.published < _LATE_SECONDS:
+            return  # The job is about to be confined otherwise.
+        # A program's launcher computes nothing. Of a splitter's, each has only a part.
+        computing = delivery.agents if delivery.agents and not delivery.splitters else None
+        pids = live.processes.tree if computing is None else computing
+        # CPUs that the controller may not use itself do not show whether a job was confined.
+        shown = cpus & unpinned_cpus()
+        allowed = affinity.allowed([*pids][:_FEW_PROCESSES], shown)
+        if shown and allowed:
+            live.note_allowed(allowed | (cpus - shown), now)
+
+    @staticmethod
     def _enforce_again(live: LiveJob) -> None:
         """Restore the wanted state of a container that was changed from elsewhere."""
         if live.suspended:
@@ -229,10 +255,9 @@ class Watch:
             enforcement.enforce(live)
 
     @staticmethod
-    def _note_stop(live: LiveJob, root: int) -> bool:
+    def _note_stop(live: LiveJob) -> bool:
         """Record whether a job was stopped from elsewhere; return whether that has changed."""
-        stat = procfs.read_stat(root)
-        asleep = stat is not None and stat.state == "T"
+        asleep = processes.are_stopped(live)
         if live.suspended and not asleep:
             processes.stop_all(live)
         return live.note_stopped(asleep and not live.suspended)
@@ -240,6 +265,7 @@ class Watch:
     def _sample(self) -> None:
         """Measure the usage of running jobs, and enforce overdue grants."""
         now, clock = self._now(), time.monotonic()
+        self._look_after_mainless()
         self._looks = 0
         running = [live for live in self._jobs.values() if live.record.state == "running"]
         self._look_at_lenders(running, now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
@@ -21,6 +21,7 @@ from tf_malleable.model import ProcessId
 # A program that forks faster than its processes are read must not block the controller for
 # ever; the next survey continues.
 _ROUND_SECONDS = 0.05
+_MOST_COMMANDS = 20
 
 
 def stop_all(live: LiveJob) -> None:
@@ -38,14 +39,27 @@ def stop_all(live: LiveJob) -> None:
         refresh(live)
 
 
-def send_to_all(live: LiveJob, numbers: Sequence[signal.Signals]) -> None:
-    """Send signals, in this order, to all processes of a job that is not a container."""
+def send_to_all(
+    live: LiveJob, numbers: Sequence[signal.Signals], *, but: Collection[ProcessId] = ()
+) -> None:
+    """Send signals, in this order, to all processes of a job that is not a container.
+
+    Args:
+        live: The job.
+        numbers: The signals.
+        but: Processes that are sent none.
+    """
     if live.processes.group is not None:
-        _send_to_group(live, numbers)
+        _send_to_group(live, numbers, but)
         return
     refresh(live)
+    _send(live, numbers, but)
+
+
+def _send(live: LiveJob, numbers: Sequence[signal.Signals], but: Collection[ProcessId]) -> None:
+    wanted = [each for each in live.processes.identities(live.record.process) if each not in but]
     for number in numbers:
-        signals.send(live.processes.identities(live.record.process), number)
+        signals.send(wanted, number)
 
 
 def kill_all(live: LiveJob) -> None:
@@ -69,22 +83,59 @@ def kill_group(group: JobGroup) -> None:
             )
 
 
-def kill_survivors(live: LiveJob) -> None:
-    """Kill the remaining processes of a job whose main process has ended."""
-    if live.processes.group is None and len(live.processes.tree) == 1:
-        return  # Reading all processes at each end would be too expensive.
-    if live.processes.group is not None and not live.processes.group.pids():
-        return  # Even without processes, killing can take the kernel tens of milliseconds.
-    kill_all(live)
+def terminate_main(live: LiveJob) -> None:
+    """Send SIGTERM to the main process of a job; let all processes run that were stopped."""
+    if (main := live.record.process) is not None:
+        live.note_told([main])
+        signals.send([main], signal.SIGTERM)
+    send_to_all(live, [signal.SIGCONT])
 
 
-def _send_to_group(live: LiveJob, numbers: Sequence[signal.Signals]) -> None:
+def terminate_rest(live: LiveJob) -> None:
+    """Send SIGTERM to all processes of a job that were not sent it, and let them run."""
+    send_to_all(live, [signal.SIGTERM, signal.SIGCONT], but=live.told)
+    live.note_told(live.processes.identities(live.record.process))
+
+
+def remain(live: LiveJob) -> bool:
+    """Return whether a job whose main process has ended has other processes, as far as known."""
+    if live.processes.group is not None:
+        return live.processes.group.is_populated()
+    return any(map(procfs.is_alive, _others(live)))
+
+
+def remaining(live: LiveJob) -> list[int]:
+    """Return the pids of the processes of a job other than its main process, which has ended."""
+    if live.processes.group is not None:
+        # Even without processes, killing can take the kernel tens of milliseconds.
+        pids = live.processes.group.pids()
+        return [
+            pid for pid in pids if live.record.process is None or pid != live.record.process.pid
+        ]
+    # Reading all processes at each end would be too expensive.
+    return [each.pid for each in _others(live) if procfs.is_alive(each)]
+
+
+def _others(live: LiveJob) -> list[ProcessId]:
+    return [p for p in live.processes.identities(live.record.process) if p != live.record.process]
+
+
+def are_stopped(live: LiveJob) -> bool:
+    """Return whether the main process of a job is stopped, or all others if it has ended."""
+    main = live.record.process
+    pids = [main.pid] if main and live.record.main_ended is None else live.processes.tree
+    states = [stat.state for pid in pids if (stat := procfs.read_stat(pid)) is not None]
+    return bool(states) and all(state == "T" for state in states)
+
+
+def _send_to_group(
+    live: LiveJob, numbers: Sequence[signal.Signals], but: Collection[ProcessId] = ()
+) -> None:
     assert live.processes.group is not None
     with live.processes.group.frozen():
         pids = live.processes.group.pids()
         live.processes.note_tree(_main_first(live, pids), _starts(pids))
-        for number in numbers:
-            signals.send(live.processes.identities(live.record.process), number)
+        _send(live, numbers, but)
 
 
 def refresh(live: LiveJob) -> None:
@@ -133,6 +184,11 @@ def present(live: LiveJob, pids: Iterable[int]) -> list[int]:
         for process in live.processes.identities(live.record.process, pids)
         if procfs.is_alive(process)
     ]
+
+
+def commands(pids: Sequence[int]) -> tuple[str, ...]:
+    """Return pid and command of the first 20 of these processes, for people."""
+    return tuple(f"{pid} ({procfs.command(pid)})" for pid in pids[:_MOST_COMMANDS])
 
 
 def _main_first(live: LiveJob, pids: list[int]) -> list[int]:

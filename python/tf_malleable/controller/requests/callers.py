@@ -112,7 +112,7 @@ class Sight:
         """Return an ended job as the caller may see it: for others neither command nor path."""
         if self._is_own(record):
             return record
-        return msgspec.structs.replace(record, command=[], output=None)
+        return msgspec.structs.replace(record, command=[], output=None, killed_commands=[])
 
     def _is_own(self, job: JobStatus | JobRecord) -> bool:
         return self.everything or job.user == self.user or job.id == self.job

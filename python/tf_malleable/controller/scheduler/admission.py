@@ -147,5 +147,6 @@ class Admission:
             at_once=request.at_once,
             output=request.output,
             area=request.area,
+            kill_leftovers=request.kill_leftovers,
         )
         return time_accounts.joined(record, now) if running else record

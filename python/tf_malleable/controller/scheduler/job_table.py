@@ -7,21 +7,23 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 from tf_malleable.api.schema.history import Outcome
 from tf_malleable.controller.clock import Clock
 from tf_malleable.controller.jobs.instruments import Instruments
 from tf_malleable.controller.jobs.job_measurements import JobMeasurements
+from tf_malleable.controller.jobs.job_views import why_not_over
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Containers
 from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.cgroup_removal import Emptying
+from tf_malleable.controller.processes.leftovers import Leftovers
 from tf_malleable.controller.state.store import Store
 from tf_malleable.linux.cgroups import cgroup, job_cgroup, memory_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
-from tf_malleable.linux.processes import pidfds, procfs
+from tf_malleable.linux.processes import pidfds, process_marker, procfs
 from tf_malleable.linux.processes.users import user_name
 from tf_malleable.model import ProcessId
 from tf_malleable.scheduling.records import job_arrays, metrics, time_accounts
@@ -32,6 +34,8 @@ from tf_malleable.scheduling.records.phases import Phases
 
 # Longest delay with which an engine reports the exit code of a container.
 _ENGINE_SECONDS = 0.5
+# Jobs without a main process that are checked in a call, each in about 0.02 ms.
+_CHECKED_AT_ONCE = 50
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +77,12 @@ class Roster:
         self._request_decision = request_decision
         self._look_at = look_at
         self._by_pid: dict[int, LiveJob] = {}
+        # By pid and start time of the main process, which may have ended; and those of these
+        # whose main process has ended, by id.
+        self._by_main: dict[tuple[int, int], LiveJob] = {}
+        self._mainless: dict[str, LiveJob] = {}
+        # Searches for processes that have outlived the main process of a job, by its id.
+        self._searches: dict[str, asyncio.Task[None]] = {}
         self._by_container: dict[str, LiveJob] = {}
         # Containers that ended while no controller ran; the engine may know their exit codes.
         self._missed: dict[str, Record] = {}
@@ -88,21 +98,47 @@ class Roster:
             self._adopt(record)
 
     def _adopt(self, record: Record) -> None:
-        pidfd = None if record.process is None else pidfds.open_pidfd(record.process)
+        pidfd = None
+        if record.process is not None and record.main_ended is None:
+            pidfd = pidfds.open_pidfd(record.process)
         is_waiting = record.container is not None and record.process is None
         out_of_reach = record.container is not None and self._containers is None
         has_ended = pidfd is None and not is_waiting
         if has_ended and record.container is not None and not out_of_reach:
             self._missed[record.container.id] = record
             return
-        if has_ended or out_of_reach:
-            if pidfd is not None:
-                os.close(pidfd)
-            self._kill_missed(record)
-            self._record_missed(record, None)
-            return
         # The state file does not contain the phases of the job so far.
-        live = self.add(record, pidfd, Phases(whole=record.started is None))
+        phases = Phases(whole=record.started is None)
+        if not has_ended and not out_of_reach:
+            self._go_on(self.add(record, pidfd, phases))
+            return
+        if pidfd is not None:
+            os.close(pidfd)
+        leftovers = Leftovers() if record.container is not None else Leftovers.found(record)
+        if leftovers.processes and not (_ends_with_main(record) or record.cancelled):
+            self._go_on(self._add_mainless(record, leftovers, phases))
+        else:
+            self._kill_missed(record, leftovers)
+
+    def _add_mainless(self, record: Record, leftovers: Leftovers, phases: Phases) -> LiveJob:
+        """Add a job whose main process has ended, maybe while no controller ran."""
+        main = record.process
+        assert main is not None
+        if record.main_ended is None:
+            record = replace(record, main_ended=self._clock.now())
+        live = self.add(record, None, phases)
+        live.attach_group(leftovers.group)
+        live.processes.attach_leftovers(leftovers.processes)
+        if leftovers.group is not None:
+            _limit_memory(live, leftovers.processes[0])
+        self._note_main(live, main)
+        self._mainless[record.id] = live
+        self._store.save(live.record)
+        return live
+
+    def _go_on(self, live: LiveJob) -> None:
+        """Restore the state of an adopted job that the kernel keeps."""
+        record = live.record
         if live.processes.group is not None:
             # The previous controller may have been killed while the cgroup was frozen.
             live.processes.group.thaw()
@@ -116,18 +152,17 @@ class Roster:
             return
         if live.container is not None:
             enforcement.suspend(live)
-        elif record.process is not None:
-            stat = procfs.read_stat(record.process.pid)
-            live.note_suspended(stat is not None and stat.state == "T")
+        else:
+            live.note_suspended(processes.are_stopped(live))
 
-    def _kill_missed(self, record: Record) -> None:
-        """Kill the remaining processes of a job that ended while no controller ran."""
-        if record.cgroup is None or record.process is None:
-            return
-        group = job_cgroup.found(Path(record.cgroup), record.process)
-        if group is not None:
-            processes.kill_group(group)
-            self.remove_when_empty(group)
+    def _kill_missed(self, record: Record, leftovers: Leftovers) -> None:
+        """Kill what is left of a job that ended while no controller ran, and record its end."""
+        pids = [each.pid for each in leftovers.processes]
+        killed = replace(NOT_MEASURED, killed=len(pids), killed_commands=processes.commands(pids))
+        leftovers.kill()
+        if leftovers.group is not None:
+            self.remove_when_empty(leftovers.group)
+        self._record_missed(record, record.exit_code, killed)
 
     def remove_when_empty(self, group: JobGroup | MemoryGroup) -> None:
         """Remove a cgroup once it has no processes, which is polled."""
@@ -176,9 +211,13 @@ class Roster:
             _limit_memory(live, process)
         self._store.save(live.record)
         self._by_pid[process.pid] = live
+        self._note_main(live, process)
         asyncio.get_running_loop().add_reader(pidfd, self._process_ended, live)
         # A grant must not thaw a container that was frozen by others.
         self._look_at(live)
+
+    def _note_main(self, live: LiveJob, process: ProcessId) -> None:
+        self._by_main[process.pid, process.start] = live
 
     def _has_changed(self, live: LiveJob) -> None:
         if not live.over:
@@ -196,17 +235,34 @@ class Roster:
                 return live
         # A descendant whose parent has ended. Its pid is checked, as a user may have made a
         # cgroup of that name.
-        live = self._by_pid.get(job_cgroup.main_of(pid) or 0)
+        main = job_cgroup.main_of(pid)
+        live = None if main is None else self._by_main.get(main)
         if (
             live is not None
             and live.processes.group is not None
             and pid in live.processes.group.pids()
         ):
             return live
+        if live := self._without_cgroup(pid):
+            return live
         # A container's first process just after its start, or one from `docker exec`.
         for container in cgroup.container_ids(pid) if self._by_container else ():
             if live := self._by_container.get(container):
                 return live
+        return None
+
+    def _without_cgroup(self, pid: int) -> LiveJob | None:
+        """Return the job without a cgroup that a process belongs to, though not as descendant."""
+        main = process_marker.named_main(pid)
+        live = None if main is None else self._by_main.get(main)
+        if live is not None and live.processes.group is None:
+            # Every user can name any process.
+            return live if process_marker.real_uid(pid) == live.record.uid else None
+        orphaned = [each for each in self._mainless.values() if each.processes.group is None]
+        for ancestor in procfs.ancestors(pid) if orphaned else ():
+            for live in orphaned:
+                if ancestor in live.processes.tree and processes.present(live, [ancestor]):
+                    return live
         return None
 
     def before(self, live: LiveJob) -> list[LiveJob]:
@@ -231,23 +287,96 @@ class Roster:
             self._record_missed(record, code)
             self._request_decision()
 
-    def _record_missed(self, record: Record, code: int | None) -> None:
+    def _record_missed(
+        self, record: Record, code: int | None, measured: Measurements = NOT_MEASURED
+    ) -> None:
         at = self._clock.now()
         record = time_accounts.up_to(record, at)
         outcome: Outcome = "cancelled" if record.cancelled else _outcome(code)
-        self._record_end(record, at, outcome, code)
+        self._record_end(record, at, outcome, code, measured)
 
     def _process_ended(self, live: LiveJob) -> None:
         assert live.record.process is not None
         assert live.processes.pidfd is not None
         code = pidfds.exit_code(live.record.process, live.processes.pidfd)
-        if code is not None or live.container is None:
+        if live.container is None:
+            self._main_ended(live, code)
+        elif code is not None:
             self.end(live, code)
+        else:
+            # The kernel is too old to report the exit code, but the engine soon will.
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(live.processes.pidfd)
+            loop.call_later(_ENGINE_SECONDS, self._end_after_all, live)
+
+    def _main_ended(self, live: LiveJob, code: int | None) -> None:
+        """End a job whose main process has ended, once it has no other processes."""
+        self._close_pidfd(live)
+        live.note_main_end(self._clock.now(), code)
+        self._forget_pid(live)
+        self._mainless[live.record.id] = live
+        if live.processes.group is None:
+            self._search(live)
+        else:
+            self._end_or_last(live)
+
+    def _end_or_last(self, live: LiveJob) -> None:
+        """Decide what becomes of the processes that a main process has just left."""
+        if _ends_with_main(live.record) or not processes.remain(live):
+            self.end(live, live.record.exit_code)
             return
-        # The kernel is too old to report the exit code, but the engine soon will.
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(live.processes.pidfd)
-        loop.call_later(_ENGINE_SECONDS, self._end_after_all, live)
+        processes.refresh(live)
+        _log.info("%s: %s", live.record.title, why_not_over(live))
+        if live.record.cancelled:
+            enforcement.terminate_rest(live)
+        self._store.save(live.record)
+        self._request_decision()  # After which it is written to the file.
+
+    def look_after_mainless(self) -> None:
+        """End the jobs whose main process has ended if no other process is left.
+
+        If there are many of these jobs, some are checked in each call.
+        """
+        for job in [*self._mainless][:_CHECKED_AT_ONCE]:
+            live = self._mainless[job] = self._mainless.pop(job)  # As the last one.
+            if job in self._searches:
+                continue
+            if not processes.remain(live):
+                if live.processes.group is None:
+                    self._search(live)
+                else:
+                    self.end(live, live.record.exit_code)
+                continue
+            if live.processes.group is None:
+                self._save_leftovers(live)
+
+    def _save_leftovers(self, live: LiveJob) -> None:
+        before = live.record.leftovers
+        live.note_leftovers(live.processes.identities(live.record.process))
+        if live.record.leftovers != before:
+            self._store.save(live.record)
+            self._request_decision()  # After which it is written to the file.
+
+    def _search(self, live: LiveJob) -> None:
+        """Find processes of a job without a cgroup that no survey has seen."""
+        job = live.record.id
+        self._searches[job] = asyncio.get_running_loop().create_task(self._find(live))
+        self._searches[job].add_done_callback(lambda _: self._searches.pop(job, None))
+
+    async def _find(self, live: LiveJob) -> None:
+        assert live.record.process is not None
+        main, uid = live.record.process, live.record.uid
+        # Reading thousands of processes takes tens of milliseconds.
+        found = await asyncio.to_thread(process_marker.marked, main, uid)
+        if live.over:
+            return
+        known = {*live.processes.tree}
+        live.processes.attach_leftovers(found)
+        new = [each.pid for each in found if each.pid not in known]
+        if live.suspended and new:
+            processes.stop_all(live)
+        enforcement.confine_agentless(live, new)
+        self._end_or_last(live)
 
     def _end_after_all(self, live: LiveJob) -> None:
         if not live.over:
@@ -262,12 +391,19 @@ class Roster:
         record = time_accounts.up_to(live.record, now)
         course = live.measured.phases.course(record.run_seconds)
         kept = (course, live.measured.elastic, live.measured.usage.reading)
+        left = [] if record.container is not None else processes.remaining(live)
         measured = Measurements(
-            live.measured.usage.cpu_seconds, live.measured.speed, live.measured.peak_mem, *kept
+            live.measured.usage.cpu_seconds,
+            live.measured.speed,
+            live.measured.peak_mem,
+            *kept,
+            len(left),
+            processes.commands(left),
         )
         self._record_end(record, now, outcome, code, measured)
         if live.record.container is None:
-            processes.kill_survivors(live)
+            if left:
+                processes.kill_all(live)
             if live.processes.group is not None:
                 self.remove_when_empty(live.processes.group)
             if live.processes.memory_group is not None:
@@ -301,6 +437,13 @@ class Roster:
         self._instruments.ended.labels(outcome).inc()
         how = "" if code is None else f", exit code {code}"
         _log.info("%s: %s%s", record.title, outcome, how)
+        if measured.killed:
+            which, more = ", ".join(measured.killed_commands), measured.killed
+            more -= len(measured.killed_commands)
+            which += f" and {more} more" if more else ""
+            _log.warning(
+                "%s: killed what its main process has left behind: %s", record.title, which
+            )
 
     def refuse(self, live: LiveJob) -> None:
         """Remove a job as if it had never been added."""
@@ -314,15 +457,35 @@ class Roster:
 
     def _drop(self, live: LiveJob) -> None:
         del self.live[live.record.id]
-        if live.record.process is not None:
-            del self._by_pid[live.record.process.pid]
+        self._mainless.pop(live.record.id, None)
+        self._forget_pid(live)
+        if (main := live.record.process) is not None:
+            self._by_main.pop((main.pid, main.start), None)
         if live.record.container is not None:
             del self._by_container[live.record.container.id]
-        self._release(live)
+        self._close_pidfd(live)
+        if live.container is not None:
+            live.container.release()
+        live.end()
+
+    def _forget_pid(self, live: LiveJob) -> None:
+        main = live.record.process
+        # Another main process may have got the pid.
+        if main is not None and self._by_pid.get(main.pid) is live:
+            del self._by_pid[main.pid]
+
+    @staticmethod
+    def _close_pidfd(live: LiveJob) -> None:
+        pidfd = live.processes.detach_main()
+        if pidfd is not None:
+            asyncio.get_running_loop().remove_reader(pidfd)
+            os.close(pidfd)
 
     def close(self) -> None:
         """Release all jobs; suspended ones continue, as without a controller."""
         self._emptying.close()
+        for search in self._searches.values():
+            search.cancel()
         for live in tuple(self.live.values()):
             if live.suspended:
                 enforcement.resume(live)
@@ -330,15 +493,6 @@ class Roster:
             self._store.add_span(time_accounts.span(live.record, now))
             self._store.save(time_accounts.up_to(live.record, now))
             self._drop(live)
-
-    @staticmethod
-    def _release(live: LiveJob) -> None:
-        if live.processes.pidfd is not None:
-            asyncio.get_running_loop().remove_reader(live.processes.pidfd)
-            os.close(live.processes.pidfd)
-        if live.container is not None:
-            live.container.release()
-        live.end()
 
 
 def _limit_memory(live: LiveJob, process: ProcessId) -> None:
@@ -350,6 +504,11 @@ def _limit_memory(live: LiveJob, process: ProcessId) -> None:
         live.processes.attach_memory(group)
         if not group.limit(live.record.mem):
             _log.warning("%s: its memory cannot be limited", live.record.title)
+
+
+def _ends_with_main(record: Record) -> bool:
+    """Return whether a job ends with its main process, so that its other processes are killed."""
+    return record.kill_leftovers or record.started is None
 
 
 def _outcome(code: int | None) -> Outcome:

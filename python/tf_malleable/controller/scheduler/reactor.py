@@ -132,6 +132,7 @@ class Reactor:
             request_decision=self.react_soon,
             on_settled=self._enforcer.settle,
             on_overdue=self._end_overdue,
+            look_after_mainless=self.roster.look_after_mainless,
         )
         self.instruments.cpus.set(len(machine.cpus))
 
@@ -200,7 +201,7 @@ class Reactor:
             self.react()
 
     def cancel(self, live: LiveJob) -> None:
-        """End a job: SIGTERM to its processes, and SIGKILL after 10 seconds."""
+        """End a job: SIGTERM, first to its main process, and SIGKILL after 10 seconds."""
         if not live.record.cancelled:
             live.cancel(self.now())
             self._store.save(live.record)

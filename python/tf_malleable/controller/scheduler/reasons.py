@@ -1,11 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Reasons why jobs have no cores at one instant, in one sentence each."""
+"""Reasons why jobs have no cores, or have not ended, at one instant, in one sentence each."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
-from tf_malleable.controller.jobs.job_views import why_not
+from tf_malleable.controller.jobs.job_views import why_narrowed, why_not, why_not_over
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.scheduler.reactor import Reactor
 from tf_malleable.model.units import cores as cores_of
@@ -34,11 +34,15 @@ class Reasons:
         self._arrivals = sorted(arrivals)
 
     def of(self, live: LiveJob) -> str | None:
-        """Return why a job has no cores; None if it has some."""
+        """Return why a job has no cores or has not ended; None if it is as one expects."""
         return self.explain(live)[0]
 
     def explain(self, live: LiveJob) -> tuple[str | None, bool]:
-        """Return why a job has no cores, and whether it can get some without a person's action."""
+        """Return why a job has no cores, and whether it can get some without a person's action.
+
+        Of a job with cores, return why it cannot use all of them, or has not ended although its
+        main process has.
+        """
         record = live.record
         if record.cancelled:
             return "it was cancelled and is about to end", False
@@ -47,7 +51,7 @@ class Reasons:
         if live.stopped:
             return "its processes were stopped by a signal", False
         if record.grant:
-            return None, False
+            return why_narrowed(live) or why_not_over(live), False
         if live.is_absent(self._now):
             return "the process that asked for cores no longer waits for them", False
         if before := self._roster.before(live):

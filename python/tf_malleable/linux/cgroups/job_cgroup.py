@@ -25,7 +25,7 @@ from tf_malleable.model import ProcessId
 # hundreds of them compete for the CPUs.
 _FREEZING_SECONDS: Final = 0.1
 _POLL_SECONDS: Final = 0.0005
-_NAME: Final = re.compile(r"/tfm-job-(\d{1,10})-\d{1,20}$", re.MULTILINE)
+_NAME: Final = re.compile(r"/tfm-job-(\d{1,10})-(\d{1,20})$", re.MULTILINE)
 
 
 class JobGroup:
@@ -58,6 +58,15 @@ class JobGroup:
         except OSError:
             return []
         return sorted({int(pid) for pid in found} - {0})  # 0 is outside our PID namespace.
+
+    def is_populated(self) -> bool:
+        """Return whether the cgroup, or with v2 one below it, has processes."""
+        if self._unified:
+            try:
+                return b"populated 1" in files.read(f"{self.folder}/cgroup.events").split(b"\n")
+            except OSError:
+                return False
+        return bool(self.pids())
 
     def cpu_seconds(self) -> float | None:
         """Return the CPU time in seconds of all processes, also ended ones; None if unknown."""
@@ -157,14 +166,17 @@ def found(folder: Path, process: ProcessId) -> JobGroup | None:
     return JobGroup(folder, unified=(folder / "cgroup.controllers").exists())
 
 
-def main_of(pid: int) -> int | None:
-    """Return the pid of a job's main process from a process's cgroup; None if in no job's."""
+def main_of(pid: int) -> tuple[int, int] | None:
+    """Return pid and start time of a job's main process from a process's cgroup.
+
+    None if the process is in no job's cgroup.
+    """
     try:
         text = files.read_text(f"/proc/{pid}/cgroup")
     except OSError:
         return None
     found = _NAME.search(text)
-    return None if found is None else int(found[1])
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def _moved(process: ProcessId, group: JobGroup) -> bool:

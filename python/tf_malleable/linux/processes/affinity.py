@@ -40,6 +40,32 @@ def confine(pids: Iterable[int], cpus: Cpuset) -> None:
             move(pid, cpus)
 
 
+def allowed(pids: Iterable[int], wanted: Cpuset, *, but: int | None = None) -> Cpuset:
+    """Return the CPUs that some thread of these processes may use; skip processes that have ended.
+
+    Threads are read one by one until all wanted CPUs are found, which is usually the first.
+
+    Args:
+        pids: Pids of the processes.
+        wanted: CPUs to look for.
+        but: Id of a thread that does not count; None for no such thread.
+    """
+    found: set[int] = set()
+    for pid in pids:
+        with suppress(OSError):
+            # The main thread first, as it needs no listing.
+            found |= os.sched_getaffinity(pid)
+            for thread in () if wanted <= found else os.listdir(f"/proc/{pid}/task"):
+                if int(thread) not in (pid, but):
+                    with suppress(ProcessLookupError):
+                        found |= os.sched_getaffinity(int(thread))
+                if wanted <= found:
+                    break
+        if wanted <= found:
+            break
+    return frozenset(found)
+
+
 def narrow(pids: Iterable[int], cpus: Cpuset) -> None:
     """Restrict every thread of these processes to these CPUs; skip processes that fail.
 

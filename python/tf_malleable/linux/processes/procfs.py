@@ -23,6 +23,8 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LONGEST_STAT = 4096
 # In bytes, up to the state: a number, and a name of at most 64 bytes.
 _UP_TO_STATE = 128
+# In bytes; enough to recognize a program.
+_LONGEST_COMMAND = 80
 # In bytes; enough for many more children than a worker has.
 _LONGEST_CHILDREN = 1 << 16
 
@@ -112,6 +114,19 @@ def read_parent(pid: int) -> tuple[int, int] | None:
     """Return the parent and the start time of a process; None if there is no such process."""
     fields = _stat_fields(f"/proc/{pid}/stat")
     return None if fields is None else (int(fields[1]), int(fields[19]))
+
+
+def command(pid: int) -> str:
+    """Return the command of a process, shortened, without control characters.
+
+    The name of the program stands for an empty or unreadable command.
+    """
+    for path, separator in ((f"/proc/{pid}/cmdline", "\0"), (f"/proc/{pid}/comm", "\n")):
+        with suppress(OSError):
+            words = files.read_text(path, _LONGEST_COMMAND).split(separator)
+            if text := " ".join(words).strip():
+                return "".join(each if each.isprintable() else "?" for each in text)
+    return "?"
 
 
 def has_children(pid: int) -> bool:

@@ -18,7 +18,8 @@ class Record:
         id: Job id; counts up from "1" in a state file.
         name: Name, as submitted.
         command: Command, as submitted.
-        process: Main process; None for a container that has not been started yet.
+        process: Main process, which may have ended; None for a container that has not been
+            started yet.
         uid: User id of the job.
         shape: Requested cores.
         priority: Priority; higher goes first.
@@ -52,6 +53,10 @@ class Record:
         area: Area that the job's energy is counted for; None for the area of the host.
         energy_joules: Energy drawn for the job so far; None if nothing was metered.
         energy_source: Least reliable origin of that value.
+        kill_leftovers: True if processes that outlive the main process are killed.
+        main_ended: Time at which the main process ended; None while it runs.
+        exit_code: Exit code of the main process, as in a shell; None if unknown.
+        leftovers: Processes that have outlived the main process, if the job has no cgroup.
     """
 
     id: str
@@ -91,6 +96,10 @@ class Record:
     area: str | None = None
     energy_joules: float | None = None
     energy_source: EnergySource | None = None
+    kill_leftovers: bool = False
+    main_ended: float | None = None
+    exit_code: int | None = None
+    leftovers: tuple[ProcessId, ...] = ()
 
     @property
     def title(self) -> str:

@@ -34,6 +34,8 @@ class Measurements:
         course: Phases of its time with cores.
         elastic: Generations; None if the job was not an elastic training.
         reading: Data-tier reads of the job; None if it read through no tier.
+        killed: Number of processes that were killed because they outlived the main process.
+        killed_commands: Pid and command of some of these.
     """
 
     cpu_seconds: float | None = None
@@ -42,6 +44,8 @@ class Measurements:
     course: Course = NOT_FOLLOWED
     elastic: Elastic | None = None
     reading: TierReading | None = None
+    killed: int = 0
+    killed_commands: tuple[str, ...] = ()
 
 
 NOT_MEASURED: Final = Measurements()
@@ -71,7 +75,7 @@ def ended(
 
     Args:
         record: Record of the job; its state lasted until `at`.
-        at: End of the main process.
+        at: End of the job.
         outcome: Outcome of the job.
         exit_code: Exit code as in a shell; None if unknown.
         measured: Measurements of the job.
@@ -118,6 +122,8 @@ def ended(
         idle_phases=course.idle_phases,
         elastic=measured.elastic,
         reading=measured.reading,
+        killed=measured.killed,
+        killed_commands=list(measured.killed_commands),
     )
 
 

@@ -3,7 +3,7 @@
 import { Component } from "preact";
 import { html } from "./html.js";
 import { JobStrip } from "./cpus.js";
-import { colour, cores, cpuList, duration, efficiency, letter, number, percent, progress, state, waited } from "./words.js";
+import { colour, cores, cpuList, duration, efficiency, letter, mainProcess, number, percent, progress, state, waited } from "./words.js";
 
 export const Badge = ({ job }) => html`<span class=${`badge ${colour(job)}`} aria-hidden="true">${letter(job)}</span>`;
 
@@ -36,7 +36,7 @@ function Details({ job, columns }) {
     ["Speeds", speeds.join("; ") || "none measured yet"],
     ["Times", `ran ${duration(job.run_seconds)}, resized ${job.resizes} times`],
     ...(job.energy_joules == null ? [] : [["Energy", spent(job)]]),
-    ["Process", job.container ? `container ${job.container.name}` : `pid ${job.pid}`],
+    ["Process", job.container ? `container ${job.container.name}` : mainProcess(job)],
   ];
   return html`<tr class="details"><td></td><td colspan=${columns - 1}>
     <dl>${facts.map(([name, text]) => html`<div><dt>${name}</dt><dd><bdi>${text}</bdi></dd></div>`)}</dl>

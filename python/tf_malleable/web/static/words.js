@@ -15,6 +15,12 @@ export function state(job) {
   return job.state === "paused" ? "held" : job.state;
 }
 
+export function mainProcess(job) {
+  if (job.pid != null || job.main_ended == null) return `pid ${job.pid ?? "unknown"}`;
+  const code = job.exit_code == null ? "" : ` with exit code ${job.exit_code}`;
+  return `ended${code}; ${job.remaining} ${job.remaining === 1 ? "process remains" : "processes remain"}`;
+}
+
 export function duration(seconds) {
   if (seconds == null) return "–";
   const s = Math.max(0, Math.floor(seconds));
