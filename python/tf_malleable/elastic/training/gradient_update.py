@@ -43,13 +43,13 @@ class Apply:
         model, changes = self._model, self._changes
         if not self._is_only:
             floats = floats * (1 / SCALE)
-        # Keras warns about weights without a gradient, and some optimizers count them.
+        known = {
+            id(variable): self._for_optimizer(gradient, variable)
+            for gradient, variable in zip(gradients, changes.weights, strict=True)
+        }
+        # Also those without: Keras warns about them, and some optimizers count them.
         model.optimizer.apply(
-            [
-                *map(self._for_optimizer, gradients, changes.weights),
-                *(None for _ in changes.unused),
-            ],
-            [*changes.weights, *changes.unused],
+            [known.get(id(variable)) for variable in changes.updated], changes.updated
         )
         pieces = iter(
             _split(floats, [*changes.means, *(() for _ in changes.logs), *changes.metrics])

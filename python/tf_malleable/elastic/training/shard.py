@@ -49,7 +49,7 @@ class Changes:
 
     Attributes:
         weights: Variables with a gradient.
-        unused: Trainable variables without one.
+        updated: Variables that the optimizer is given, with a gradient or without.
         means: Other float variables, such as moving statistics, which become the mean over
             shards, weighted by examples.
         metrics: Float variables of metrics, which change by the sum of differences.
@@ -61,7 +61,7 @@ class Changes:
     """
 
     weights: list[Any] = field(default_factory=list)
-    unused: list[Any] = field(default_factory=list)
+    updated: list[Any] = field(default_factory=list)
     means: list[Any] = field(default_factory=list)
     metrics: list[Any] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)
@@ -147,8 +147,8 @@ class Shard:
         changes = self.changes = Changes()
         gradients = []
         for gradient, variable in zip(*noted[0], strict=True):
+            changes.updated.append(variable)
             if gradient is None:
-                changes.unused.append(variable)
                 continue
             if variable.overwrite_with_gradient:
                 raise RefusedError(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 from keras.src import tree
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from tf_malleable.elastic.allreduce.reduction_tree import Node, children, combine, sums_of_run
 from tf_malleable.elastic.training.checks import check_built
@@ -276,11 +277,21 @@ def _of_any_length(spec: Any) -> Any:
 
 
 def _build(model: Any, spec: Any) -> None:
-    """Create all variables of the model, its metrics and its optimizer."""
+    """Create all variables of the model and its metrics, and perhaps those of its optimizer.
+
+    Keras builds an optimizer while it traces the first update, so that what build() assigns is
+    assigned in each step (ScheduleFreeAdamW). So does Apply, except that the loss is traced before
+    it, and is to have the variable scale of a LossScaleOptimizer.
+    """
+    optimizer = model.optimizer
+    # Not by setattr, which Keras watches.
+    if not isinstance(optimizer, LossScaleOptimizer):
+        vars(model)["optimizer"] = None
     try:
         model._symbolic_build(data_batch=spec)
     except Exception:  # What Keras cannot infer from shapes, a trace of the step finds out.
+        vars(model)["optimizer"] = optimizer
         tf.function(model.train_step, autograph=False).get_concrete_function(spec)
-    if not model.optimizer.built:
-        model.optimizer.build(model.trainable_variables)
+    finally:
+        vars(model)["optimizer"] = optimizer
     check_built(model)
