@@ -103,6 +103,20 @@ def test_all_have_the_bits_of_one_member(counts, servers, words, type_, seed):
                 assert (found[member.id].step, found[member.id].following) == (step, 0)
 
 
+@pytest.mark.parametrize("servers", [0, 2])
+def test_vectors_may_have_another_length_in_each_step(servers):
+    """As they have where gradients are sparse."""
+    with Together(generation_of(3, (1, 2), servers)) as together:
+        for step, (words, type_) in enumerate(
+            [(100, "f4"), (5000, "f4"), (3, "f8"), (100, "f4"), (7000, "f4")]
+        ):
+            values = np.random.default_rng(step).standard_normal((3, words)).astype(type_)
+            expected = (values[0] + values[1]) + values[2]
+            found = together.step(step, values)
+            for member in together.generation.members:
+                assert found[member.id].vector.tobytes() == expected.tobytes()
+
+
 def test_many_small_chunks(monkeypatch):
     monkeypatch.setattr(allreduce_step, "_CHUNK", 64)
     values = np.random.default_rng(1).standard_normal((5, 3001)).astype("f4")

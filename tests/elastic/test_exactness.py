@@ -53,7 +53,7 @@ def test_members_that_come_go_and_are_killed_change_no_bit(tmp_path, training):
 
 
 @pytest.mark.parametrize(
-    "training", ["mixed", "own", "ragged", "several", "sparse", "weighted", "xla"]
+    "training", ["mixed", "own", "ragged", "several", "sparse", "weighted", "words", "xla"]
 )
 def test_members_that_come_and_go_change_no_bit(tmp_path, training):
     ended = together(IS_HANDED_OVER, [training], tmp_path, shards=SHARDS, threads=1)
@@ -88,7 +88,7 @@ def test_random_joins_leaves_and_kills_change_no_bit(tmp_path, training, seed):
     check(plan, together(plan, [training], tmp_path, shards=SHARDS, threads=1), training)
 
 
-@pytest.mark.parametrize("training", ["cnn", "mlp", "own", "weighted"])
+@pytest.mark.parametrize("training", ["cnn", "mlp", "own", "weighted", "words"])
 def test_one_shard_is_what_keras_computes(tmp_path, training):
     """Except for the order of arrays, which Keras shuffles by itself: so without it."""
     keras = plain([training, "ordered"], tmp_path / "keras.npz")

@@ -149,6 +149,22 @@ def train_ragged():
     return model, model.fit(data, epochs=3, verbose=0)
 
 
+def train_words():
+    """Sparse gradients, with each word many times in a batch; the last batch has two examples."""
+    _, y = vectors()
+    words = random.integers(0, 20, (EXAMPLES, 5))
+    inputs = layers.Input((5,), dtype="int32")
+    embedding = layers.Embedding(20, 3, embeddings_constraint="non_neg")
+    both = layers.Concatenate()([embedding(inputs), layers.Embedding(20, 1)(inputs)])
+    mean = layers.GlobalAveragePooling1D()(layers.Add()([both, layers.Dense(4)(both)]))
+    again = layers.Flatten()(embedding(inputs[:, :1]))
+    ends = layers.Concatenate()([mean, again])
+    model = keras.Model(inputs, layers.Dense(1, activation="sigmoid")(ends))
+    optimizer = keras.optimizers.Adam(0.01, clipnorm=0.1)
+    model.compile(optimizer, "binary_crossentropy", jit_compile="xla" in sys.argv)
+    return model, model.fit(words, y, batch_size=33, epochs=3, verbose=0, shuffle=SHUFFLE)
+
+
 def train_lstm():
     x, y = images()
     data = tf.data.Dataset.from_tensor_slices((x[..., 0], y)).shuffle(64).batch(32)

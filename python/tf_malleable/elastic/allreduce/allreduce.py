@@ -47,7 +47,7 @@ class Allreduce:
         self.is_first = True
         self._pending: dict[int, int] = {}
         self._progress_at = 0.0
-        self._inboxes: dict[tuple[str, int, int, str], Vector] = {}
+        self._inboxes: dict[str, Vector] = {}
 
     def sum(
         self, step: int | None, parts: Mapping[Node, Vector], proposed: int, room: BufferAllocator
@@ -81,10 +81,11 @@ class Allreduce:
         self._pending, self._progress_at = pending, time.monotonic()
 
     def inbox(self, sender: str, count: int, words: int, type_: str) -> Vector:
-        """Return the buffer for a sender's parts, the same in each step."""
+        """Return the buffer for a sender's parts; it grows, and its memory stays the same."""
         import numpy as np
 
-        key = sender, count, words, type_
-        if key not in self._inboxes:
-            self._inboxes[key] = np.empty((count, words), type_)
-        return self._inboxes[key]
+        size = count * words * np.dtype(type_).itemsize
+        known = self._inboxes.get(sender)
+        if known is None or len(known) < size:
+            self._inboxes[sender] = known = np.empty(size, np.uint8)
+        return known[:size].view(type_).reshape(count, words)

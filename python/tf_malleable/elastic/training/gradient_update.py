@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_malleable.elastic.training.data.batch_shards import SCALE
-from tf_malleable.elastic.training.shard import APART, Changes
+from tf_malleable.elastic.training.shard import APART, Changes, Rows
 
 
 class Apply:
@@ -21,7 +21,7 @@ class Apply:
             model: A compiled and built Keras model.
             shards: Number of shards of each batch.
             changes: Variables and logs that a step changes.
-            signature: tf.TensorSpecs of gradients, floats and counts.
+            signature: tf.TensorSpecs of gradients, floats and counts, as a shard returns them.
         """
         self._model = model
         self._is_only = shards == 1
@@ -42,14 +42,14 @@ class Apply:
     def _run(self, gradients: Any, floats: Any, counts: Any) -> Any:
         model, changes = self._model, self._changes
         if not self._is_only:
-            gradients = [gradient * (1 / SCALE) for gradient in gradients]
             floats = floats * (1 / SCALE)
+        known = {
+            id(variable): self._for_optimizer(gradient, variable)
+            for gradient, variable in zip(gradients, changes.weights, strict=True)
+        }
+        # Also those without: Keras warns about them, and some optimizers count them.
         model.optimizer.apply(
-            [
-                tf.cast(gradient, variable.dtype)
-                for gradient, variable in zip(gradients, changes.weights, strict=True)
-            ],
-            changes.weights,
+            [known.get(id(variable)) for variable in changes.updated], changes.updated
         )
         pieces = iter(
             _split(floats, [*changes.means, *(() for _ in changes.logs), *changes.metrics])
@@ -69,6 +69,18 @@ class Apply:
             return {}
         logs = model.get_metrics_result() | means
         return {name: logs[name] for name in changes.returned}
+
+    def _for_optimizer(self, gradient: Any, variable: Any) -> Any:
+        """Return a gradient as Keras would have it: a tensor or tf.IndexedSlices."""
+        is_sparse = isinstance(gradient, Rows)
+        values = gradient.values if is_sparse else gradient
+        if not self._is_only:
+            values = values * (1 / SCALE)
+        values = tf.cast(values, variable.dtype)
+        if not is_sparse:
+            return values
+        shape = tf.constant(tuple(variable.shape), gradient.indices.dtype)
+        return tf.IndexedSlices(values, gradient.indices, shape)
 
 
 def _split(vector: Any, variables: list[Any]) -> list[Any]:

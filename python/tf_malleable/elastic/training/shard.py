@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
@@ -20,11 +20,27 @@ from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from tf_malleable.elastic.training.checks import RefusedError, check_graph
 from tf_malleable.elastic.training.data.batch_shards import SCALE
+from tf_malleable.elastic.training.function_part import import_part
 from tf_malleable.elastic.training.variable_scope import ShardScope, is_seed_state
 
 # A function with this attribute stays one of its own in every graph that calls it. Merged into
 # its caller, it would be optimised together with it, differently in each, with other bits.
 APART = {"_noinline": True}
+
+
+class Rows(NamedTuple):
+    """Rows of a sparse gradient, as of tf.IndexedSlices, in the order of the examples.
+
+    A row of the weight may occur several times. Keras's optimizers do not add up such rows before
+    they square them, so nor does a sum over shards: it has the rows of all shards.
+
+    Attributes:
+        values: One row for each index, a float32 tensor.
+        indices: Rows of the weight, a tensor of any type of whole numbers.
+    """
+
+    values: Any
+    indices: Any
 
 
 @dataclass
@@ -33,6 +49,7 @@ class Changes:
 
     Attributes:
         weights: Variables with a gradient.
+        updated: Variables that the optimizer is given, with a gradient or without.
         means: Other float variables, such as moving statistics, which become the mean over
             shards, weighted by examples.
         metrics: Float variables of metrics, which change by the sum of differences.
@@ -44,6 +61,7 @@ class Changes:
     """
 
     weights: list[Any] = field(default_factory=list)
+    updated: list[Any] = field(default_factory=list)
     means: list[Any] = field(default_factory=list)
     metrics: list[Any] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)
@@ -97,6 +115,20 @@ class Shard:
         """
         return self.function(data, share, salt)
 
+    def indices(self, data: Any, share: Any, salt: Any) -> list[Any]:
+        """Return the indices of each sparse gradient, in a graph; arguments as for a call.
+
+        Nothing is computed on which they do not depend, which for an embedding is nearly all.
+        """
+        gradients = self.function.structured_outputs[0]
+        outputs = iter(self.function.outputs)
+        flat = [
+            Rows(next(outputs), next(outputs)) if isinstance(each, Rows) else next(outputs)
+            for each in gradients
+        ]
+        wanted = [each.indices for each in flat if isinstance(each, Rows)]
+        return import_part(self.function, wanted, (data, share, salt))
+
     def _run(self, data: Any, share: Any, salt: Any) -> Any:
         model, optimizer = self._model, self._model.optimizer
         weight = None if self._is_only else share * SCALE
@@ -115,6 +147,7 @@ class Shard:
         changes = self.changes = Changes()
         gradients = []
         for gradient, variable in zip(*noted[0], strict=True):
+            changes.updated.append(variable)
             if gradient is None:
                 continue
             if variable.overwrite_with_gradient:
@@ -123,10 +156,8 @@ class Shard:
                     " gradient (8-bit floats)"
                 )
             changes.weights.append(variable)
-            gradient = tf.cast(tf.convert_to_tensor(gradient), tf.float32)
-            if weight is not None and not self._scales_loss:
-                gradient = gradient * weight
-            gradients.append(gradient)
+            own_weight = None if self._scales_loss else weight
+            gradients.append(_gradient(gradient, variable, own_weight, self._is_only))
         floats = self._floats(scope, returned, weight)
         return gradients, floats, self._counts(scope, salt)
 
@@ -186,6 +217,22 @@ class Shard:
                 difference = difference * is_first
             differences.append(difference)
         return _flat(differences, tf.int64)
+
+
+def _gradient(gradient: Any, variable: Any, weight: Any, is_only: bool) -> Any:
+    """Return the gradient of a variable as float32, a tensor or Rows, times `weight`."""
+    is_sparse = isinstance(gradient, tf.IndexedSlices)
+    values = tf.cast(gradient.values if is_sparse else gradient, tf.float32)
+    # Nothing but the variable knows the shape of some gradients, as that of a tf.while_loop.
+    values.set_shape([None, *variable.shape[1:]] if is_sparse else variable.shape)
+    if weight is not None:
+        values = values * weight
+    if not is_sparse:
+        return values
+    if not is_only:
+        # In a mesh, each value is added to zeros, which makes 0 of -0.
+        values = tf.where(tf.equal(values, 0), tf.zeros_like(values), values)
+    return Rows(values, gradient.indices)
 
 
 def seed_states(changes: Changes) -> list[Any]:

@@ -10,27 +10,22 @@ from __future__ import annotations
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from keras.src import tree
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from tf_malleable.elastic.allreduce.reduction_tree import Node, children, combine, sums_of_run
 from tf_malleable.elastic.training.checks import check_built
 from tf_malleable.elastic.training.data import batch_shards
 from tf_malleable.elastic.training.gradient_update import Apply
-from tf_malleable.elastic.training.shard import APART, Changes, Shard, seed_states
+from tf_malleable.elastic.training.shard import APART, Changes, Rows, Shard, seed_states
+from tf_malleable.elastic.training.sum_vector import SumVector, agrees, words_of_mark
 
 if TYPE_CHECKING:
     from tf_malleable.elastic.mesh import Vector
-
-# Whole numbers travel as float32 words of this many bits, which add up without rounding.
-_BITS: Final = 16
-_WORDS: Final = 4
-_MASK: Final = (1 << _BITS) - 1
-# The last words of a part have a fingerprint of the batch.
-_TAIL: Final = 2
 
 
 class Step:
@@ -56,26 +51,30 @@ class Step:
             self._shard.function.structured_outputs,
         )
         self._apply = Apply(model, shards, self._shard.changes, signature)
-        gradients, floats, counts = signature
-        self._shapes = [gradient.shape for gradient in gradients]
-        self._lengths = [int(shape.num_elements()) for shape in self._shapes]
-        self._lengths += [int(floats.shape[0]), _WORDS * int(counts.shape[0])]
+        self._vector = SumVector(signature)
         # Not constants: with those, the shards of the whole step would be optimised differently.
         salts = [batch_shards.salt(number) for number in range(shards)]
         self._salts = tf.Variable(salts, dtype=tf.int64, trainable=False)
         self._one = tf.Variable(1.0, trainable=False)
+        self._nowhere = tf.zeros([self._vector.sparse, 2], tf.int32)
         self._add = tf.function(_added, experimental_attributes=APART, autograph=False)
         self._whole = tf.function(self._run_whole, autograph=False, reduce_retracing=True)
         # Batches of any length share one trace, unless a part of them is None.
-        tail = tf.TensorSpec([_TAIL])
-        arguments = [spec, tf.TensorSpec([3], tf.int32), tf.TensorSpec([], tf.int32), tail]
+        has_none = None in tf.nest.flatten(spec)
+        places = tf.TensorSpec([self._vector.sparse, 2], tf.int32)
+        number = tf.TensorSpec([], tf.int32)
+        arguments = [spec, tf.TensorSpec([3], tf.int32), number, places, self._vector.tail]
         self._part = tf.function(
-            self._run_part,
-            input_signature=None if None in tf.nest.flatten(spec) else arguments,
-            autograph=False,
+            self._run_part, input_signature=None if has_none else arguments, autograph=False
+        )
+        arguments = [spec, tf.TensorSpec([shards + 1], tf.int32)]
+        self._rows = tf.function(
+            self._run_rows, input_signature=None if has_none else arguments, autograph=False
         )
         self._side_by_side = ThreadPoolExecutor(os.cpu_count(), "tf_malleable_shard")
-        self._finish = tf.function(self._run_finish, autograph=False)
+        self._finish = tf.function(
+            self._run_finish, input_signature=[self._vector.body], autograph=False
+        )
 
     @property
     def changes(self) -> Changes:
@@ -99,10 +98,20 @@ class Step:
             stop: First shard after the range.
             mark: Fingerprint to send with each shard; 0 for none.
         """
+        if start == stop:
+            return {}
         sizes = batch_shards.sizes(examples(data), self._shards)
+        rows, places = self._places(data, sizes)
+        tail = words_of_mark(mark)
 
         def part(number: int) -> Vector:
-            return self._part_of(data, sizes, number, mark)
+            if not sizes[number]:
+                return self._vector.empty(rows, tail)
+            begin = sum(sizes[:number])
+            ends = tf.constant([begin, begin + sizes[number], sum(sizes)])
+            place, words = places[number], tf.constant(tail)
+            found: Vector = self._part(data, ends, tf.constant(number), place, words)._numpy()
+            return found
 
         # In parallel, as one shard may compute with one thread only.
         found = [*self._side_by_side.map(part, range(start, stop))]
@@ -120,30 +129,33 @@ class Step:
 
     def apply(self, total: Vector) -> Any:
         """Apply the sum of all shards; return the logs of the step, a dict of tensors."""
-        return self._finish(tf.convert_to_tensor(total[:-_TAIL]))
+        return self._finish(self._vector.take(total))
 
     def agrees(self, total: Vector, mark: int) -> bool:
         """Return whether all shards come from a batch with this fingerprint; True if unknown.
 
         It is unknown for a sum that members of an earlier generation have completed.
         """
-        low, high = (int(word) for word in total[-_TAIL:])
-        marked = self._shards * (mark & _MASK), self._shards * (mark >> _BITS)
-        return (low, high) in ((0, 0), marked)
+        return agrees(total, self._shards, mark)
 
     def warm_up(self, data: Any) -> None:
         """Run once, with a batch, all functions that a member may need; this changes variables."""
         parts = self.parts(data, 0, self._shards)
         self.apply(combine(self._shards, parts, np.add))
 
-    def _part_of(self, data: Any, sizes: list[int], number: int, mark: int) -> Vector:
-        tail = [float(mark & _MASK), float(mark >> _BITS)]
-        if not sizes[number]:
-            return np.asarray([0.0] * sum(self._lengths) + tail, np.float32)
-        begin = sum(sizes[:number])
-        ends = tf.constant([begin, begin + sizes[number], sum(sizes)])
-        part: Vector = self._part(data, ends, tf.constant(number), tf.constant(tail))._numpy()
-        return part
+    def _places(self, data: Any, sizes: list[int]) -> tuple[Any, Any]:
+        """Return how many rows each sparse gradient has, and where those of each shard belong.
+
+        The second is, for each shard, what SumVector.pack() calls places.
+        """
+        if not self._vector.sparse:
+            return (), [self._nowhere] * self._shards
+        # Also the shards of other members, whose rows leave room for those of this one.
+        found = self._rows(data, tf.constant(np.cumsum([0, *sizes], dtype=np.int32))).numpy()
+        found *= np.asarray(sizes)[:, None] > 0
+        before = np.cumsum(found, 0, dtype=np.int32) - found
+        rows = found.sum(0, dtype=np.int32)
+        return rows, [tf.constant(np.stack([each, rows], 1)) for each in before]
 
     def _run_whole(self, iterator: Any) -> Any:
         data = tree.map_structure(_or_none, iterator.get_next())
@@ -177,13 +189,16 @@ class Step:
         return self._sum(Node(0, self._shards), parts)
 
     def _of_shard(self, data: Any, begin: Any, end: Any, total: Any, number: Any) -> Any:
+        return self._shard(*self._arguments(data, begin, end, total, number))
+
+    def _arguments(self, data: Any, begin: Any, end: Any, total: Any, number: Any) -> Any:
         piece = tree.map_structure(lambda leaf: _slice(leaf, begin, end), data)
         share = tf.cast(end - begin, tf.float32) / tf.cast(total, tf.float32) * self._one
-        return self._shard(piece, share, self._salts[number])
+        return piece, share, self._salts[number]
 
     def _zeros(self) -> Any:
         return tree.map_structure(
-            lambda tensor: tf.zeros(tensor.shape, tensor.dtype),
+            lambda tensor: tf.zeros([size or 0 for size in tensor.shape], tensor.dtype),
             self._shard.function.structured_outputs,
         )
 
@@ -193,28 +208,23 @@ class Step:
         left, right = children(node)
         return self._add(self._sum(left, parts), self._sum(right, parts))
 
-    def _run_part(self, data: Any, ends: Any, number: Any, tail: Any) -> Any:
+    def _run_part(self, data: Any, ends: Any, number: Any, places: Any, tail: Any) -> Any:
         data = tree.map_structure(_or_none, data)
-        gradients, floats, counts = self._of_shard(data, ends[0], ends[1], ends[2], number)
-        flat = [tf.reshape(gradient, [-1]) for gradient in gradients]
-        words = [
-            tf.bitwise.bitwise_and(
-                tf.bitwise.right_shift(counts, tf.constant(_BITS * word, tf.int64)), _MASK
-            )
-            for word in range(_WORDS)
-        ]
-        return tf.concat([*flat, floats, tf.cast(tf.concat(words, 0), tf.float32), tail], 0)
+        results = self._of_shard(data, ends[0], ends[1], ends[2], number)
+        return self._vector.pack(results, places, tail)
 
-    def _run_finish(self, total: Any) -> Any:
-        *flat, floats, words = tf.split(total, self._lengths)
-        gradients = [
-            tf.reshape(gradient, shape) for gradient, shape in zip(flat, self._shapes, strict=True)
-        ]
-        shifted = [
-            tf.bitwise.left_shift(tf.cast(word, tf.int64), tf.constant(_BITS * number, tf.int64))
-            for number, word in enumerate(tf.split(words, _WORDS))
-        ]
-        return self._apply(gradients, floats, tf.math.add_n(shifted))
+    def _run_rows(self, data: Any, edges: Any) -> Any:
+        """Return the number of rows of each sparse gradient in each shard."""
+        data = tree.map_structure(_or_none, data)
+        found = []
+        for number in range(self._shards):
+            arguments = self._arguments(data, edges[number], edges[number + 1], edges[-1], number)
+            indices = self._shard.indices(*arguments)
+            found.append(tf.concat([tf.shape(each) for each in indices], 0))
+        return tf.stack(found)
+
+    def _run_finish(self, body: Any) -> Any:
+        return self._apply(*self._vector.unpack(body))
 
 
 def examples(data: Any) -> Any:
@@ -233,7 +243,14 @@ def fingerprint(data: Any) -> int:
 
 
 def _added(left: Any, right: Any) -> Any:
-    return tree.map_structure(tf.add, left, right)
+    gradients = [_joined(*each) for each in zip(left[0], right[0], strict=True)]
+    return gradients, *map(tf.add, left[1:], right[1:])
+
+
+def _joined(left: Any, right: Any) -> Any:
+    if isinstance(left, Rows):
+        return Rows(*(tf.concat(pair, 0) for pair in zip(left, right, strict=True)))
+    return tf.add(left, right)
 
 
 def _slice(leaf: Any, begin: Any, end: Any) -> Any:
@@ -260,11 +277,21 @@ def _of_any_length(spec: Any) -> Any:
 
 
 def _build(model: Any, spec: Any) -> None:
-    """Create all variables of the model, its metrics and its optimizer."""
+    """Create all variables of the model and its metrics, and perhaps those of its optimizer.
+
+    Keras builds an optimizer while it traces the first update, so that what build() assigns is
+    assigned in each step (ScheduleFreeAdamW). So does Apply, except that the loss is traced before
+    it, and is to have the variable scale of a LossScaleOptimizer.
+    """
+    optimizer = model.optimizer
+    # Not by setattr, which Keras watches.
+    if not isinstance(optimizer, LossScaleOptimizer):
+        vars(model)["optimizer"] = None
     try:
         model._symbolic_build(data_batch=spec)
     except Exception:  # What Keras cannot infer from shapes, a trace of the step finds out.
+        vars(model)["optimizer"] = optimizer
         tf.function(model.train_step, autograph=False).get_concrete_function(spec)
-    if not model.optimizer.built:
-        model.optimizer.build(model.trainable_variables)
+    finally:
+        vars(model)["optimizer"] = optimizer
     check_built(model)
