@@ -31,7 +31,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
         pytest.skip("needs two CPUs")
     folder = tmp_path_factory.mktemp("growing")
     environment = harness.environment(TF_MALLEABLE_MAX_THREADS=2, TF_ENABLE_ONEDNN_OPTS=1)
-    with controller(folder, "--policy", "equal") as running:
+    with controller(folder, "--policy", "fcfs-strict") as running:
         job = start(folder, environment | {"TF_MALLEABLE_SOCKET": str(running.socket)})
         try:
             assert job.stdout is not None
