@@ -42,6 +42,7 @@ PoolRegistry& PoolRegistry::Get() {
     auto owned = std::make_unique<PoolRegistry>(MaxThreadsFromEnvironment());
     pthread_atfork([] { Get().LockForFork(); }, [] { Get().UnlockAfterFork(); },
                    [] { Get().ResetInChild(); });
+    created_.store(owned.get(), std::memory_order_release);
     return owned.release();
   }();
   return *registry;

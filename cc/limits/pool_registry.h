@@ -44,6 +44,11 @@ class PoolRegistry {
   // static destructors.
   static PoolRegistry& Get();
 
+  // The same, or null before the first Get(), which reads the environment.
+  static PoolRegistry* IfCreated() {
+    return created_.load(std::memory_order_acquire);
+  }
+
   // `max_threads` is the capacity of pools that may grow. Only for tests;
   // other code uses Get().
   explicit PoolRegistry(int max_threads) : max_threads_(max_threads) {}
@@ -125,6 +130,7 @@ class PoolRegistry {
 
   bool Settled() const;  // Takes mu_.
 
+  static inline std::atomic<PoolRegistry*> created_{nullptr};
   static inline std::atomic<uint64_t> changes_{0};
 
   const int max_threads_;

@@ -17,8 +17,12 @@ int MostUsefulThreads(int now) {
 // Whoever sets limits may also have confined the process for now, as a
 // controller does. How many threads run is then decided by the limit alone. In
 // a program that sets none, the affinity decides, as in stock TensorFlow.
+// TensorFlow asks even while it is imported.
 int SchedulableCpus(int now) {
-  return PoolRegistry::Get().intra_is_set() ? MostUsefulThreads(now) : now;
+  const PoolRegistry* const registry = PoolRegistry::IfCreated();
+  return registry != nullptr && registry->intra_is_set()
+             ? MostUsefulThreads(now)
+             : now;
 }
 
 }  // namespace tf_malleable
