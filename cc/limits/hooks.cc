@@ -7,6 +7,7 @@
 
 #include "cc/limits/op_width.h"
 #include "cc/limits/pool_registry.h"
+#include "cc/limits/schedulable_cpus.h"
 
 namespace tf_malleable {
 namespace {
@@ -40,24 +41,45 @@ Eigen::ThreadPoolInterface* HandedOut(Eigen::ThreadPoolInterface* pool) {
 
 // Callers size buffers by this number, which they index by the ids of
 // ParallelForWithWorkerId, and choose the number of parts of their work by it.
+// XLA asks its own pool while it compiles, and cuts loops into at most as many
+// parts: once and for all, so the number is the highest that can ever be
+// useful. A run of a loop has the intra-op pool, and uses as many threads as
+// that pool's view has.
 int ReportedThreads(const RegisteredPool& pool) {
-  return pool.kind() == PoolKind::kIntraOp ? WidthIn(pool) : pool.requested();
+  switch (pool.kind()) {
+    case PoolKind::kIntraOp:
+      return WidthIn(pool);
+    case PoolKind::kInterOp:
+      return pool.requested();
+    case PoolKind::kOther:
+      return pool.traits().may_grow ? MostUsefulThreads(pool.requested())
+                                    : pool.requested();
+  }
+  return pool.requested();
 }
 
 // Callers use the id as an index into buffers, of which some have NumThreads()
-// + 1, others one more than the number of threads TensorFlow was started with.
-// The highest id is the limit, so it must exceed neither. If the caller's
-// ThreadPool wraps a view, its NumThreads() is the width of that view.
+// + 1, others one more than CpuWorkerThreads::num_threads, which AddDevices()
+// keeps equal to the limit. The highest id is the limit, so it must exceed
+// neither. A kernel that has read num_threads before the limit was raised has
+// too few, so after a change the rest of an op runs on the calling thread. If
+// the caller's ThreadPool wraps a view, its NumThreads() is the width of that
+// view.
 void ParallelForWithWorkerId(
     Eigen::ThreadPoolInterface* pool, int64_t total,
     std::optional<int64_t> block_size, std::optional<int64_t> cost_per_unit,
     const std::function<void(int64_t, int64_t, int)>& fn) {
   if (total <= 0) return;
   const RegisteredPool* const ours = RegisteredPoolOf(pool);
-  const int limit =
-      ours == nullptr
-          ? pool->NumThreads()
-          : std::min({WidthIn(*ours), ours->requested(), pool->NumThreads()});
+  int limit = pool->NumThreads();
+  if (ours != nullptr) {
+    limit = std::min(limit, WidthIn(*ours));
+    if (ours->kind() != PoolKind::kIntraOp) {
+      limit = std::min(limit, ours->requested());
+    } else if (!OpWidth::LimitsAreSame()) {
+      limit = 1;
+    }
+  }
   ParallelForWithThreadNumber(
       pool, limit, total,
       block_size ? *block_size : BlockSizeByCost(total, *cost_per_unit, limit),
@@ -88,7 +110,7 @@ int ShardParallelism(int max_parallelism, Eigen::ThreadPoolInterface* workers,
 int PlannedThreadCount(int now) {
   // 0 threads: there is no pool, and there never will be.
   if (now == 0) return 0;
-  return std::max(now, std::min(PoolRegistry::Get().max_threads(), HostCpus()));
+  return MostUsefulThreads(now);
 }
 
 // XLA hands over other work before it runs a thunk that may block, and a thunk

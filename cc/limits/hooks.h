@@ -23,6 +23,7 @@
 
 #include "cc/limits/malleable_pool.h"
 #include "cc/limits/parallel_for.h"
+#include "cc/limits/pool_registry.h"
 #include "cc/limits/registered_pool.h"
 #include "cc/limits/width_view.h"
 #include "unsupported/Eigen/CXX11/ThreadPool"
@@ -74,9 +75,17 @@ bool MayBlock(bool planned);
 
 // tensorflow::DeviceBase::set_eigen_cpu_device: appends a device for each
 // number of threads; that at index i has i + 1. The caller's list owns them.
-template <typename Device, typename Devices>
-void AddDevices(const Device& device, Devices* devices) {
+// `workers`, which may be null, are those that the caller gives to kernels.
+// Many kernels decide by its number of threads how to divide their work, so
+// from now on that number is the limit.
+template <typename Device, typename Workers, typename Devices>
+void AddDevices(const Device& device, Workers* workers, Devices* devices) {
   RegisteredPool* const pool = RegisteredPoolOf(device.getPool());
+  // Only the workers of these outlive their pools, which they own.
+  if (workers != nullptr && pool != nullptr &&
+      pool->kind() == PoolKind::kIntraOp) {
+    PoolRegistry::Get().TellLimit(pool, &workers->num_threads);
+  }
   const int most = pool == nullptr ? device.numThreads() : pool->capacity();
   for (int n = 1; n <= most; ++n) {
     Eigen::ThreadPoolInterface* const threads =

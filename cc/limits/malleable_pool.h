@@ -47,7 +47,16 @@ class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
   int capacity() const override { return Hooks::Capacity(*this); }
   int requested() const override { return requested_; }
   int limit() const override { return Hooks::AdmissionOf(*this).limit(); }
-  void SetLimit(int limit) override { Hooks::SetLimit(this, limit); }
+  void SetLimit(int limit) override {
+    Hooks::SetLimit(this, limit);
+    for (int* const threads : told_) Store(threads, limit);
+  }
+  void TellLimit(int* threads) override {
+    Store(threads, limit());
+    if (std::find(told_.begin(), told_.end(), threads) == told_.end()) {
+      told_.push_back(threads);
+    }
+  }
   WidthView* View(int width) const override {
     return views_[std::min<std::size_t>(width, views_.size()) - 1].get();
   }
@@ -88,11 +97,17 @@ class MalleablePool final : public Eigen::ThreadPoolTempl<Environment>,
     registry_->Register(this);
   }
 
+  // TensorFlow's kernels read the number meanwhile.
+  static void Store(int* threads, int limit) {
+    __atomic_store_n(threads, limit, __ATOMIC_RELAXED);
+  }
+
   PoolRegistry* const registry_;
   const std::string name_;
   const PoolTraits traits_;
   const int requested_;
   std::vector<std::unique_ptr<WidthView>> views_;  // One for each width.
+  std::vector<int*> told_;  // Guarded by the registry's lock.
 };
 
 }  // namespace tf_malleable

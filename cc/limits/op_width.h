@@ -27,6 +27,10 @@ class OpWidth {
   // Returns the limit under which this thread's op began: `now` if this is the
   // op's first request. REQUIRES: now >= 0; if it is 0, nothing is decided.
   static int Latch(int now);
+
+  // Whether no limit has changed since this thread's op began, so that whatever
+  // the op has read about limits is still true.
+  static bool LimitsAreSame();
 };
 
 // Returns the width of a plan for `limit` threads. A library keeps a plan for

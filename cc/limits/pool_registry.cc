@@ -42,6 +42,7 @@ PoolRegistry& PoolRegistry::Get() {
     auto owned = std::make_unique<PoolRegistry>(MaxThreadsFromEnvironment());
     pthread_atfork([] { Get().LockForFork(); }, [] { Get().UnlockAfterFork(); },
                    [] { Get().ResetInChild(); });
+    created_.store(owned.get(), std::memory_order_release);
     return owned.release();
   }();
   return *registry;
@@ -103,9 +104,14 @@ Outcome PoolRegistry::SetPoolLimit(uint64_t id, int limit) {
   RegisteredPool* const pool = found->second;
   if (limit < 1 || limit > pool->capacity()) return Outcome::kOutOfRange;
   if (limit == pool->limit()) return Outcome::kNoChange;
-  pool->SetLimit(limit);
+  Change(pool, limit);
   UpdateInForce();
   return Outcome::kDone;
+}
+
+void PoolRegistry::TellLimit(RegisteredPool* pool, int* threads) {
+  std::lock_guard<std::mutex> lock(mu_);
+  pool->TellLimit(threads);
 }
 
 Limits PoolRegistry::GetLimits() const {
@@ -198,8 +204,14 @@ int PoolRegistry::LimitFor(const RegisteredPool& pool) const {
 bool PoolRegistry::UpdateLimit(RegisteredPool* pool) {
   const int limit = LimitFor(*pool);
   if (limit == pool->limit()) return false;
-  pool->SetLimit(limit);
+  Change(pool, limit);
   return true;
+}
+
+void PoolRegistry::Change(RegisteredPool* pool, int limit) {
+  changes_.fetch_add(1, std::memory_order_seq_cst);
+  pool->SetLimit(limit);
+  changes_.fetch_add(1, std::memory_order_seq_cst);
 }
 
 void PoolRegistry::Rebalance() {
@@ -211,6 +223,7 @@ void PoolRegistry::Rebalance() {
 void PoolRegistry::UpdateInForce() {
   intra_in_force_.store(InForce(PoolKind::kIntraOp, intra_set_),
                         std::memory_order_relaxed);
+  intra_is_set_.store(intra_set_ != kUnset, std::memory_order_relaxed);
 }
 
 bool PoolRegistry::Settled() const {

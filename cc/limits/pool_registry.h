@@ -44,6 +44,11 @@ class PoolRegistry {
   // static destructors.
   static PoolRegistry& Get();
 
+  // The same, or null before the first Get(), which reads the environment.
+  static PoolRegistry* IfCreated() {
+    return created_.load(std::memory_order_acquire);
+  }
+
   // `max_threads` is the capacity of pools that may grow. Only for tests;
   // other code uses Get().
   explicit PoolRegistry(int max_threads) : max_threads_(max_threads) {}
@@ -67,13 +72,27 @@ class PoolRegistry {
   // Sets the limit of one pool until the next SetLimits for its kind.
   Outcome SetPoolLimit(uint64_t id, int limit);
 
+  // Keeps `*threads` equal to the limit of a live pool, which it must outlive.
+  void TellLimit(RegisteredPool* pool, int* threads);
+
   Limits GetLimits() const;
   std::vector<PoolStats> Stats() const;
+
+  // A number that is odd while the limit of a pool is being changed, and higher
+  // afterwards. It is that of all registries. Takes no lock.
+  static uint64_t changes() {
+    return changes_.load(std::memory_order_seq_cst);
+  }
 
   // The intra-op limit in force; 0 if there is no pool and none is set. Takes
   // no lock.
   int intra_in_force() const {
     return intra_in_force_.load(std::memory_order_relaxed);
+  }
+
+  // Whether an intra-op limit is set. Takes no lock.
+  bool intra_is_set() const {
+    return intra_is_set_.load(std::memory_order_relaxed);
   }
 
   // Returns kDone as soon as no pool runs more workers than its limit, or
@@ -95,6 +114,9 @@ class PoolRegistry {
   // Pools that each work for one NUMA node share the limit.
   int LimitFor(const RegisteredPool& pool) const;
 
+  // Sets the limit of a pool, and counts it in changes().
+  static void Change(RegisteredPool* pool, int limit);
+
   // Gives a pool the limit of its kind; returns false if the pool had that
   // limit already.
   bool UpdateLimit(RegisteredPool* pool);
@@ -102,10 +124,14 @@ class PoolRegistry {
   // Shares the limit out among the pools of NUMA nodes anew, after one of them
   // was registered or unregistered.
   void Rebalance();
-  // Updates intra_in_force_, after the set of pools or a limit has changed.
+  // Updates what is read without a lock, after the set of pools or a limit has
+  // changed.
   void UpdateInForce();
 
   bool Settled() const;  // Takes mu_.
+
+  static inline std::atomic<PoolRegistry*> created_{nullptr};
+  static inline std::atomic<uint64_t> changes_{0};
 
   const int max_threads_;
 
@@ -114,7 +140,8 @@ class PoolRegistry {
   std::map<uint64_t, RegisteredPool*> pools_;
   int intra_set_ = kUnset;
   int inter_set_ = kUnset;
-  std::atomic<int> intra_in_force_{0};  // Written with mu_ held.
+  std::atomic<int> intra_in_force_{0};     // Written with mu_ held.
+  std::atomic<bool> intra_is_set_{false};  // Written with mu_ held.
 };
 
 // Returns the number of the host's CPUs, whether or not this process may use

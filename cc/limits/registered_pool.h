@@ -49,6 +49,9 @@ class RegisteredPool {
   virtual int limit() const = 0;
   // Does not block. REQUIRES: 1 <= limit <= capacity()
   virtual void SetLimit(int limit) = 0;
+  // Writes the limit to `*threads`, now and whenever it is set. `threads` must
+  // outlive the pool. Only called with the registry locked, like SetLimit.
+  virtual void TellLimit(int* threads) = 0;
   // Returns true if no worker above the limit runs a task.
   virtual bool Settled() const = 0;
   // Returns the view of the pool for work of this width. REQUIRES: 1 <= width

@@ -18,7 +18,7 @@ namespace tensorflow {
 
 void DeviceBase::set_eigen_cpu_device(Eigen::ThreadPoolDevice* d) {
   // DeviceBase's destructor deletes them.
-  tf_malleable::AddDevices(*d, &eigen_cpu_devices_);
+  tf_malleable::AddDevices(*d, cpu_worker_threads_, &eigen_cpu_devices_);
 }
 
 const Eigen::ThreadPoolDevice* DeviceBase::eigen_cpu_device() {

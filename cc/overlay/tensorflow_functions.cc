@@ -33,6 +33,7 @@ TensorFlowFunctions Load() {
        &tf.make_op_context);
   Find(lib, "_ZN10tensorflow15OpKernelContextC2EPNS0_6ParamsEi",
        &tf.make_op_context_with);
+  Find(lib, "_ZN3tsl4port18NumSchedulableCPUsEv", &tf.schedulable_cpus);
   Find(lib, "_ZN3tsl4port25NUMASetThreadNodeAffinityEi", &tf.set_numa_affinity);
   Find(lib, "_ZN3tsl8profiler19threadpool_listener9IsEnabledEv",
        &tf.tracing_enabled);

@@ -33,6 +33,8 @@ struct TensorFlowFunctions {
   // tensorflow::OpKernelContext's constructors. Never null.
   void (*make_op_context)(void* self, void* params);
   void (*make_op_context_with)(void* self, void* params, int outputs);
+  // tsl::port::NumSchedulableCPUs. Never null.
+  int (*schedulable_cpus)();
   // tsl::port::NUMASetThreadNodeAffinity. Null: threads keep their affinity.
   void (*set_numa_affinity)(int node);
   // tsl::profiler::threadpool_listener::IsEnabled. Null: never enabled.

@@ -2,6 +2,7 @@
 
 #include "cc/limits/op_width.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -10,6 +11,8 @@
 #include <thread>
 
 #include "cc/limits/hooks.h"
+#include "cc/limits/pool_registry.h"
+#include "cc/limits/schedulable_cpus.h"
 #include "cc/tests/test_util.h"
 
 namespace tf_malleable {
@@ -76,12 +79,12 @@ TEST_F(OpWidthTest, OtherPoolsAreHandedOutAsTheyAre) {
 }
 
 // As in stock TensorFlow, buffers for worker ids are one more than the threads.
-// The limit has been raised meanwhile.
+// The pool was started with 4.
 TEST_F(OpWidthTest, WorkerIdsReachTheReportedThreads) {
-  pool_.SetLimit(2);
+  registry_.SetLimits(6, PoolRegistry::kKeep);
+  OpWidth::Begin();
   const int reported = ReportedThreads(pool_);
-  EXPECT_EQ(reported, 2);
-  pool_.SetLimit(64);
+  EXPECT_EQ(reported, 6);
   std::atomic<int> highest{-1};
   ParallelForWithWorkerId(&pool_, reported + 1, 1, std::nullopt,
                           [&](int64_t, int64_t, int id) {
@@ -108,24 +111,53 @@ TEST_F(OpWidthTest, WorkerIdsStayWithinTheWidthOfAView) {
   EXPECT_LE(highest, view->NumThreads());
 }
 
-// TensorFlow's kernels may also have sized their buffers by the number of
-// threads that TensorFlow was started with.
-TEST_F(OpWidthTest, WorkerIdsStayWithinWhatTensorFlowRequested) {
-  pool_.SetLimit(64);
-  EXPECT_EQ(ReportedThreads(pool_), 64);
-  std::atomic<int> highest{-1};
-  ParallelForWithWorkerId(&pool_, 1000, 1, std::nullopt,
-                          [&highest](int64_t, int64_t, int id) {
-                            RaiseTo(&highest, id);
-                            SpinFor(std::chrono::microseconds(20));
-                          });
-  EXPECT_LE(highest, 4);
+// Kernels may also have sized their buffers by the number of threads in
+// CpuWorkerThreads, before the limit was raised.
+TEST_F(OpWidthTest, AfterAChangeAnOpHasOneWorkerId) {
+  int told = 0;
+  registry_.TellLimit(&pool_, &told);
+  EXPECT_EQ(told, 4);
+  for (const bool changes : {true, false}) {
+    registry_.SetLimits(2, PoolRegistry::kKeep);
+    OpWidth::Begin();
+    EXPECT_EQ(told, 2);
+    if (changes) registry_.SetLimits(64, PoolRegistry::kKeep);
+    EXPECT_EQ(OpWidth::LimitsAreSame(), !changes);
+    std::atomic<int> highest{-1};
+    ParallelForWithWorkerId(&pool_, 3, 1, std::nullopt,
+                            [&](int64_t, int64_t, int id) {
+                              RaiseTo(&highest, id);
+                              if (changes) return;
+                              Eventually([&] { return highest >= 2; });
+                            });
+    EXPECT_EQ(highest, changes ? 0 : 2);
+  }
 }
 
 TEST_F(OpWidthTest, ThePoolsOfNoOpReportWhatWasRequested) {
   TestPool data("data", 3, true, {}, &registry_);
   data.SetLimit(1);
   EXPECT_EQ(ReportedThreads(data), 3);
+}
+
+// XLA cuts the loops of a program into as many parts when it compiles it.
+TEST_F(OpWidthTest, XlaIsToldTheMostThreadsThatCanBeUseful) {
+  TestPool xla("XLAEigen", 1, true, {}, &registry_);
+  xla.SetLimit(1);
+  EXPECT_EQ(ReportedThreads(xla), MostUsefulThreads(1));
+  EXPECT_EQ(MostUsefulThreads(1), std::min(PoolRegistry::Get().max_threads(),
+                                           HostCpus()));
+  EXPECT_EQ(MostUsefulThreads(4096), 4096);
+}
+
+// A program that sets no limit gets what it gets from stock TensorFlow.
+TEST_F(OpWidthTest, WhoSetsALimitMayHaveConfinedTheProcess) {
+  PoolRegistry& registry = PoolRegistry::Get();
+  EXPECT_EQ(SchedulableCpus(1), 1);
+  registry.SetLimits(1, PoolRegistry::kKeep);
+  EXPECT_EQ(SchedulableCpus(1), MostUsefulThreads(1));
+  registry.SetLimits(PoolRegistry::kUnset, PoolRegistry::kKeep);
+  EXPECT_EQ(SchedulableCpus(1), 1);
 }
 
 }  // namespace

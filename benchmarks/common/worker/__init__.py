@@ -3,7 +3,15 @@
 
 from typing import Final
 
-WORKLOADS: Final = ("matmul", "conv", "elementwise", "tiny-ops", "keras-fit", "xla-step")
+WORKLOADS: Final = (
+    "matmul",
+    "conv",
+    "elementwise",
+    "tiny-ops",
+    "keras-fit",
+    "xla-step",
+    "xla-elementwise",
+)
 
 # For a limit far below the capacity: what libraries divide in plans of their own, what
 # kernels divide by the number of threads, and whole steps of training.

@@ -109,6 +109,16 @@ def _xla_step() -> Step:
     return step
 
 
+def _xla_elementwise() -> Step:
+    values = tf.random.normal((2048, 1024))
+
+    @tf.function(jit_compile=True)
+    def step(values: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(values) * tf.exp(-values) + tf.sqrt(tf.abs(values))
+
+    return lambda: step(values)
+
+
 def _product(size: int) -> Step:
     left = tf.random.normal((size, size))
     right = tf.random.normal((size, size))
@@ -199,6 +209,7 @@ _BUILDERS: dict[str, Callable[[], Step]] = {
     "tiny-ops-16": lambda: _tiny_ops(16),
     "keras-fit": _keras_fit,
     "xla-step": _xla_step,
+    "xla-elementwise": _xla_elementwise,
     "matmul-256": lambda: _product(256),
     "matmul-1024": lambda: _product(1024),
     "matmul-4096": lambda: _product(4096),
