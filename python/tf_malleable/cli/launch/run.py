@@ -169,10 +169,10 @@ def run(
         from tf_malleable.cli.tier.join import join_tier
 
         join_tier()
-    if os.environ.get(_COORDINATOR):
-        _become_elastic_worker(threads, follow_cgroup, command)
     if require_malleable:
         os.environ[environment.REQUIRED] = "1"
+    if os.environ.get(_COORDINATOR):
+        _become_elastic_worker(threads, follow_cgroup, command)
     required = requirement.is_controller_required(asked_for=require_controller)
     _check_background(detach, notify=notify, array=array, id_file=id_file)
     if not 0 <= retries <= _MOST_RETRIES:
