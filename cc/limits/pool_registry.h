@@ -80,9 +80,7 @@ class PoolRegistry {
 
   // A number that is odd while the limit of a pool is being changed, and higher
   // afterwards. It is that of all registries. Takes no lock.
-  static uint64_t changes() {
-    return changes_.load(std::memory_order_seq_cst);
-  }
+  static uint64_t changes() { return changes_.load(std::memory_order_seq_cst); }
 
   // The intra-op limit in force; 0 if there is no pool and none is set. Takes
   // no lock.

@@ -145,8 +145,8 @@ TEST_F(OpWidthTest, XlaIsToldTheMostThreadsThatCanBeUseful) {
   TestPool xla("XLAEigen", 1, true, {}, &registry_);
   xla.SetLimit(1);
   EXPECT_EQ(ReportedThreads(xla), MostUsefulThreads(1));
-  EXPECT_EQ(MostUsefulThreads(1), std::min(PoolRegistry::Get().max_threads(),
-                                           HostCpus()));
+  EXPECT_EQ(MostUsefulThreads(1),
+            std::min(PoolRegistry::Get().max_threads(), HostCpus()));
   EXPECT_EQ(MostUsefulThreads(4096), 4096);
 }
 
