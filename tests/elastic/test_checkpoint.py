@@ -83,8 +83,8 @@ def test_the_one_before_is_used_if_the_newest_is_damaged(tmp_path):
     first.write_bytes(b"nonsense")
     assert checkpoint.newest(tmp_path, CUT_UP, said.append) is None
     assert said[1:] == [
-        f"{first} is not used, as it does not begin as a checkpoint of this version: there is no"
-        " other to go on from"
+        f"{first} is not used, as it does not begin as a checkpoint of this version: no other"
+        " checkpoint is left"
     ]
 
 

@@ -17,7 +17,7 @@ from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.schema.join import Join
 from tf_malleable.api.transport.address import NoAnswerError, default_socket
 from tf_malleable.model import ControllerError
-from tf_malleable.runtime import cpuset
+from tf_malleable.runtime import cpuset, environment
 
 if TYPE_CHECKING:
     from tf_malleable.agent.session import Session
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 def start_agent(asked_for: Join) -> None:
     """Start the agent of a process that `tfm run` has made part of a job.
 
-    The limits are set before the agent has its first grant: TensorFlow decides many things
-    once, by the affinity if no limit is set, and the job may be confined to few CPUs for now.
+    The limits of a job with cores are set before the agent has its first grant: TensorFlow decides
+    many things once, by the affinity if no limit is set, and the job may be confined to few CPUs
+    for now.
 
     If no thread can be started, the program runs without an agent, and the controller
     confines it from outside.
     """
     from tf_malleable.agent import agent
 
-    cpuset.limit_to(len(os.sched_getaffinity(0)))
+    if environment.first_threads() is not None:  # As set by `tfm run` once there were cores.
+        cpuset.limit_to(len(os.sched_getaffinity(0)))
 
     with agent.start_lock() as running, suppress(RuntimeError):
         if not running:
