@@ -108,8 +108,12 @@ class Controller:
             **more,
         )
         assert self.process.stderr is not None
-        self.ready = self.process.stderr.readline()
-        assert "listening at" in self.ready, self.ready + self.process.stderr.read()
+        said = []
+        # One that finds the jobs of another may first say what has become of them.
+        while (line := self.process.stderr.readline()) and "listening at" not in line:
+            said.append(line)
+        self.ready = line
+        assert self.ready, "".join(said)
 
     @property
     def pid(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from tf_malleable.controller.jobs.live_job import LiveJob
@@ -21,6 +22,8 @@ _OVERLAY: Final = "libtf_malleable_overlay"
 _FIRST_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 60.0
 _AT_ONCE: Final = 8
+# Of each job: a look at thousands of processes would hold up the loop.
+_MOST_PROCESSES: Final = 50
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +50,10 @@ class StockTensorFlow:
         known, self._due = self._due, {}
         left = _AT_ONCE
         for live in jobs:
-            without = [pid for pid in live.processes.tree if pid not in live.delivery.agents]
+            agents = live.delivery.agents
+            without = [
+                *islice((p for p in live.processes.tree if p not in agents), _MOST_PROCESSES)
+            ]
             found = live.processes.stock & set(without)
             for pid in without:
                 key = live.record.id, pid
