@@ -226,7 +226,7 @@ def _key(live: LiveJob, reason: str | None) -> tuple[Any, ...]:
     used = live.used_cpus
     return (
         live.record,
-        live.delivery.actual,
+        live.delivery.in_use,
         live.stopped,
         bool(live.delivery.agents),
         live.processes.stock,
