@@ -18,15 +18,14 @@ script one of its jobs. So does ``tfm.join()``, called by the script.
 import os as _os
 import sys as _sys
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from tf_malleable.model.version import __version__ as __version__
-
-if _TYPE_CHECKING:
+TYPE_CHECKING = False  # As in typing, which takes a command longer to load than this package.
+if TYPE_CHECKING:
     from tf_malleable.agent.cgroup_follower import follow_cgroup
     from tf_malleable.agent.join import join
     from tf_malleable.agent.steps import progress
     from tf_malleable.model import ControllerError, NotMalleableError, Pool, Threads
+    from tf_malleable.model.version import __version__ as __version__
     from tf_malleable.runtime.cpuset import set_cpuset
     from tf_malleable.runtime.library import backend
     from tf_malleable.runtime.limits import (
@@ -64,6 +63,7 @@ _MODULES = {
     "agent.join": ("join",),
     "agent.steps": ("progress",),
     "model": ("ControllerError", "NotMalleableError", "Pool", "Threads"),
+    "model.version": ("__version__",),
     "runtime.cpuset": ("set_cpuset",),
     "runtime.library": ("backend",),
     "runtime.limits": (

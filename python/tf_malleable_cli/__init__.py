@@ -13,6 +13,9 @@ import sys
 def main() -> int:
     """Run the command line and return its exit code."""
     try:
+        from tf_malleable.cli.launch.direct_start import start_directly
+
+        start_directly(sys.argv[1:])
         from tf_malleable.cli.main import main as tfm
     except (ImportError, ValueError) as error:
         print(f"tfm: {error}", file=sys.stderr)

@@ -12,12 +12,11 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
-SITE_FILE: Final = Path("/etc/tf_malleable/config.ini")
-_PREFIX: Final = "TF_MALLEABLE_"
+from tf_malleable.cli.settings_sources import SITE_FILE, user_file, variable_of
 
 _Sections = Mapping[str, Mapping[str, str]]
 
@@ -39,14 +38,6 @@ class Setting:
     source: str
 
 
-def user_file() -> Path:
-    """Return the path of the user's file: in $XDG_CONFIG_HOME, or else in ~/.config."""
-    home = os.environ.get("XDG_CONFIG_HOME", "")
-    # The XDG specification declares relative paths invalid.
-    folder = home if home.startswith("/") else os.path.expanduser("~/.config")
-    return Path(folder, "tf_malleable", "config.ini")
-
-
 class Settings:
     """Settings from both files and the environment.
 
@@ -64,7 +55,7 @@ class Settings:
         Raises:
             ValueError: A file cannot be read or understood; the message says why.
         """
-        paths = (SITE_FILE, user_file()) if files is None else files
+        paths = (Path(SITE_FILE), Path(user_file())) if files is None else files
         self.files: dict[Path, _Sections | None] = {path: _read(path) for path in paths}
         for path, sections in self.files.items():
             for name in sections or ():
@@ -144,11 +135,6 @@ class Settings:
             variable = variable_of(name, option)
             if said := os.environ.get(variable):
                 yield Setting(name, option, said, variable)
-
-
-def variable_of(command: str, option: str) -> str:
-    """Return the environment variable for an option of a command."""
-    return _PREFIX + f"{command}_{option}".upper().replace(" ", "_").replace("-", "_")
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import os
-from typing import Final
 
-VARIABLE: Final = "TF_MALLEABLE_REQUIRE_CONTROLLER"
-SITE_FILE: Final = "/etc/tf_malleable/require-controller"
+VARIABLE = "TF_MALLEABLE_REQUIRE_CONTROLLER"
+SITE_FILE = "/etc/tf_malleable/require-controller"
 """If this file exists, no program runs without a controller on this host."""
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import NoReturn
 
 from tf_malleable.runtime import environment
 
-_PRELOAD = Path(__file__).parents[2] / "preload"
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+# Of the API; what defines it takes long to load.
+_JOIN = "TF_MALLEABLE_JOIN"
+_PRELOAD = os.path.join(os.path.abspath(__file__).rpartition("/cli/")[0], "preload")
 
 
 def is_program(name: str) -> bool:
@@ -18,6 +22,15 @@ def is_program(name: str) -> bool:
     folders = [""] if os.path.dirname(name) else os.get_exec_path()
     paths = [os.path.join(folder, name) for folder in folders]
     return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths)
+
+
+def become_with_limit(threads: int, command: tuple[str, ...]) -> NoReturn:
+    """Replace this process by a program whose limit is set by hand, without a controller."""
+    os.environ[environment.THREADS] = str(threads)
+    os.environ.pop(_JOIN, None)
+    os.environ.pop(environment.FOLLOW_CGROUP, None)
+    preload()
+    become(command)
 
 
 def preload() -> None:
@@ -28,7 +41,7 @@ def preload() -> None:
     """
     os.environ[environment.PRELOAD] = "1"
     inherited = os.environ.get("PYTHONPATH", "")
-    paths = [str(_PRELOAD), *(path for path in inherited.split(os.pathsep) if path)]
+    paths = [_PRELOAD, *(path for path in inherited.split(os.pathsep) if path)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
 
 

@@ -18,7 +18,7 @@ from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.schema.join import JOIN, Join
 from tf_malleable.api.transport.address import NoAnswerError
 from tf_malleable.cli.launch.arrays import Array, ArrayType, continue_for_each
-from tf_malleable.cli.launch.program import become, is_program, preload
+from tf_malleable.cli.launch.program import become, become_with_limit, is_program, preload
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.linux.cgroups.cgroup import in_container
 from tf_malleable.model import OperationError
@@ -209,9 +209,7 @@ def run(
         _check_by_hand(threads, most)
         if required:
             raise ValueError(requirement.reason("--threads runs without a controller"))
-        os.environ[environment.THREADS] = str(threads)
-        os.environ.pop(JOIN, None)
-        os.environ.pop(environment.FOLLOW_CGROUP, None)
+        become_with_limit(threads, command)
     preload()
     become(command)
 
