@@ -88,31 +88,34 @@ def test_a_program_without_tensorflow_does_not_notice():
     assert (result.stdout, result.stderr) == ("[]\n", "")
 
 
-# What JAX imports first of jaxlib's that has threads.
-JAX = """
-import importlib.util, sys
-importlib.util.find_spec("jaxlib")
+# What JAX and PyTorch import first of theirs that has threads.
+OTHERS = {"JAX": ("jaxlib", "xla_client"), "PyTorch": ("torch", "_C")}
+USES = """
+import importlib, importlib.util, sys
+importlib.util.find_spec(sys.argv[1])
 print("found", flush=True)
-import jaxlib.xla_client
+importlib.import_module(".".join(sys.argv[1:]))
 """
 
 
 @pytest.fixture
-def jaxlib(tmp_path, monkeypatch):
-    """Stands in for jaxlib: a package with the module of JAX's client."""
-    (tmp_path / "jaxlib").mkdir()
-    for name in ("__init__", "xla_client"):
-        (tmp_path / "jaxlib" / f"{name}.py").touch()
+def others(tmp_path, monkeypatch):
+    """Stand in for the other libraries: packages with the modules that have threads."""
+    for package, module in OTHERS.values():
+        (tmp_path / package).mkdir()
+        for name in ("__init__", module):
+            (tmp_path / package / f"{name}.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU confines JAX, too")
-def test_that_a_limit_does_not_reach_jax_is_said_once(jaxlib):
-    result = tfm("run", "--threads", "1", "--", sys.executable, "-c", JAX)
+@pytest.mark.parametrize("library", OTHERS)
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU confines all")
+def test_that_a_limit_does_not_reach_a_library_is_said_once(others, library):
+    result = tfm("run", "--threads", "1", "--", sys.executable, "-c", USES, *OTHERS[library])
     assert (result.returncode, result.stdout) == (0, "found\n")
     assert result.stderr == (
-        "tfm run: --threads 1 does not limit JAX, which has threads of its own: confine it with"
-        " taskset, or start a controller, which confines every process of a job to its CPUs\n"
+        f"tfm run: --threads 1 does not limit {library}, which has threads of its own: confine it"
+        " with taskset, or start a controller, which confines every process of a job to its CPUs\n"
     )
 
 
@@ -126,19 +129,21 @@ def test_that_a_limit_does_not_reach_jax_is_said_once(jaxlib):
         ([], ["--no-follow-cgroup"], {"TF_MALLEABLE_THREADS": "many"}),
     ],
 )
-def test_where_jax_is_confined_or_no_limit_was_asked_for_nothing_is_said(
-    jaxlib, confined, options, env
+@pytest.mark.parametrize("library", OTHERS)
+def test_where_a_library_is_confined_or_no_limit_was_asked_for_nothing_is_said(
+    others, library, confined, options, env
 ):
     words = ["env", *(f"{name}={value}" for name, value in env.items())]
+    program = [sys.executable, "-c", USES, *OTHERS[library]]
     result = subprocess.run(
-        [*confined, TFM, "run", *options, "--", *words, sys.executable, "-c", JAX],
+        [*confined, TFM, "run", *options, "--", *words, *program],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert (result.returncode, result.stdout) == (0, "found\n")
-    assert "JAX" not in result.stderr
+    assert library not in result.stderr
 
 
 def test_without_a_controller_it_says_so_and_leaves_word_for_the_agent(socket):

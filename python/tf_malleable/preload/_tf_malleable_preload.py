@@ -12,6 +12,10 @@ TensorFlow, unless TF_MALLEABLE_REQUIRED forbids that.
 import os
 import sys
 
+# Libraries with threads of their own, by a module that they import as they are loaded. Programs
+# look for jax and torch without using them.
+_OTHERS = {"jaxlib.xla_client": "JAX", "torch._C": "PyTorch"}
+
 
 def _load():
     """Load tf_malleable; return why that is impossible, or an empty string."""
@@ -22,17 +26,17 @@ def _load():
     return ""
 
 
-def _say_what_threads_cannot_do():
-    """Say that JAX's threads are its own, if they are not confined to what was asked for."""
+def _say_what_threads_cannot_do(library):
+    """Say that a library's threads are its own, if they are not confined to what was asked for."""
     threads = os.environ.get("TF_MALLEABLE_THREADS", "")
     by_controller = os.environ.get("TF_MALLEABLE_JOIN")
     if by_controller or not threads.isdigit() or not hasattr(os, "sched_getaffinity"):
         return
     if len(os.sched_getaffinity(0)) > int(threads):
         sys.stderr.write(
-            "tfm run: --threads {0} does not limit JAX, which has threads of its own: confine it"
+            "tfm run: --threads {0} does not limit {1}, which has threads of its own: confine it"
             " with taskset, or start a controller, which confines every process of a job to its"
-            " CPUs\n".format(threads)
+            " CPUs\n".format(threads, library)
         )
 
 
@@ -51,8 +55,8 @@ class _BeforeTensorFlow(object):
                 raise SystemExit(problem)
             if problem:
                 sys.stderr.write(problem + "\n")
-        elif name == "jaxlib.xla_client":  # Not jax, which programs look for without using it.
-            _say_what_threads_cannot_do()
+        elif name in _OTHERS:
+            _say_what_threads_cannot_do(_OTHERS.pop(name))
         return None
 
     def find_module(self, name, path=None):

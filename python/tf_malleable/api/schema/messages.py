@@ -74,8 +74,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         stopped: True if the process (SIGSTOP, Ctrl-Z) or container was stopped, but not by the
             controller.
         malleable: True if an agent applies grants; if false, the controller sets the CPU affinity.
-        confined: Reason why TensorFlow in the job does not follow grants, so that the kernel only
-            confines its threads, in one sentence; null if none is known.
+        confined: Reason why TensorFlow, PyTorch or JAX in the job does not follow grants, so that
+            the kernel only confines its threads, in one sentence; null if none is known.
         is_caller: True if the request is a submission by the job's main process, which cannot
             tell that by its pid in a PID namespace of its own.
         submitted: Time of arrival.

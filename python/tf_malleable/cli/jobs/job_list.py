@@ -48,7 +48,7 @@ def jobs(client: Client, as_json: bool) -> None:
 
     Cores are desired (asked for; a star marks those set by hand), granted (by the
     policy; +1 means one more is lent to others) and actual (acknowledged by the job; "confined" if
-    TensorFlow in the job is not malleable).
+    TensorFlow, PyTorch or JAX in the job is not malleable).
     CPUs is the number that it keeps busy. Where the host's power is metered, the job's power, its
     energy so far and for each step are shown, and whether they were measured, estimated or
     replayed.

@@ -18,7 +18,8 @@ class JobProcesses:
     Attributes:
         pidfd: Pidfd of the main process, readable once it has ended; None without one.
         tree: Pids of the job's processes, as of the last survey.
-        stock: Pids of those that run a TensorFlow that does not follow grants.
+        fixed: Names of libraries whose threads do not follow grants, by the pid of a process that
+            has loaded one.
         starts: Start times by pid, of these and maybe others, in clock ticks since boot.
         group: Cgroup of the job; None for containers, and where none could be made.
         memory_group: Cgroup in which the memory is limited; None if it is not.
@@ -26,7 +27,7 @@ class JobProcesses:
 
     pidfd: int | None = None
     tree: list[int] = field(default_factory=list)
-    stock: frozenset[int] = frozenset()
+    fixed: Mapping[int, str] = field(default_factory=dict)
     starts: Mapping[int, int] = field(default_factory=dict)
     group: JobGroup | None = None
     memory_group: MemoryGroup | None = None
@@ -58,9 +59,9 @@ class JobProcesses:
         """Set the cgroup in which the memory is limited."""
         self.memory_group = group
 
-    def note_stock(self, stock: frozenset[int]) -> None:
-        """Set the pids of the processes that run a TensorFlow that does not follow grants."""
-        self.stock = stock
+    def note_fixed(self, fixed: Mapping[int, str]) -> None:
+        """Set the libraries whose threads do not follow grants, by pid."""
+        self.fixed = fixed
 
     def note_tree(self, tree: list[int], starts: Mapping[int, int] | None = None) -> bool:
         """Set the pids of the job's processes; return whether they have changed.

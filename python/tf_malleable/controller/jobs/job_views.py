@@ -106,17 +106,29 @@ def job_status(
 
 
 def why_confined(live: LiveJob) -> str | None:
-    """Return why a job's TensorFlow does not follow its grants; None if nothing is known of that.
+    """Return why threads of a job do not follow its grants; None if nothing is known of that.
 
     The kernel confines such a job to its CPUs all the same.
     """
-    if not live.processes.stock:
+    if not live.processes.fixed:
         return None
-    first, *others = sorted(live.processes.stock)
-    which = f"processes {first} and {len(others)} more" if others else f"process {first}"
+    first = min(live.processes.fixed)
+    library = live.processes.fixed[first]
+    others = list(live.processes.fixed.values()).count(library) - 1
+    where = f"processes {first} and {others} more" if others else f"process {first}"
+    return not_malleable(library, where)
+
+
+def not_malleable(library: str, where: str) -> str:
+    """Return the sentence that a library does not follow grants.
+
+    Args:
+        library: Its name; TensorFlow's if that is not ours.
+        where: Which processes have loaded it.
+    """
+    why = ", as tf_malleable is not loaded there" if library == "TensorFlow" else ""
     return (
-        f"TensorFlow in {which} is not malleable, as tf_malleable is not loaded there: it keeps the"
-        " threads that it has started with"
+        f"{library} in {where} is not malleable{why}: it keeps the threads that it has started with"
     )
 
 

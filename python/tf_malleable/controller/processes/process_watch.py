@@ -12,8 +12,8 @@ from tf_malleable.controller.clock import until_next
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.controller.ports import Look
 from tf_malleable.controller.processes import enforcement, processes
+from tf_malleable.controller.processes.fixed_threads import FixedThreads
 from tf_malleable.controller.processes.meters import CpuMeter, MemoryMeter
-from tf_malleable.controller.processes.stock_tensorflow import StockTensorFlow
 from tf_malleable.linux.processes import affinity, procfs
 from tf_malleable.linux.processes.priority import unpinned_cpus
 from tf_malleable.linux.processes.process_table import ProcessTable
@@ -78,7 +78,7 @@ class Watch:
         self._samples_since_memory = 0
         self._meter = CpuMeter()
         self._memory = MemoryMeter()
-        self._stock = StockTensorFlow()
+        self._fixed = FixedThreads()
         self._samples_since_survey = 0
         self._step = 1
         self._timer: asyncio.TimerHandle | None = None
@@ -123,7 +123,7 @@ class Watch:
     async def _survey_and_sample(self) -> None:
         try:
             await self._survey_in_slices()
-            await self._stock.look(self._surveyed(), self._now())
+            await self._fixed.look(self._surveyed(), self._now())
         except Exception:
             _log.exception("cannot inspect the jobs' processes")
         else:

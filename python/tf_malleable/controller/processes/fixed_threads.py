@@ -1,8 +1,9 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Stock TensorFlow in jobs: finds processes that the kernel confines, but whose threads stay.
+"""Fixed threads in jobs: finds processes that the kernel confines, but whose threads stay.
 
-A program can replace the environment by which `tfm run` loads tf_malleable. Its TensorFlow then
-keeps the number of threads that it has started with, whatever is granted.
+A program can replace the environment by which `tfm run` loads tf_malleable, or compute with
+another library than TensorFlow, as Keras can. It then keeps the number of threads that it has
+started with, whatever is granted.
 """
 
 from __future__ import annotations
@@ -13,11 +14,18 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
+from tf_malleable.controller.jobs.job_views import not_malleable
 from tf_malleable.controller.jobs.live_job import LiveJob
 from tf_malleable.linux.processes.mapped_libraries import mapped_libraries
 
-_FRAMEWORK: Final = "libtensorflow_framework.so.2"
 _OVERLAY: Final = "libtf_malleable_overlay"
+# In this order: Keras on PyTorch loads JAX, too. `libjax_common` is that of jaxlib since 0.7.
+_LIBRARIES: Final = {
+    "libtensorflow_framework.so.2": "TensorFlow",
+    "libtorch_cpu.so": "PyTorch",
+    "libjax_common.so": "JAX",
+    "xla_extension.so": "JAX",
+}
 # TensorFlow takes seconds to load, and may be loaded late; a process is inspected ever less often.
 _FIRST_SECONDS: Final = 2.0
 _LONGEST_SECONDS: Final = 60.0
@@ -33,7 +41,7 @@ class _Due(NamedTuple):
     gap: float
 
 
-class StockTensorFlow:
+class FixedThreads:
     """Inspects processes without an agent. Not thread-safe: one asyncio loop."""
 
     def __init__(self) -> None:
@@ -41,7 +49,7 @@ class StockTensorFlow:
         self._due: dict[tuple[str, int], _Due] = {}
 
     async def look(self, jobs: Iterable[LiveJob], now: float) -> None:
-        """Inspect the processes that are due, and record those with a stock TensorFlow.
+        """Inspect the processes that are due, and record those with fixed threads.
 
         Args:
             jobs: Jobs whose processes are on this host.
@@ -54,27 +62,27 @@ class StockTensorFlow:
             without = [
                 *islice((p for p in live.processes.tree if p not in agents), _MOST_PROCESSES)
             ]
-            found = live.processes.stock & set(without)
+            found = {pid: name for pid, name in live.processes.fixed.items() if pid in without}
             for pid in without:
                 key = live.record.id, pid
                 due = known.get(key, _Due(now + _FIRST_SECONDS, _FIRST_SECONDS))
                 if pid not in found and now >= due.at and left:
                     left -= 1
                     due = _Due(now + due.gap, min(2 * due.gap, _LONGEST_SECONDS))
-                    if await asyncio.to_thread(_is_stock, pid) and not live.over:
-                        found |= {pid}
-                        _log.warning(
-                            "%s: TensorFlow in process %d is not malleable: tf_malleable is not"
-                            " loaded there",
-                            live.record.title,
-                            pid,
-                        )
+                    library = await asyncio.to_thread(_fixed_library, pid)
+                    if library is not None and not live.over:
+                        found[pid] = library
+                        where = f"process {pid}"
+                        _log.warning("%s: %s", live.record.title, not_malleable(library, where))
                 self._due[key] = due
-            live.processes.note_stock(found - live.delivery.agents.keys())
+            live.processes.note_fixed(
+                {pid: name for pid, name in found.items() if pid not in live.delivery.agents}
+            )
 
 
-def _is_stock(pid: int) -> bool:
-    libraries = mapped_libraries(pid)
-    if libraries is None or _FRAMEWORK not in libraries:
-        return False
-    return not any(name.startswith(_OVERLAY) for name in libraries)
+def _fixed_library(pid: int) -> str | None:
+    """Return the name of the library in a process whose threads follow no grants, if any."""
+    mapped = mapped_libraries(pid)
+    if mapped is None or any(name.startswith(_OVERLAY) for name in mapped):
+        return None
+    return next((title for name, title in _LIBRARIES.items() if name in mapped), None)
