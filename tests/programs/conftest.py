@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from tests.support import controllers
+
+APPS = Path(__file__).parent / "apps"
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +29,13 @@ def socket(tmp_path, monkeypatch):
 def controller(tmp_path):
     with controllers.controller(tmp_path, "--policy", "fcfs-strict") as running:
         yield running
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """A folder with the applications, which is also the working directory."""
+    folder = tmp_path / "app"
+    shutil.copytree(APPS, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TASKS_FOLDER", str(folder))
+    return folder

@@ -1,0 +1,24 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Ray: a task and an actor import TensorFlow, in workers of the daemons that ray.init() starts."""
+
+from __future__ import annotations
+
+import ray
+from limits import limit, report
+
+
+@ray.remote
+def task():
+    return limit()
+
+
+@ray.remote
+class Actor:
+    def limit(self):
+        return limit()
+
+
+ray.init(address="local", include_dashboard=False, object_store_memory=80 * 2**20, num_cpus=2)
+print("started", flush=True)
+actor = Actor.remote()
+report(lambda: ray.get([task.remote(), actor.limit.remote()]))
