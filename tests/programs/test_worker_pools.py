@@ -1,78 +1,69 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Pools of worker processes inside one program: each worker is malleable."""
+"""Pools of worker processes inside one program: each worker follows three grants."""
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import sys
 
 import pytest
 
-from tests.support.commands import tfm
+from tests.support.commands import started, tfm
+from tests.support.controllers import wait_for
+from tests.support.programs import (
+    ENDS,
+    await_report,
+    check_malleable,
+    ended_by,
+    follow_reports,
+    job,
+    stock_end,
+)
 
-pytestmark = pytest.mark.slow
-
-LIMIT = """
-import os, sys
-
-def limit(_=None):
-    import tensorflow as tf
-    tf.constant(1.0) + 1
-    malleable = sys.modules.get("tf_malleable")
-    return os.getpid(), None if malleable is None else malleable.get_threads().intra
-"""
-PROGRAMS = {
-    "joblib with loky": """
-from joblib import Parallel, delayed
-from limits import limit
-if __name__ == "__main__":
-    print(Parallel(n_jobs=2)(delayed(limit)() for _ in range(4)))
-""",
-    "joblib with threads": """
-from joblib import Parallel, delayed
-from limits import limit
-print(Parallel(n_jobs=2, prefer="threads")(delayed(limit)() for _ in range(4)))
-""",
-    "concurrent.futures": """
-from concurrent.futures import ProcessPoolExecutor
-from limits import limit
-if __name__ == "__main__":
-    with ProcessPoolExecutor(2) as pool:
-        print(list(pool.map(limit, range(4))))
-""",
-    "a launcher like torchrun": """
-import os, subprocess, sys
-code = "from limits import limit; print([limit()])"
-for rank in range(2):
-    env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "PYTHONPATH": os.getcwd()}
-    subprocess.run([sys.executable, "-u", "-c", code], env=env, check=True)
-""",
-}
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs"),
+]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_each_worker_has_the_limit(tmp_path, name):
-    (tmp_path / "limits.py").write_text(LIMIT)
-    (tmp_path / "program.py").write_text(PROGRAMS[name])
-    done = tfm("run", "--threads", "1", "--", sys.executable, "program.py", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = [each for line in done.stdout.splitlines() for each in eval(line)]
-    assert {threads for _, threads in found} == {1}
+@pytest.mark.parametrize("name", ["loky", "threads", "futures", "launcher"])
+def test_each_worker_follows_grants(controller, app, name):
+    command = [sys.executable, "pools.py", name]
+    with started("run", "--preferred", "1", "--max", "2", "--", *command, cwd=app) as process:
+        follow_reports(controller, process, lambda cores: [cores, cores])
+        code = ended_by(process, signal.SIGTERM)
+    wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
+    assert code == stock_end(command, app, lambda stock: await_report(stock, [None, None]))
 
 
-def test_workers_of_xdist_have_the_limit(tmp_path):
-    (tmp_path / "limits.py").write_text(LIMIT)
-    (tmp_path / "test_limit.py").write_text(
-        "import json, os, pytest\n"
+def test_workers_of_xdist_follow_grants(controller, app):
+    (app / "test_limit.py").write_text(
+        "import os, pathlib, pytest, time\n"
         "from limits import limit\n"
         "@pytest.mark.parametrize('number', range(2))\n"
         "def test_limit(number):\n"
-        "    open(f'{number}.json', 'w').write(json.dumps(limit()))\n"
+        "    while not os.path.exists('over'):\n"
+        "        pathlib.Path(f'{number}.new').write_text(str(limit()))\n"
+        "        os.replace(f'{number}.new', f'{number}.limit')\n"
+        "        time.sleep(0.02)\n"
     )
+
+    def limits():
+        files = [app / f"{number}.limit" for number in range(2)]
+        return [int(file.read_text()) for file in files if file.exists()]
+
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
-    done = tfm("run", "--threads", "1", "--", *pytest_, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stdout
-    found = [json.loads((tmp_path / f"{number}.json").read_text()) for number in range(2)]
-    assert [threads for _, threads in found] == [1, 1]
+    command = ["run", "--preferred", "1", "--max", "2", "--", *pytest_]
+    with started(*command, cwd=app, env=environment) as process:
+        wait_for(lambda: limits() == [1, 1], ENDS)
+        for cores in (2, 1, 2):
+            assert tfm("set", job(controller)["id"], str(cores)).returncode == 0
+            wait_for(lambda n=cores: len(job(controller)["actual"]) == n, ENDS)
+            wait_for(lambda n=cores: limits() == [n, n], ENDS)
+        check_malleable(controller)
+        (app / "over").touch()
+        out, _ = process.communicate(timeout=ENDS)
+        assert process.returncode == 0, out
+    wait_for(lambda: not controller.get("/v1/jobs")["jobs"])

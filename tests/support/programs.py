@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from tests.support.commands import tfm
 from tests.support.controllers import Controller, wait_for
 from tests.support.jobs import has_ended
+from tf_malleable.linux.processes import procfs
 
 # For a loaded machine.
 ENDS = 300.0
@@ -79,7 +78,7 @@ def await_report(process: subprocess.Popen[str], expected: object) -> None:
 
 def family(pid: int) -> list[int]:
     """Return a process and all its descendants."""
-    return [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
+    return list(procfs.trees([pid])[pid])
 
 
 def ended_by(process: subprocess.Popen[str], number: signal.Signals) -> int:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 
-def limit() -> int | None:
+def limit(_: object = None) -> int | None:
     """Return the intra-op limit of this process's TensorFlow; None if that is not malleable."""
     import tensorflow as tf
 
