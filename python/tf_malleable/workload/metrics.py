@@ -116,8 +116,10 @@ def _history_of(ids: Set[str], controller: Client) -> History:
 
 def _completed(record: JobRecord, seen: Finished) -> JobRecord:
     outcome = record.outcome if record.outcome == "cancelled" else seen.outcome
+    # Processes that have outlived their program were not its children to the end.
+    cpu_seconds = max(seen.cpu_seconds, record.cpu_seconds or 0.0)
     return msgspec.structs.replace(
-        record, outcome=outcome, exit_code=seen.exit_code, cpu_seconds=seen.cpu_seconds
+        record, outcome=outcome, exit_code=seen.exit_code, cpu_seconds=cpu_seconds
     )
 
 

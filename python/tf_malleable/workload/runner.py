@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,10 @@ _TICK_SECONDS = 1.0
 # Time between SIGTERM and SIGKILL when the workload is interrupted.
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.01
+# Time without an answer of the controller, as during its restart, in which jobs are not over.
+_PATIENCE_SECONDS = 5.0
+# Time in which the controller normally learns that a program has ended.
+_NOTICE_SECONDS = 0.5
 
 TFM: Final = (sys.executable, str(Path(__file__).parents[2] / "tf_malleable_cli"))
 """Command that runs `tfm`: the package next to this one, which Python runs as a directory."""
@@ -89,6 +93,8 @@ def run_workload(
     watch: Callable[[Event], None] = lambda event: None,
 ) -> History:
     """Start each job at its arrival time and wait until all have ended.
+
+    A job of the controller has ended when all its processes have, as the controller says.
 
     Args:
         jobs: The jobs to run.
@@ -181,6 +187,10 @@ class _Runner:
         self._watch = watch
         self._names: Counter[str] = Counter()
         self._running: dict[int, _Running] = {}
+        # Jobs whose program has ended, with their slots; other processes of theirs may go on.
+        self._ending: list[tuple[Finished, int]] = []
+        # When the controller first did not answer; None if it does.
+        self._silent_since: float | None = None
         self._poll = select.poll()
         self._begin = time.monotonic()
 
@@ -190,7 +200,7 @@ class _Runner:
         finished: list[Finished] = []
         self._begin = time.monotonic()
         try:
-            while waiting or self._running:
+            while waiting or self._running or self._ending:
                 while waiting and waiting[0].at <= self._now() and self._has_slot:
                     self._start(waiting.popleft())
                 finished += self._wait(waiting[0].at if waiting else None)
@@ -244,12 +254,38 @@ class _Runner:
         if next_arrival is not None and self._has_slot:
             seconds = min(seconds, max(0.0, next_arrival - self._now()))
         ready = self._poll.poll(seconds * 1000)
-        finished = [self._finish(pidfd) for pidfd, _ in ready]
+        self._ending += [self._reap(pidfd) for pidfd, _ in ready]
+        lasting = self._lasting() if self._ending else frozenset()
+        ended = [each for each in self._ending if each[0].id not in lasting]
+        self._ending = [each for each in self._ending if each[0].id in lasting]
+        for finished, slot in ended:
+            if self._free is not None:
+                self._free.append(slot)
+            self._watch(Event(self._now(), "ended", finished.job, finished.exit_code))
         if not ready:
             self._watch(Event(self._now(), "tick"))
-        return finished
+        return [finished for finished, _ in ended]
 
-    def _finish(self, pidfd: int) -> Finished:
+    def _lasting(self) -> Set[str | None]:
+        """Return the ids of jobs whose program has ended, but not all their processes."""
+        ids = {finished.id for finished, _ in self._ending} - {None}
+        if self._controller is None or not ids:
+            return frozenset()
+        begin = time.monotonic()
+        while True:
+            try:
+                live = [job for job in self._controller.jobs() if job.id in ids]
+            except OperationError:
+                self._silent_since = self._silent_since or begin
+                is_gone = begin - self._silent_since > _PATIENCE_SECONDS
+                return frozenset() if is_gone else ids
+            self._silent_since = None
+            is_known = all(job.main_ended is not None for job in live)
+            if is_known or time.monotonic() - begin > _NOTICE_SECONDS:
+                return {job.id for job in live}
+            time.sleep(_POLL_SECONDS)
+
+    def _reap(self, pidfd: int) -> tuple[Finished, int]:
         running = self._running.pop(pidfd)
         ended = time.time()
         self._poll.unregister(pidfd)
@@ -257,10 +293,7 @@ class _Runner:
         _, status, usage = os.wait4(running.process.pid, 0)
         code = running.process.returncode = os.waitstatus_to_exitcode(status)
         exit_code = code if code >= 0 else 128 - code
-        if self._free is not None:
-            self._free.append(running.slot)
-        self._watch(Event(self._now(), "ended", running.job, exit_code))
-        return Finished(
+        finished = Finished(
             job=running.job,
             id=_id(running),
             user=_user(),
@@ -270,6 +303,7 @@ class _Runner:
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             log=running.log,
         )
+        return finished, running.slot
 
     def _end_all(self) -> None:
         """End all jobs, including stopped ones; return when they are gone."""
@@ -297,7 +331,7 @@ class _Runner:
         if self._controller is None:
             return
         running = self._running.values()
-        ids = {_id(each) for each in running}
+        ids = {_id(each) for each in running} | {finished.id for finished, _ in self._ending}
         # By pid too: a job that has just been submitted may not have written its id yet.
         pids = {each.process.pid for each in running}
         with suppress(OperationError, ValueError):

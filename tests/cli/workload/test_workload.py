@@ -140,6 +140,27 @@ def test_a_controller_that_is_restarted_meanwhile_knows_all(controller, tmp_path
     assert Path("mix.out/b.log").read_text().endswith("ran\n")
 
 
+def test_a_job_lasts_as_long_as_what_its_program_leaves_behind(controller):
+    # Longer than the history is waited for.
+    lasting = "sh -c 'nohup sh -c \"sleep 7; touch trained\" >/dev/null 2>&1 &'"
+    result = tfm("workload", write(f"0 -- {lasting}\n"), "--json")
+    assert result.returncode == 0, result.stderr
+    assert Path("trained").exists()
+    (job,) = json.loads(result.stdout)["jobs"]
+    assert job["total_seconds"] >= 7
+
+
+def test_interrupted_it_ends_what_a_program_has_left_behind(controller):
+    lasting = "sh -c 'nohup sleep 600 >/dev/null 2>&1 & echo $! >pid'"
+    with started("workload", write(f"0 -- {lasting}\n")) as process:
+        wait_for(lambda: [job for job in controller.get("/v1/jobs")["jobs"] if job["remaining"]])
+        pid = int(Path("pid").read_text())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    wait_for(lambda: has_ended(pid))
+    wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
+
+
 def test_jobs_of_others_do_not_count(controller):
     assert tfm("run", "--name", "other", "--", "false").returncode == 1
     result = tfm("workload", "--json", write("0 --name mine -- true\n"))
