@@ -28,6 +28,8 @@ def ray_folder(monkeypatch):
     monkeypatch.setenv("RAY_TMPDIR", folder)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # By default they have a niceness of 15, with which they starve beside other tests.
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
