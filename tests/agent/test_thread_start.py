@@ -317,6 +317,38 @@ def test_the_import_hook_hides_no_other(tmp_path):
     assert len(err.splitlines()) == 1
 
 
+LOOK_UP = """
+import importlib.util, sys
+spec = importlib.util.find_spec("tensorflow")
+"""
+# As importlib's documentation does it.
+IMPORT_LAZILY = """
+spec.loader = importlib.util.LazyLoader(spec.loader)
+module = importlib.util.module_from_spec(spec)
+sys.modules["tensorflow"] = module
+spec.loader.exec_module(module)
+module.part
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "times"),
+    [("", 0), ("import tensorflow", 1), (IMPORT_LAZILY, 1)],
+    ids=["nothing", "import", "lazily"],
+)
+def test_tf_malleable_is_loaded_for_an_import_and_not_for_a_look_up(tmp_path, then, times):
+    folder = tmp_path / "tensorflow"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("import tensorflow.part as part")
+    (folder / "part.py").touch()
+    paths = os.pathsep.join([str(PRELOAD), str(tmp_path)])
+    with Job(LOOK_UP + then, None, PYTHONPATH=paths) as job:
+        code, _, err = job.end()
+    assert code == 0
+    # As this tensorflow has no version, that it is loaded can be read.
+    assert err.count("tfm run: not malleable here: cannot tell which TensorFlow") == times
+
+
 def test_the_command_line_is_no_job(fake):
     tfm = Path(sys.executable).parent / "tfm"
     join = Join(str(fake.path), JobRequest("n")).encode()

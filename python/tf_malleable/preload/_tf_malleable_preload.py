@@ -15,6 +15,8 @@ import sys
 # Libraries with threads of their own, by a module that they import as they are loaded. Programs
 # look for jax and torch without using them.
 _OTHERS = {"jaxlib.xla_client": "JAX", "torch._C": "PyTorch"}
+# TensorFlow Lite's converter and Keras's callbacks import JAX wherever it is installed.
+_PROBING = ("tensorflow.", "keras.src.callbacks.")
 
 
 def _load():
@@ -40,6 +42,27 @@ def _say_what_threads_cannot_do(library):
         )
 
 
+def _is_probe():
+    """Return whether a library is imported by one that imports whatever is there, and uses none."""
+    return any(
+        getattr(getattr(module, "__spec__", None), "_initializing", False)
+        for name, module in list(sys.modules.items())
+        if (name + ".").startswith(_PROBING)
+    )
+
+
+def _is_look_up(caller):
+    """Return whether a program only asks if a module exists, by importlib.util.find_spec().
+
+    So do programs that compute with PyTorch and can use TensorFlow, too.
+
+    Args:
+        caller: Frame of what has called an import hook: importlib's function for all hooks.
+    """
+    asker = caller.f_back
+    return asker is not None and asker.f_globals.get("__name__") == "importlib.util"
+
+
 class _BeforeTensorFlow(object):
     """An import hook that finds no module, but notices 'import tensorflow'."""
 
@@ -48,14 +71,16 @@ class _BeforeTensorFlow(object):
 
     def find_spec(self, name, path=None, target=None):
         # It stays in sys.meta_path, over which the interpreter iterates at this moment.
-        if name == "tensorflow" and not self.is_done:
+        # A submodule's import is the first if the program has loaded what it has looked up.
+        is_tensorflow = name == "tensorflow" or name.startswith("tensorflow.")
+        if is_tensorflow and not self.is_done and not _is_look_up(sys._getframe(1)):
             self.is_done = True
             problem = _load()
             if problem and os.environ.get("TF_MALLEABLE_REQUIRED") == "1":
                 raise SystemExit(problem)
             if problem:
                 sys.stderr.write(problem + "\n")
-        elif name in _OTHERS:
+        elif name in _OTHERS and not _is_probe():
             _say_what_threads_cannot_do(_OTHERS.pop(name))
         return None
 
