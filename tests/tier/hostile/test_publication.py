@@ -1,0 +1,89 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Copies are published wherever daemon and readers run: under the unit, and in containers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.tier_machine import DATA, OTHER, OWNER, READER, STORE, daemon
+
+ANOTHER_MOUNT = "a part of a reader cannot be linked from the reader's mount into the daemon's"
+# As the how-to has it: docker run -v DATA:DATA:ro -v STORE:STORE -v RUN:RUN.
+CONTAINER = f"""
+mount --bind {DATA} {DATA}
+mount -o remount,bind,ro {DATA}
+mount --bind {STORE} {STORE}
+mount --bind /run/tf_malleable-tier /run/tf_malleable-tier
+"""
+# As the DaemonSet has it, with /mnt for /tier: the node's folder, mounted into each pod.
+NODE = "/var/cache/node"
+POD = f"""
+mount --bind {DATA} {DATA}
+mount -o remount,bind,ro {DATA}
+mount --bind {NODE} /mnt
+"""
+SMALL = b"small" * 1000
+
+
+@pytest.fixture
+def private(machine, big):
+    """A large file that only its owner may read."""
+    return machine.file(f"{DATA}/own/big", big, OWNER, 0o600)
+
+
+@pytest.fixture
+def first(machine):
+    """A user who has run a program before, as a user's first one begins no copies."""
+
+    def run(uid, **more):
+        path = machine.file(f"{DATA}/first/{uid}", SMALL, uid, 0o600)
+        machine.read(uid, path, **more)
+
+    return run
+
+
+@pytest.mark.parametrize("within", ["", CONTAINER], ids=["host", "container"])
+def test_a_public_file_under_the_unit(machine, unit, public, big, within):
+    unit.read_from_copy(READER, public, big, within=within)
+    unit.read_from_copy(OTHER, public, big, within=within)
+
+
+@pytest.mark.xfail(strict=True, reason=ANOTHER_MOUNT)
+@pytest.mark.parametrize("within", ["", CONTAINER], ids=["host", "container"])
+def test_a_private_file_under_the_unit(machine, unit, private, big, first, within):
+    first(OWNER, within=within)
+    unit.read_from_copy(OWNER, private, big, within=within)
+
+
+@pytest.mark.xfail(strict=True, reason=ANOTHER_MOUNT)
+def test_a_small_private_file_under_the_unit(machine, unit, first):
+    first(OWNER)
+    path = machine.file(f"{DATA}/own/small", SMALL, OWNER, 0o600)
+    unit.read_from_copy(OWNER, path, SMALL)
+
+
+@pytest.mark.xfail(strict=True, reason=ANOTHER_MOUNT)
+def test_a_private_file_in_a_container(machine, shared, private, big, first):
+    first(OWNER)
+    shared.read_from_copy(OWNER, private, big, within=CONTAINER)
+
+
+@pytest.mark.parametrize("size", ["big", "small"])
+def test_a_file_in_a_daemon_sets_pods(machine, request, size, big):
+    """One user, without --shared; the small file goes another way."""
+    if size == "big":
+        request.applymarker(pytest.mark.xfail(strict=True, reason=ANOTHER_MOUNT))
+    data = big if size == "big" else SMALL
+    path = machine.file(f"{DATA}/set/{size}", data)
+    machine.folder(NODE, OWNER)
+    places = {
+        "store": "/mnt/store",
+        "socket": "/mnt/run/tier.sock",
+        "control": f"{NODE}/run/tier.sock.control",
+    }
+    # The daemon's pod and those of the trainings each have a mount of their own.
+    for inside in ("store", "run"):
+        machine.folder(f"{NODE}/{inside}", OWNER)
+    with daemon(machine, uid=OWNER, within=POD, **places) as found:
+        chosen = {"TF_MALLEABLE_TIER_SOCKET": "/mnt/run/tier.sock"}
+        found.read_from_copy(OWNER, path, data, within=POD, environment=chosen)
