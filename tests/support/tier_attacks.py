@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -20,6 +22,8 @@ from tests.support.tier_machine import HOSTILE, Machine
 from tf_malleable.tier.protocol import Identity, MessageKind, ReaderCounts, ReaderMessage
 
 _CONNECTIONS = 20
+# What is to stay open until the end.
+_HELD: list[socket.socket] = []
 
 
 @contextmanager
@@ -129,7 +133,22 @@ def _change(server: str, path: str) -> str:
     return "changing"
 
 
+def _connect(server: str, count: str) -> str:
+    """Open connections, as long as the daemon accepts them, and send nothing."""
+    held = []
+    for _ in range(int(count)):
+        held.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        held[-1].setblocking(False)
+        try:
+            held[-1].connect(server)
+        except BlockingIOError:  # The daemon has not accepted those before it yet.
+            time.sleep(0.001)
+    _HELD.extend(held)
+    return "connected"
+
+
 _VERBS = {
+    "connect": _connect,
     "hand over": _hand_over,
     "paths": _send_paths,
     "pipes": _fill_pipes,
@@ -140,6 +159,8 @@ _VERBS = {
 def main() -> None:
     """Attack."""
     verb, *arguments = sys.argv[1:]
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     print(_VERBS[verb](*arguments), flush=True)
     sys.stdin.read()
 

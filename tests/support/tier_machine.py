@@ -225,7 +225,7 @@ class Daemon:
         self.control: str = more.pop("control", f"{self.socket}.control")
         assert not more
         self.log = machine.disk / f"log{self.uid}"
-        if not self.within:
+        if self.control == f"{self.socket}.control":
             machine.folder(self.store, self.uid)
             machine.folder(os.path.dirname(self.socket), self.uid)
         self.process = self._start()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def machine():
+    if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no mount namespaces can be made here")
     # Not below pytest's own folder, which other users may not enter; on a disk, as stores are.
     disk = Path(tempfile.mkdtemp(prefix="tfm-machine-", dir="/var/tmp"))
     disk.chmod(0o755)

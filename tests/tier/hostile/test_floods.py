@@ -49,6 +49,18 @@ def test_changes_without_end(machine, shared):
             time.sleep(0.05)
 
 
+@pytest.mark.serial("a flood takes a CPU")
+@pytest.mark.xfail(strict=True, reason="one user may have all of the daemon's descriptors")
+def test_connections_of_one_user(machine, public, big):
+    with (
+        daemon(machine, "--shared", within="ulimit -n 1024") as found,
+        attack(machine, "connect", found.socket, "2000") as said,
+    ):
+        assert said == "connected"
+        found.status()
+        found.read_from_copy(READER, public, big)
+
+
 @pytest.mark.serial("it looks at the memory of a process")
 @pytest.mark.xfail(strict=True, reason="a body is read before its signature is looked at")
 def test_a_host_without_the_secret_fills_the_memory(machine):

@@ -15,12 +15,14 @@ mount -o remount,bind,ro {DATA}
 mount --bind {STORE} {STORE}
 mount --bind /run/tf_malleable-tier /run/tf_malleable-tier
 """
-# As the DaemonSet has it, with /mnt for /tier: the node's folder, mounted into each pod.
+# As the DaemonSet has it, with /mnt for /tier: the node's folder, mounted into each pod, whose
+# root is read-only.
 NODE = "/var/cache/node"
 POD = f"""
 mount --bind {DATA} {DATA}
 mount -o remount,bind,ro {DATA}
 mount --bind {NODE} /mnt
+mount -o remount,bind,ro /
 """
 SMALL = b"small" * 1000
 
