@@ -1,0 +1,239 @@
+# Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
+"""Folders that no other user can change, among real users of a machine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.users import said_as
+from tf_malleable.linux.trusted_folder import TrustedFolder
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+ME, OTHER = 4001, 4002
+
+
+@pytest.fixture
+def place():
+    """A sticky folder of root's, as /tmp is."""
+    found = Path(tempfile.mkdtemp(prefix="tfm-trust-"))
+    found.chmod(0o1777)
+    yield found
+    shutil.rmtree(found)
+
+
+def make(path: Path, uid: int, mode: int = 0o755) -> Path:
+    path.mkdir()
+    os.chown(path, uid, uid)
+    path.chmod(mode)
+    return path
+
+
+def said(path: Path | str, uid: int = ME) -> str:
+    """Return what comes of opening a folder: its path, or why it is refused."""
+
+    def opened() -> str:
+        with TrustedFolder(path) as found:
+            return str(found.path)
+
+    return said_as(uid, opened)
+
+
+def test_a_folder_of_the_users_own_or_roots(place):
+    for owner in (ME, 0):
+        folder = make(make(place / f"{owner}", owner) / "inner", owner, 0o700 if owner else 0o755)
+        assert said(folder) == str(folder)
+    assert said("/") == "/"
+    assert "neither root nor you" in said(place / str(ME), OTHER)
+
+
+@pytest.mark.parametrize("depth", [0, 1], ids=["at the end", "on the way"])
+@pytest.mark.parametrize(
+    ("owner", "mode", "reason"),
+    [
+        (OTHER, 0o755, "belongs to user 4002, who is neither root nor you"),
+        (OTHER, 0o1777, "belongs to user 4002, who is neither root nor you"),
+        (ME, 0o775, "(mode 0775)"),
+        (ME, 0o757, "(mode 0757)"),
+        (0, 0o777, "(mode 0777)"),
+    ],
+)
+def test_what_another_user_may_change_is_refused(place, depth, owner, mode, reason):
+    folder = make(place / "folder", owner, mode)
+    inner = make(folder / "inner", ME)
+    found = said(inner if depth else folder)
+    assert str(folder) in found
+    assert reason in found
+
+
+def test_a_sticky_folder_may_be_on_the_way_only(place):
+    assert "(mode 1777)" in said(place)
+    assert said(make(place / "mine", ME)) == str(place / "mine")
+
+
+def test_what_is_in_a_sticky_folder_stays_where_it_is(place):
+    """The kernel's rule, on which it rests that /tmp may be on the way."""
+    for owner in (ME, 0):
+        folder = make(place / f"{owner}", owner)
+        for change in (folder.rmdir, lambda folder=folder: folder.rename(place / "gone")):
+            assert "Operation not permitted" in said_as(OTHER, change)
+
+
+def test_an_acl_that_lets_another_user_write(place):
+    folder = make(place / "mine", ME)
+    # As setfacl -m u:4002:rwx makes it: owner, that user, group, mask, others; see acl(5).
+    nobody = 0xFFFFFFFF
+    entries = ((1, 7, nobody), (2, 7, OTHER), (4, 5, nobody), (16, 7, nobody), (32, 5, nobody))
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
+    try:
+        os.setxattr(folder, "system.posix_acl_access", acl)
+    except OSError as error:
+        pytest.skip(f"no ACLs here: {error}")
+    assert "other users may write to" in said(folder)
+
+
+@pytest.mark.parametrize("owner", [ME, 0, OTHER])
+def test_a_link_in_a_sticky_folder_is_refused_whoever_owns_it(place, owner):
+    make(place / "mine", ME)
+    (place / "link").symlink_to("mine")
+    os.chown(place / "link", owner, owner, follow_symlinks=False)
+    assert said(place / "link") == (
+        f"[Errno 13] {place}/link is a symbolic link in a folder that other users may write to"
+    )
+
+
+def test_links_of_the_users_own_or_roots_are_followed_by_the_same_rules(place):
+    mine = make(place / "mine", ME)
+    inner = make(mine / "inner", ME)
+    for name, target in (("a", "inner"), ("b", str(inner)), ("c", "../mine/a"), ("loop", "loop")):
+        (mine / name).symlink_to(target)
+    for name in "abc":
+        assert said(mine / name) == str(inner)
+    make(mine / "inner" / "more", ME)
+    assert said(mine / "c" / "more") == str(inner / "more")
+    assert "Too many levels of symbolic links" in said(mine / "loop")
+    os.chown(mine / "a", OTHER, OTHER, follow_symlinks=False)
+    assert f"{mine}/a belongs to user {OTHER}" in said(mine / "a")
+    (mine / "planted").symlink_to(make(place / "theirs", OTHER))
+    assert f"{place}/theirs belongs to user {OTHER}" in said(mine / "planted")
+
+
+@pytest.mark.parametrize("what", ["mkfifo", "file", "none"])
+def test_what_is_no_folder(place, what):
+    path = make(place / "mine", ME) / what
+    if what == "mkfifo":
+        os.mkfifo(path)
+    elif what == "file":
+        path.touch()
+    problem = "No such file" if what == "none" else f"{path} is not a folder"
+    assert problem in said(path)
+    assert ("No such file" if what == "none" else problem) in said(path / "inner")
+
+
+def test_missing_folders_are_created_where_nobody_else_may_change_them(place):
+    path = place / "a" / "b"
+
+    def created() -> str:
+        os.umask(0)
+        with TrustedFolder(path, 0o700) as found:
+            return str(found.path)
+
+    assert said_as(ME, created) == str(path)
+    for each in (path, path.parent):
+        about = each.stat()
+        assert (about.st_uid, stat.S_IMODE(about.st_mode)) == (ME, 0o700)
+    make(place / "theirs", OTHER, 0o777)
+    path = place / "theirs" / "b"
+    assert "belongs to user" in said_as(ME, created)
+    assert not path.exists()
+
+
+def test_files_in_it(place):
+    folder = make(place / "mine", ME)
+    for name, owner in (("mine", ME), ("roots", 0), ("theirs", OTHER)):
+        (folder / name).touch()
+        os.chown(folder / name, owner, owner)
+        (folder / name).chmod(0o644)
+    (folder / "link").symlink_to("mine")
+    os.mkfifo(folder / "pipe")
+    os.chown(folder / "pipe", ME, ME)
+    (folder / "shared").mkdir(mode=0o777)
+    found = {}
+    for name in ("mine", "roots", "theirs", "link", "pipe", "shared", "none"):
+
+        def opened(name: str = name) -> str:
+            with TrustedFolder(folder) as found:
+                os.close(found.open(name, os.O_RDONLY))
+                return "opened"
+
+        found[name] = said_as(ME, opened)
+    assert found["mine"] == found["roots"] == "opened"
+    assert f"{folder}/theirs belongs to user {OTHER}" in found["theirs"]
+    assert "Too many levels of symbolic links" in found["link"]
+    assert f"{folder}/pipe is not a regular file" in found["pipe"]
+    assert f"{folder}/shared is not a regular file" in found["shared"]
+    assert "No such file" in found["none"]
+
+    def opened_folder() -> str:
+        with TrustedFolder(folder) as found:
+            os.close(found.open_folder("shared"))
+            return "opened"
+
+    assert said_as(ME, opened_folder) == "opened"
+    os.chown(folder / "shared", OTHER, OTHER)
+    assert f"{folder}/shared belongs to user {OTHER}" in said_as(ME, opened_folder)
+
+
+CLONE_NEWUSER = 0x10000000
+PR_SET_DUMPABLE = 4
+
+
+def test_in_a_user_namespace_where_root_is_not_mapped(place):
+    """As in a container of the user's own: / belongs to nobody whom it knows."""
+    mine, roots = make(place / "mine", ME, 0o700), make(place / "roots", 0)
+    theirs = make(place / "theirs", OTHER)
+
+    def opened(path: Path) -> str:
+        libc = ctypes.CDLL(None)
+        libc.prctl(PR_SET_DUMPABLE, 1)  # As after exec(): /proc/self is the user's own.
+        if libc.unshare(CLONE_NEWUSER):
+            return "no namespace"
+        Path("/proc/self/uid_map").write_text(f"0 {ME} 1")
+        with TrustedFolder(path) as found:
+            return str(found.path)
+
+    found = said_as(ME, lambda: opened(mine))
+    if found == "no namespace":
+        pytest.skip("no user namespaces here")
+    assert found == str(mine)
+    for path in (roots, theirs):
+        assert f"{path} belongs to user" in said_as(ME, lambda path=path: opened(path))
+
+
+def test_a_mount_point_in_a_sticky_folder_is_refused(place):
+    """A file system of another user's may say that everything belongs to root."""
+    make(place / "mount", 0)
+    script = (
+        f'mount -t tmpfs -o mode=755 tmpfs "$1" && exec {sys.executable} -c'
+        ' "from tf_malleable.linux.trusted_folder import TrustedFolder; import sys\n'
+        "try: TrustedFolder(sys.argv[1])\n"
+        'except OSError as error: print(error.strerror)" "$1"'
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", place / "mount"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr}")
+    assert done.stdout == (
+        f"{place}/mount is a mount point in a folder that other users may write to\n"
+    )
