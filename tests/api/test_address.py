@@ -127,7 +127,10 @@ def test_the_socket_is_where_the_user_says_or_in_a_directory_of_the_user_s(monke
     monkeypatch.setattr(os, "getuid", lambda: 0)
     assert default_socket() == Path("/run/tf_malleable/controller.sock")
     monkeypatch.setattr(os, "getuid", lambda: 1234)
-    assert default_socket() == Path("/tmp/tf_malleable-1234/controller.sock")
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    state = Path("/home/me/.local/state/tf_malleable", os.uname().nodename)
+    assert default_socket() == state / "controller.sock"
 
 
 def test_clients_find_root_s_controller_if_there_is_none_of_their_own(monkeypatch, tmp_path):

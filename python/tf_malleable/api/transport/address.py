@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.api.transport.runtime_folder import runtime_folder
 from tf_malleable.model import OperationError
 
 SOCKET: Final = "TF_MALLEABLE_SOCKET"
@@ -62,10 +63,9 @@ def default_listening_socket() -> Path:
 def standard_socket() -> Path:
     """Return the standard path of the controller's socket.
 
-    The path is below $XDG_RUNTIME_DIR, or else in /run for root and in /tmp for other users.
+    The path is in /run for root, unless $XDG_RUNTIME_DIR is set, and in the runtime folder of any
+    other user.
     """
-    if own := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(own, "tf_malleable", "controller.sock")
-    if os.getuid() == 0:
+    if os.getuid() == 0 and not os.environ.get("XDG_RUNTIME_DIR"):
         return Path(ROOT_SOCKET)
-    return Path(f"/tmp/tf_malleable-{os.getuid()}/controller.sock")
+    return runtime_folder("tf_malleable") / "controller.sock"

@@ -77,7 +77,7 @@ class UnixListener:
 
 def _prepare_directory(directory: Path, group: int | None) -> None:
     try:
-        directory.mkdir(mode=0o700)
+        directory.mkdir(mode=0o700, parents=True)
         if group is not None:
             _open_to_group(directory, group, 0o750)
     except FileExistsError:
