@@ -16,6 +16,7 @@ from tf_malleable.api.transport.address import standard_socket
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.links import messages
 from tf_malleable.elastic.links.errors import MeshError
+from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
 
 _ASK_SECONDS = 5.0
@@ -54,15 +55,16 @@ def write(name: str, found: Whereabouts) -> Path:
     """
     path = _folder() / f"{name}.json"
     said = {**vars(found.address), "secret": found.secret.hex()}
+    fresh = f"{name}.{os.getpid()}"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        with suppress(FileNotFoundError):
-            fresh.unlink()
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w") as file:
-            json.dump(said, file)
-        fresh.rename(path)
+        with TrustedFolder(path.parent, 0o700) as folder:
+            inside = folder.descriptor
+            with suppress(FileNotFoundError):
+                os.unlink(fresh, dir_fd=inside)
+            descriptor = folder.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with open(descriptor, "w") as file:
+                json.dump(said, file)
+            os.rename(fresh, path.name, src_dir_fd=inside, dst_dir_fd=inside)
     except OSError as error:
         raise OperationError(f"cannot write {path}: {error.strerror}") from None
     return path
@@ -89,12 +91,17 @@ def read(name: str | None) -> Whereabouts:
     check_name(name)
     path = _folder() / f"{name}.json"
     try:
-        said = json.loads(path.read_text())
+        with TrustedFolder(path.parent) as folder:
+            descriptor = folder.open(path.name, os.O_RDONLY)
+        with open(descriptor) as file:
+            said = json.load(file)
         secret = bytes.fromhex(said.pop("secret"))
         return Whereabouts(Address(**said), secret)
     except FileNotFoundError:
         raise OperationError(f"there is no elastic training {name!r} of this user here") from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except OSError as error:
+        raise OperationError(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError) as error:
         raise OperationError(f"cannot read {path}: {error}") from None
 
 
