@@ -16,9 +16,12 @@ namespace {
 
 class TierSettingsTest : public ::testing::Test {
  protected:
-  bool Read(const std::string& text) {
-    text_ = text;
-    ParseSettings(text_.data(), 1234, &settings_);
+  // Parses the text after the daemon's State, and more lines of the variable.
+  bool Read(const std::string& state_text, const std::string& more = "") {
+    text_ = "socket=/s\n" + more;
+    state_text_ = state_text;
+    ParseVariable(text_.data(), 1234, &settings_);
+    ParseStateText(state_text_.data(), &settings_);
     return settings_.is_on;
   }
 
@@ -31,11 +34,14 @@ class TierSettingsTest : public ::testing::Test {
 
  private:
   std::string text_;
+  std::string state_text_;
 };
 
 TEST_F(TierSettingsTest, AreReadFromLines) {
-  ASSERT_TRUE(Read("socket=/s\nnew=thing\n\nstore=/st\nsource=/a\nsource=/b"));
+  ASSERT_TRUE(
+      Read("new=thing\n\nstore=/st\nsource=/a\nsource=/b", "counts=/c"));
   EXPECT_STREQ(settings_.socket, "/s");
+  EXPECT_STREQ(settings_.counts, "/c");
   EXPECT_STREQ(settings_.private_copies.path, "/st/private/1234");
   EXPECT_STREQ(settings_.public_copies.path, "/st/public");
   EXPECT_STREQ(settings_.private_partials.path, "/st/growing/private/1234");
@@ -44,16 +50,28 @@ TEST_F(TierSettingsTest, AreReadFromLines) {
 
 TEST_F(TierSettingsTest, AreOffUnlessAllIsThere) {
   EXPECT_FALSE(Read(""));
-  EXPECT_FALSE(Read("socket=/s\nstore=/st"));
-  EXPECT_FALSE(Read("socket=s\nstore=/st\nsource=/a"));
-  EXPECT_FALSE(Read("socket=/s\nstore=/\nsource=/a"));
-  EXPECT_FALSE(Read("socket=/s\nstore=/st\nsource=/a/"));
-  EXPECT_FALSE(
-      Read("socket=/s\nstore=/" + std::string(2000, 'x') + "\nsource=/a"));
+  EXPECT_FALSE(Read("store=/st"));
+  EXPECT_FALSE(Read("store=/st\nsource=/a", "socket=s\nsource=/b"));
+  EXPECT_FALSE(Read("store=/\nsource=/a"));
+  EXPECT_FALSE(Read("store=/st\nsource=/a/"));
+  EXPECT_FALSE(Read("store=/" + std::string(2000, 'x') + "\nsource=/a"));
+}
+
+TEST_F(TierSettingsTest, TheVariableNamesOnlyWhatTheDaemonHas) {
+  ASSERT_TRUE(Read("store=/st\nsource=/a\nsource=/b",
+                   "store=/mnt/st\nsource=/x\nas=/a/y\nsource=/b\n"
+                   "source=/home\nsource=/ab\nsource=/y\nas=/home"));
+  EXPECT_STREQ(settings_.public_copies.path, "/mnt/st/public");
+  EXPECT_EQ(settings_.roots_size, 2);
+  EXPECT_EQ(KeyOf("/x/f"), "/a/y/f");
+  EXPECT_EQ(KeyOf("/b/f"), "/b/f");
+  EXPECT_EQ(KeyOf("/a/f"), "");
+  EXPECT_EQ(KeyOf("/home/f"), "");
+  EXPECT_FALSE(Read("store=/st\nsource=/a", "source=/home"));
 }
 
 TEST_F(TierSettingsTest, APathHasAKeyIfItIsBelowASource) {
-  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/data/set\nsource=/data2"));
+  ASSERT_TRUE(Read("store=/st\nsource=/data/set\nsource=/data2"));
   EXPECT_EQ(KeyOf("/data/set/f"), "/data/set/f");
   EXPECT_EQ(KeyOf("/data2/a/b\nc"), "/data2/a/b\nc");
   EXPECT_EQ(KeyOf("/data//set/./f"), "/data/set/f");
@@ -68,7 +86,7 @@ TEST_F(TierSettingsTest, APathHasAKeyIfItIsBelowASource) {
 }
 
 TEST_F(TierSettingsTest, RelativePathsAreInTheWorkingDirectory) {
-  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/usr/lib"));
+  ASSERT_TRUE(Read("store=/st\nsource=/usr/lib"));
   char before[PATH_MAX];
   ASSERT_NE(getcwd(before, sizeof(before)), nullptr);
   ASSERT_EQ(chdir("/etc"), 0);
@@ -88,7 +106,7 @@ TEST_F(TierSettingsTest, RelativePathsAreInTheWorkingDirectory) {
 }
 
 TEST_F(TierSettingsTest, PathsThatMayLeadToASourceAreLookedAt) {
-  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/usr/lib\nsource=/usr/bin/x"));
+  ASSERT_TRUE(Read("store=/st\nsource=/usr/lib\nsource=/usr/bin/x"));
   char before[PATH_MAX];
   ASSERT_NE(getcwd(before, sizeof(before)), nullptr);
   for (const char* folder : {"/usr", "/"}) {
@@ -113,7 +131,7 @@ TEST_F(TierSettingsTest, PathsThatMayLeadToASourceAreLookedAt) {
 }
 
 TEST_F(TierSettingsTest, OddComponentsAreFoundAnywhere) {
-  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/data/set"));
+  ASSERT_TRUE(Read("store=/st\nsource=/data/set"));
   for (size_t size = 1; size < 70; ++size) {
     const std::string path = "/data/set/" + std::string(size, 'x');
     EXPECT_EQ(KeyOf((path + "/y").c_str()), path + "/y");
@@ -126,14 +144,14 @@ TEST_F(TierSettingsTest, OddComponentsAreFoundAnywhere) {
 }
 
 TEST_F(TierSettingsTest, ASourceMayHaveAnotherNameForTheDaemon) {
-  ASSERT_TRUE(
-      Read("socket=/s\nstore=/st\nsource=/in\nas=/mnt/outside\nsource=/in/x"));
+  ASSERT_TRUE(Read("store=/st\nsource=/mnt/outside\nsource=/in/x",
+                   "source=/in\nas=/mnt/outside\nsource=/in/x"));
   EXPECT_EQ(KeyOf("/in/f"), "/mnt/outside/f");
   EXPECT_EQ(KeyOf("/in/x/f"), "/in/x/f");
 }
 
 TEST_F(TierSettingsTest, KeysHavePathsInTheStore) {
-  ASSERT_TRUE(Read("socket=/s\nstore=/st\nsource=/a"));
+  ASSERT_TRUE(Read("store=/st\nsource=/a"));
   Key key;
   ASSERT_TRUE(key.Find(settings_, "/a/b"));
   EXPECT_STREQ(key.In(settings_.private_copies), "/st/private/1234/a/b");

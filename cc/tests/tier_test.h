@@ -47,12 +47,12 @@ class TierTest : public ::testing::Test {
       ASSERT_EQ(mkdir((*folder_ + each + uid).c_str(), 0700), 0);
     }
     static std::string* text =
-        new std::string("socket=" + *folder_ + "/socket\nstore=" + *folder_ +
-                        "/store\nsource=" + *folder_ + "/source");
-    ParseSettings(text->data(), geteuid(), &shim.settings);
-    Listen();
+        new std::string("socket=" + *folder_ + "/socket");
     WriteState();
-    shim.daemon.Start(shim.settings.socket, nullptr);
+    LoadSettings(text->data(), geteuid(), &shim.settings);
+    ASSERT_TRUE(shim.settings.is_on);
+    Listen();
+    shim.daemon.Start(shim.settings);
     ASSERT_TRUE(shim.daemon.IsValid());
   }
 
@@ -97,9 +97,14 @@ class TierTest : public ::testing::Test {
     state.valid_until = UINT64_MAX;
     state.flags = kFills;
     state.largest = UINT64_MAX;
+    struct stat store;
+    ASSERT_EQ(stat((*folder_ + "/store").c_str(), &store), 0);
+    state.store_device = store.st_dev;
+    state.store_inode = store.st_ino;
     std::string page(reinterpret_cast<char*>(&state), sizeof(state));
     page.resize(kStateBytes);
-    std::ofstream(std::string(shim.settings.socket) + ".state") << page;
+    page += "store=" + *folder_ + "/store\nsource=" + *folder_ + "/source\n";
+    std::ofstream(*folder_ + "/socket.state") << page;
   }
 
   static std::string Make(const std::string& name, int64_t size) {

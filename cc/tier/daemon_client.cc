@@ -17,7 +17,6 @@ namespace tier {
 namespace {
 
 constexpr int kMaxFds = 3;  // Descriptors in one message.
-constexpr char kStateSuffix[] = ".state";
 // Time between two looks for another state file, and between two reports.
 constexpr int64_t kRetryNs = 500 * kMillisecondNs;
 constexpr int64_t kReportIntervalNs = kSecondNs;
@@ -101,8 +100,9 @@ void CloseIfSame(int fd, uint64_t inode) {
   if (fd >= 0 && InodeOf(fd) == inode) sys::Close(fd);
 }
 
-void DaemonClient::Start(const char* socket, const char* counts) {
-  socket_ = socket;
+void DaemonClient::Start(const Settings& settings) {
+  settings_ = &settings;
+  const char* const counts = settings.counts;
   all_counts_.store(counts == nullptr ? nullptr : MapCounts(counts),
                     std::memory_order_relaxed);
   boot_ = ReadBootId();
@@ -112,17 +112,18 @@ void DaemonClient::Start(const char* socket, const char* counts) {
 
 const State* DaemonClient::MapPage(unsigned* owner) {
   char path[sizeof(sockaddr_un::sun_path) + sizeof(kStateSuffix)];
-  const size_t size = strlen(socket_);
+  const size_t size = strlen(settings_->socket);
   if (size + sizeof(kStateSuffix) > sizeof(path)) return nullptr;
-  memcpy(path, socket_, size);
+  memcpy(path, settings_->socket, size);
   memcpy(path + size, kStateSuffix, sizeof(kStateSuffix));
+  // By its path: nobody else can change the folder, as LoadSettings has found.
   const int fd = sys::Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return nullptr;
   struct statx status;
   void* page = MAP_FAILED;
   if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
       status.stx_size >= kStateBytes &&
-      (status.stx_uid == 0 || status.stx_uid == syscall(SYS_geteuid))) {
+      (status.stx_uid == 0 || status.stx_uid == settings_->uid)) {
     *owner = status.stx_uid;
     page = reinterpret_cast<void*>(
         syscall(SYS_mmap, nullptr, kStateBytes, PROT_READ, MAP_SHARED, fd, 0));
@@ -135,6 +136,12 @@ bool DaemonClient::IsValid(const State* page) {
   return page != nullptr &&
          static_cast<uint64_t>(sys::Now(CLOCK_BOOTTIME)) <
              __atomic_load_n(&page->valid_until, __ATOMIC_ACQUIRE);
+}
+
+bool DaemonClient::IsOurs(const State& page) const {
+  return page.magic == kStateMagic && page.version == kVersion &&
+         page.boot == boot_ && page.store_device == settings_->store_device &&
+         page.store_inode == settings_->store_inode;
 }
 
 const State* DaemonClient::CurrentPage(bool* is_valid) {
@@ -162,8 +169,7 @@ const State* DaemonClient::CurrentPage(bool* is_valid) {
   if (found == nullptr) return page;
   // A page that is replaced stays mapped, as another thread may be reading it.
   const bool is_found_valid = IsValid(found);
-  if (found->magic == kStateMagic && found->version == kVersion &&
-      found->boot == boot_ && (page == nullptr || is_found_valid) &&
+  if (IsOurs(*found) && (page == nullptr || is_found_valid) &&
       page_.compare_exchange_strong(page, found)) {
     owner_.store(owner, std::memory_order_relaxed);
     *is_valid = is_found_valid;
@@ -235,12 +241,18 @@ int DaemonClient::Connection() {
   struct sockaddr_un address;
   memset(&address, 0, sizeof(address));
   address.sun_family = AF_UNIX;
-  if (strlen(socket_) >= sizeof(address.sun_path)) return -1;
-  memcpy(address.sun_path, socket_, strlen(socket_) + 1);
+  const size_t size = strlen(settings_->socket);
+  if (size >= sizeof(address.sun_path)) return -1;
+  memcpy(address.sun_path, settings_->socket, size + 1);
   int fd = static_cast<int>(syscall(
       SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd < 0) return -1;
-  if (syscall(SYS_connect, fd, &address, sizeof(address)) != 0) {
+  struct ucred listener;
+  socklen_t listener_size = sizeof(listener);
+  if (syscall(SYS_connect, fd, &address, sizeof(address)) != 0 ||
+      syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &listener,
+              &listener_size) != 0 ||
+      (listener.uid != 0 && listener.uid != settings_->uid)) {
     sys::Close(fd);
     return -1;
   }

@@ -37,9 +37,9 @@ struct StateView {
 // Zero-initialised, so that it needs no constructor to be run.
 class DaemonClient {
  public:
-  // Starts the client. `socket` must outlive it. `counts` is the path of the
-  // file with the sums of all processes of the job, or null.
-  void Start(const char* socket, const char* counts);
+  // Starts the client of the daemon that the settings name, which must outlive
+  // it.
+  void Start(const Settings& settings);
 
   // Adds to a counter of this process and of its job.
   void Count(std::atomic<uint64_t> AtomicCounts::*which, uint64_t more = 1) {
@@ -85,15 +85,18 @@ class DaemonClient {
  private:
   // Returns the page, which it looks for if there is no valid one.
   const State* CurrentPage(bool* is_valid);
-  // Maps the state file; null if it is not the daemon's.
+  // Maps the state file; null if it is neither root's nor the user's own.
   const State* MapPage(unsigned* owner);
   static bool IsValid(const State* page);
-  // Returns the connected socket; -1 if there is none.
+  // Returns whether a page is of this boot, and of the store of the settings.
+  bool IsOurs(const State& page) const;
+  // Returns the connected socket; -1 if there is none, or if another user
+  // listens there.
   int Connection();
 
   AtomicCounts counts_;
   std::atomic<AtomicCounts*> all_counts_;
-  const char* socket_;
+  const Settings* settings_;
   uint64_t boot_;
   std::atomic<const State*> page_;
   std::atomic<unsigned> owner_;  // User id of the page's owner.

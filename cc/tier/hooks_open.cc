@@ -42,10 +42,10 @@ __attribute__((constructor)) void Load() {
   const char* text = getenv(kEnvironmentVariable);
   if (text == nullptr || strlen(text) >= sizeof(environment)) return;
   memcpy(environment, text, strlen(text) + 1);
-  ParseSettings(environment, static_cast<unsigned>(syscall(SYS_geteuid)),
-                &shim.settings);
+  LoadSettings(environment, static_cast<unsigned>(syscall(SYS_geteuid)),
+               &shim.settings);
   if (!shim.settings.is_on) return;
-  shim.daemon.Start(shim.settings.socket, shim.settings.counts);
+  shim.daemon.Start(shim.settings);
   struct statx status;
   if (sys::Status(shim.settings.private_copies.path, &status) == 0) {
     shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);

@@ -199,7 +199,11 @@ struct State {
   uint64_t valid_until;
   uint64_t flags;    // StateFlag.
   uint64_t largest;  // Maximum size of a file that is copied, in bytes.
-  uint8_t reserved[24];
+  // Device and inode of the folder of the store, by which a reader knows it
+  // under any path.
+  uint64_t store_device;
+  uint64_t store_inode;
+  uint8_t reserved[8];
   // Hashes of folders, or 0: readers look up no files in these folders and in
   // the folders directly in them. A hash is at the index hash %
   // kUnaskedFolders.
@@ -208,6 +212,14 @@ struct State {
 static_assert(sizeof(State) == 4064, "the layout is the daemon's too");
 inline constexpr uint32_t kStateMagic = 0x734d4654;  // "TFMs"
 inline constexpr uint64_t kStateBytes = 4096;
+inline constexpr char kStateSuffix[] = ".state";  // After the socket's path.
+// After kStateBytes, the file has a text of at most so many bytes, with these
+// lines:
+//   store=PATH   Folder of the store.
+//   source=PATH  Folder of the source: absolute, without links, "." or a "/" at
+//                its end. May be repeated.
+// A daemon with another store or source puts another file in its place.
+inline constexpr uint64_t kMaxStateTextBytes = 16383;
 enum StateFlag : uint64_t {
   kFills = 1,   // Readers may begin copies.
   kAsks = 2,    // Readers look files up before they open the source.
@@ -311,14 +323,21 @@ inline constexpr int64_t kReplyNs = 250 * 1000 * 1000;
 inline constexpr int64_t kQuietNs = 30LL * 1000 * 1000 * 1000;
 
 // Environment variable with the settings of the shim, one a line:
-//   socket=PATH  Socket of the daemon. Beside it is PATH.state.
-//   store=PATH   Folder of the store.
-//   source=PATH  Folder of the source as programs name it: absolute, without
-//                links, "." or a "/" at its end. May be repeated.
-//   as=PATH      After a source: its path for the daemon, if mounted elsewhere.
+//   socket=PATH  Socket of the daemon. Beside it is PATH.state, the file with
+//                the State.
 //   counts=PATH  File with room for Counts, the sums of all processes of a job.
-// Other lines are ignored. Without a valid socket, store and source, the shim
-// does nothing.
+// If what the daemon has is mounted elsewhere for the reader:
+//   store=PATH   Folder of the store.
+//   source=PATH  Folder of the source as programs name it, instead of all that
+//                the daemon names. May be repeated.
+//   as=PATH      After a source: its path for the daemon.
+// Other lines are ignored.
+//
+// Trust. The shim believes only what root or its own user has put there, and
+// does nothing otherwise: nobody else can change the folders of socket and
+// store (OpenTrustedFolder), the file with the State is owned by one of the two
+// and the listening socket was made by one, the store has the device and inode
+// that the State names, and each source is one of the daemon's or in one.
 inline constexpr char kEnvironmentVariable[] = "TF_MALLEABLE_TIER";
 
 }  // namespace tier

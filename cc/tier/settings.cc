@@ -4,7 +4,10 @@
 
 #include <atomic>
 
+#include "cc/tier/identity.h"
+#include "cc/tier/protocol.h"
 #include "cc/tier/syscalls.h"
+#include "cc/tier/trusted_folder.h"
 
 namespace tf_malleable {
 namespace tier {
@@ -120,14 +123,12 @@ bool SetFolder(const char* store, const char* area, const char* uid,
   return Append(folder, store) && Append(folder, area) && Append(folder, uid);
 }
 
-}  // namespace
-
-void ParseSettings(char* text, unsigned uid, Settings* settings) {
+// Reads the lines of a text, which the settings then point into.
+void ReadLines(char* text, Settings* settings) {
   settings->is_on = false;
   settings->roots_size = 0;
   settings->has_renamed_roots = false;
-  settings->socket = settings->counts = nullptr;
-  const char* store = nullptr;
+  settings->socket = settings->counts = settings->store = nullptr;
   Root* root = nullptr;
   while (text != nullptr) {
     char* line = text;
@@ -138,7 +139,7 @@ void ParseSettings(char* text, unsigned uid, Settings* settings) {
     } else if (char* path = ValueOf(line, "counts=")) {
       settings->counts = path;
     } else if (char* path = ValueOf(line, "store=")) {
-      if (IsFolderPath(path)) store = path;
+      if (IsFolderPath(path)) settings->store = path;
     } else if (char* path = ValueOf(line, "source=")) {
       root = nullptr;
       if (IsFolderPath(path) && settings->roots_size < kMaxRoots) {
@@ -154,10 +155,99 @@ void ParseSettings(char* text, unsigned uid, Settings* settings) {
       }
     }
   }
-  if (store == nullptr || settings->socket == nullptr ||
+}
+
+// Removes the roots that are in none of the daemon's.
+void KeepOffered(const Settings& offered, Settings* settings) {
+  int kept = 0;
+  for (int i = 0; i < settings->roots_size; ++i) {
+    const Root& root = settings->roots[i];
+    for (int j = 0; j < offered.roots_size; ++j) {
+      if (IsBelow(root.daemon_path, offered.roots[j].path,
+                  offered.roots[j].size)) {
+        settings->roots[kept++] = root;
+        break;
+      }
+    }
+  }
+  settings->roots_size = kept;
+}
+
+// Reads the file with the State beside the socket, if it can be trusted: the
+// device and inode of the store, and the text.
+bool ReadState(Settings* settings, char text[kMaxStateTextBytes + 1]) {
+  char folder[PATH_MAX];
+  char name[NAME_MAX + 1];
+  const char* const slash = strrchr(settings->socket, '/');
+  const size_t size = static_cast<size_t>(slash - settings->socket);
+  const size_t name_size = strlen(slash + 1);
+  if (size >= sizeof(folder) ||
+      name_size + sizeof(kStateSuffix) > sizeof(name)) {
+    return false;
+  }
+  memcpy(folder, settings->socket, size);
+  folder[size] = '\0';
+  memcpy(name, slash + 1, name_size);
+  memcpy(name + name_size, kStateSuffix, sizeof(kStateSuffix));
+  const int folder_fd =
+      OpenTrustedFolder(size == 0 ? "/" : folder, settings->uid);
+  if (folder_fd < 0) return false;
+  const int fd =
+      static_cast<int>(syscall(SYS_openat, folder_fd, name,
+                               O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  sys::Close(folder_fd);
+  if (fd < 0) return false;
+  struct statx status;
+  State state;
+  ssize_t got = -1;
+  if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
+      (status.stx_uid == 0 || status.stx_uid == settings->uid) &&
+      sys::ReadAt(fd, &state, sizeof(state), 0) == sizeof(state) &&
+      state.magic == kStateMagic && state.version == kVersion) {
+    got = sys::ReadAt(fd, text, kMaxStateTextBytes, kStateBytes);
+  }
+  sys::Close(fd);
+  if (got < 0) return false;
+  text[got] = '\0';
+  settings->store_device = state.store_device;
+  settings->store_inode = state.store_inode;
+  return true;
+}
+
+// Returns whether the store is that which the State names, and can be trusted.
+bool IsStoreTrusted(const Settings& settings) {
+  const int fd = OpenTrustedFolder(settings.store, settings.uid);
+  if (fd < 0) return false;
+  struct statx status;
+  const bool is_same = sys::CachedStatus(fd, &status) == 0 &&
+                       DeviceOf(status) == settings.store_device &&
+                       status.stx_ino == settings.store_inode;
+  sys::Close(fd);
+  return is_same;
+}
+
+}  // namespace
+
+void ParseVariable(char* text, unsigned uid, Settings* settings) {
+  ReadLines(text, settings);
+  settings->uid = uid;
+}
+
+void ParseStateText(char* text, Settings* settings) {
+  Settings offered;
+  ReadLines(text, &offered);
+  if (settings->store == nullptr) settings->store = offered.store;
+  if (settings->roots_size == 0) {
+    memcpy(settings->roots, offered.roots, sizeof(offered.roots));
+    settings->roots_size = offered.roots_size;
+  } else {
+    KeepOffered(offered, settings);
+  }
+  if (settings->store == nullptr || settings->socket == nullptr ||
       settings->roots_size == 0) {
     return;
   }
+  unsigned uid = settings->uid;
   char digits[kMaxUidBytes];
   char* digit = digits + sizeof(digits);
   *--digit = '\0';
@@ -166,11 +256,21 @@ void ParseSettings(char* text, unsigned uid, Settings* settings) {
     uid /= 10;
   } while (uid != 0);
   settings->is_on =
-      SetFolder(store, "/private/", digit, &settings->private_copies) &&
-      SetFolder(store, "/public", "", &settings->public_copies) &&
-      SetFolder(store, "/growing/private/", digit,
+      SetFolder(settings->store, "/private/", digit,
+                &settings->private_copies) &&
+      SetFolder(settings->store, "/public", "", &settings->public_copies) &&
+      SetFolder(settings->store, "/growing/private/", digit,
                 &settings->private_partials) &&
-      SetFolder(store, "/growing/public", "", &settings->public_partials);
+      SetFolder(settings->store, "/growing/public", "",
+                &settings->public_partials);
+}
+
+void LoadSettings(char* text, unsigned uid, Settings* settings) {
+  static char state_text[kMaxStateTextBytes + 1];
+  ParseVariable(text, uid, settings);
+  if (settings->socket == nullptr || !ReadState(settings, state_text)) return;
+  ParseStateText(state_text, settings);
+  settings->is_on = settings->is_on && IsStoreTrusted(*settings);
 }
 
 bool Key::Find(const Settings& settings, const char* path) {

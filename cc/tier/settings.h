@@ -33,12 +33,16 @@ struct Folder {
 
 // Thread-safety: written once, before any other thread reads them.
 struct Settings {
-  bool is_on;  // The variable has all that is needed.
+  bool is_on;    // All that is needed is there.
+  unsigned uid;  // The reader's user.
   int roots_size;
   Root roots[kMaxRoots];
   bool has_renamed_roots;  // Some root has another path for the daemon.
   const char* socket;
-  const char* counts;       // Path of the file with a job's sums, or null.
+  const char* counts;  // Path of the file with a job's sums, or null.
+  const char* store;
+  uint64_t store_device;  // As in State.
+  uint64_t store_inode;
   Folder private_copies;    // private/UID.
   Folder public_copies;     // public.
   Folder private_partials;  // growing/private/UID.
@@ -46,8 +50,17 @@ struct Settings {
 };
 
 // Parses `text`, the value of kEnvironmentVariable. The settings point into it:
-// it is changed, and must outlive them.
-void ParseSettings(char* text, unsigned uid, Settings* settings);
+// it is changed, and must outlive them. They are off until ParseStateText.
+void ParseVariable(char* text, unsigned uid, Settings* settings);
+// Completes the settings by the text after the State, which must outlive them,
+// too.
+void ParseStateText(char* text, Settings* settings);
+
+// Parses `text` and the text after the State beside the socket that it names.
+// The settings are on if all of these can be trusted (see
+// kEnvironmentVariable). Thread-safety: to be called once, as it uses static
+// memory.
+void LoadSettings(char* text, unsigned uid, Settings* settings);
 
 // Key of a file: its path in the source, as the daemon names it. Its buffer has
 // room for the path of a folder of the store before the key.

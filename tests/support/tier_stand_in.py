@@ -29,7 +29,8 @@ DEADLINE = 30.0
 _ATTRIBUTE = "user.tfm.source"
 _IDENTITY = struct.Struct("<II QQq qqqq IIII IIII qq QQ")
 _MESSAGE = struct.Struct(f"<II {_IDENTITY.size}s 8Q")
-_STATE = struct.Struct("<II QQQQ")
+_STATE = struct.Struct("<II QQQQ QQ")
+_STATE_BYTES = 4096
 _MAP_BYTES = 256
 _OLD = 1_000_000_000
 
@@ -91,7 +92,8 @@ class StandIn:
 
     def __enter__(self) -> StandIn:
         self._page = os.open(f"{self.socket}.state", os.O_RDWR | os.O_CREAT, 0o644)
-        os.ftruncate(self._page, 4096)
+        text = f"store={self.store}\nsource={self.source}\n"
+        os.pwrite(self._page, bytes(_STATE_BYTES) + text.encode(), 0)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.socket))
         self._listener.listen(64)
@@ -121,7 +123,9 @@ class StandIn:
         """Say for how long this lives; 0 for not at all."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:16]
         until = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + int(seconds * 1e9) if seconds else 0
+        store = os.stat(self.store)
         state = (0x734D4654, 1, int(boot, 16), until, self.flags, largest)
+        state += (store.st_dev, store.st_ino)
         os.pwrite(self._page, _STATE.pack(*state), 0)
 
     def leave_unasked(self, folder: Path) -> None:
@@ -233,9 +237,9 @@ class StandIn:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a reader."""
-        lines = (f"socket={self.socket}", f"store={self.store}", f"source={self.source}")
         preload = " ".join(filter(None, (str(SHIM), os.environ.get("LD_PRELOAD"))))
-        return {**os.environ, "TF_MALLEABLE_TIER": "\n".join(lines), "LD_PRELOAD": preload}
+        variable = f"socket={self.socket}"
+        return {**os.environ, "TF_MALLEABLE_TIER": variable, "LD_PRELOAD": preload}
 
     def run(self, *command: object, **options: object) -> str:
         """Run a program with the shim; returns what it printed."""

@@ -232,8 +232,8 @@ def test_a_disk_that_is_full(tmp_path, source):
     store = tmp_path / "node" / "store"
     store.mkdir(parents=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(store)], capture_output=True,
-        check=False,
+        ["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "tmpfs", str(store)],
+        capture_output=True, check=False,
     )  # fmt: skip
     if mounted.returncode:
         pytest.skip("mounting a small disk needs root")

@@ -64,7 +64,7 @@ def read(node: TierNode, uid: int, path: Path) -> bytes | None:
         env={
             "PATH": os.environ["PATH"],
             "LD_PRELOAD": str(node.folder.parent / "shim.so"),
-            "TF_MALLEABLE_TIER": (node.folder / "s.reader").read_text(),
+            "TF_MALLEABLE_TIER": f"socket={node.socket}",
         },
         user=uid, group=uid, extra_groups=[], capture_output=True, check=False,
     )  # fmt: skip

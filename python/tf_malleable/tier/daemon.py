@@ -18,14 +18,14 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from tf_malleable.api.transport.tier_address import control_socket, counts_folder, reader_file
+from tf_malleable.api.transport.tier_address import control_socket, counts_folder, state_file
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
+from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.tier.admin.admin_socket import AdminSocket
 from tf_malleable.tier.metrics import Counters, TierCollector, registry_of
 from tf_malleable.tier.node import TierNode
 from tf_malleable.tier.peers.tls import contexts
-from tf_malleable.tier.protocol import variable_for
-from tf_malleable.tier.readers.state_file import LifeSign, state_path
+from tf_malleable.tier.readers.state_file import LifeSign
 from tf_malleable.tier.settings import TierSettings
 from tf_malleable.tier.store.copy_store import CopyStore
 
@@ -111,20 +111,27 @@ async def _serve(settings: TierSettings) -> None:
 
 async def _listen(settings: TierSettings, tier: TierNode, stack: AsyncExitStack) -> str:
     """Listen for readers, administrators and Prometheus; return an addition to the ready line."""
-    socket = settings.socket
-    if len(os.fsencode(control_socket(socket))) > _LONGEST:
-        raise _StartError(
-            f"a socket's path may have at most {_LONGEST - len('.control')} bytes: choose a"
-            " shorter one with --socket"
-        )
     mode = _SHARED_MODE if settings.shared else _PRIVATE_MODE
     try:
-        socket.parent.mkdir(mode=0o755 if settings.shared else 0o700, parents=True, exist_ok=True)
-        state = LifeSign(state_path(socket), 0o644 if settings.shared else 0o600)
+        # Readers believe what is in this folder, so nobody else may change it.
+        folder = TrustedFolder(settings.socket.parent, 0o755 if settings.shared else 0o700)
+        stack.callback(folder.close)
+        socket = folder.path / settings.socket.name
+        if len(os.fsencode(control_socket(socket))) > _LONGEST:
+            raise _StartError(
+                f"a socket's path may have at most {_LONGEST - len('.control')} bytes: choose a"
+                " shorter one with --socket"
+            )
+        state = LifeSign(
+            folder,
+            state_file(socket).name,
+            0o644 if settings.shared else 0o600,
+            settings.store,
+            settings.sources,
+        )
         stack.callback(state.close)
         tier.readers.start(socket, mode)
-        _tell_readers(settings)
-        counts = _prepare_counts(counts_folder(socket), settings.shared)
+        counts = _prepare_counts(folder, counts_folder(socket).name, settings.shared)
         stack.callback(asyncio.create_task(_forget_often(counts)).cancel)
         stack.callback(tier.readers.stop)
         living = asyncio.create_task(tier.live(state))
@@ -133,37 +140,28 @@ async def _listen(settings: TierSettings, tier: TierNode, stack: AsyncExitStack)
         await people.start(control_socket(socket), mode)
         stack.push_async_callback(people.stop)
     except OSError as error:
-        raise _StartError(f"cannot listen at {socket}: {error.strerror or error}") from None
+        raise _StartError(
+            f"cannot listen at {settings.socket}: {error.strerror or error}"
+        ) from None
     if settings.metrics is None:
         return ""
     return f", metrics at http://127.0.0.1:{await _metrics(settings.metrics, tier, stack)}/metrics"
 
 
-def _tell_readers(settings: TierSettings) -> None:
-    """Write the file with the settings that tfm run --tier passes to programs.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    said = variable_for(
-        os.path.abspath(settings.socket),
-        os.path.realpath(settings.store),
-        tuple(str(source) for source in settings.sources),
-    )
-    file = reader_file(settings.socket)
-    file.write_text(said)
-    file.chmod(0o644)
-
-
-def _prepare_counts(folder: Path, shared: bool) -> Path:
+def _prepare_counts(beside: TrustedFolder, name: str, shared: bool) -> Path:
     """Create the folder of the files in which jobs count their reads, and return it.
 
     Raises:
-        OSError: The folder cannot be created.
+        OSError: The folder cannot be created, or is another user's.
     """
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o1777 if shared else 0o700)
-    return folder
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=beside.descriptor)
+    folder = beside.open_folder(name)
+    try:
+        os.fchmod(folder, 0o1777 if shared else 0o700)
+    finally:
+        os.close(folder)
+    return beside.path / name
 
 
 async def _forget_often(counts: Path) -> None:
@@ -180,7 +178,7 @@ def forget_counts(folder: Path) -> None:
             # A pid from inside a container belongs to another process here, or to none. So the
             # age counts, too.
             ended = not Path(f"/proc/{file.name.partition('-')[0]}").exists()
-            if ended and file.stat().st_mtime < time.time() - _COUNTS_SECONDS:
+            if ended and file.lstat().st_mtime < time.time() - _COUNTS_SECONDS:
                 file.unlink()
 
 
@@ -217,8 +215,9 @@ def _ready(settings: TierSettings, store: CopyStore, node: str, more: str) -> st
 def _locked(folder: Path) -> int:
     """Lock a store, which only one tier may use; return the descriptor of the lock file."""
     try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        # Readers believe what is in the store, so nobody else may change it.
+        with TrustedFolder(folder, 0o755) as store:
+            descriptor = store.open("lock", os.O_CREAT | os.O_RDWR)
     except OSError as error:
         raise _StartError(f"cannot keep copies in {folder}: {error.strerror or error}") from None
     try:

@@ -8,6 +8,7 @@ import stat
 import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from pathlib import Path
 from typing import Final, NamedTuple
 
 VERSION: Final = 1
@@ -23,12 +24,13 @@ STATE_OFFSET: Final = 16
 FETCHING_OFFSET: Final = 20
 _LEAST_UNIT: Final = 4096
 _MOST_UNITS: Final = 65536
-STATE: Final = struct.Struct("<IIQQQQ")
+STATE: Final = struct.Struct("<IIQQQQQQ")
 STATE_MAGIC: Final = 0x734D4654
 STATE_BYTES: Final = 4096
 VALID_OFFSET: Final = 16
 UNASKED_OFFSET: Final = 64
 UNASKED: Final = 500
+MOST_TEXT: Final = 16383
 _MESSAGE: Final = struct.Struct("<II128s8Q")
 _MESSAGE_MAGIC: Final = 0x714D4654
 LARGEST_MESSAGE: Final = _MESSAGE.size + 4096
@@ -295,11 +297,7 @@ def folder_hash(folder: str) -> int:
     return code
 
 
-def variable_for(socket: str, store: str, sources: tuple[str, ...]) -> str:
-    """Return the value of the shim's environment variable."""
-    return "".join(
-        f"{word}={value}\n"
-        for word, value in (
-            ("socket", socket), ("store", store), *(("source", each) for each in sources)
-        )
-    )  # fmt: skip
+def state_text(store: Path, sources: tuple[Path, ...]) -> bytes:
+    """Return the text of the state file: the paths of the store and of the sources."""
+    words = (("store", store), *(("source", each) for each in sources))
+    return b"".join(word.encode() + b"=" + os.fsencode(path) + b"\n" for word, path in words)

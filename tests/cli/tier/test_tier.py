@@ -199,6 +199,7 @@ def test_run_tells_programs_of_the_tier(node, monkeypatch):
     show = "import json, os; print(json.dumps(dict(os.environ)))"
     done = tfm("run", "--tier", "--", "python3", "-c", show)
     found = json.loads(done.stdout)
-    assert f"store={node.store.resolve()}\n" in found["TF_MALLEABLE_TIER"]
-    assert f"source={node.source.resolve()}\n" in found["TF_MALLEABLE_TIER"]
+    assert found["TF_MALLEABLE_TIER"].startswith(f"socket={node.socket.resolve()}\ncounts=")
+    said = node.socket.with_name("s.state").read_bytes()[4096:].decode()
+    assert said == f"store={node.store.resolve()}\nsource={node.source.resolve()}\n"
     assert found["LD_PRELOAD"].split(":")[0].endswith("libtf_malleable_tier.so")

@@ -7,6 +7,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.api.transport.runtime_folder import runtime_folder
+from tf_malleable.linux.trusted_folder import TrustedFolder
+
 TIER_SOCKET: Final = "TF_MALLEABLE_TIER_SOCKET"
 # Socket of a tier for the whole node.
 ROOT_TIER_SOCKET: Final = "/run/tf_malleable-tier/tier.sock"
@@ -17,15 +20,12 @@ SHIM: Final = Path(__file__).parents[2] / "runtime" / "libtf_malleable_tier.so"
 def default_tier_socket() -> Path:
     """Return the socket at which a reader looks for the tier.
 
-    That is TF_MALLEABLE_TIER_SOCKET, or else the standard path of the user's own tier. If the
-    latter does not exist, it is the socket of the whole node's tier, provided that this user
-    may write to it.
+    That is TF_MALLEABLE_TIER_SOCKET, or else the socket of root's tier if this user may write to
+    it, or else that of the user's own tier.
     """
-    own = own_tier_socket()
-    is_chosen = bool(os.environ.get(TIER_SOCKET))
-    if is_chosen or own.exists() or not os.access(ROOT_TIER_SOCKET, os.W_OK):
-        return own
-    return Path(ROOT_TIER_SOCKET)
+    if not os.environ.get(TIER_SOCKET) and _is_roots(Path(ROOT_TIER_SOCKET)):
+        return Path(ROOT_TIER_SOCKET)
+    return own_tier_socket()
 
 
 def own_tier_socket() -> Path:
@@ -33,11 +33,9 @@ def own_tier_socket() -> Path:
     chosen = os.environ.get(TIER_SOCKET)
     if chosen:
         return Path(chosen)
-    if own := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(own, "tf_malleable-tier", "tier.sock")
     if os.getuid() == 0:
         return Path(ROOT_TIER_SOCKET)
-    return Path(f"/tmp/tf_malleable-tier-{os.getuid()}/tier.sock")
+    return runtime_folder("tf_malleable-tier") / "tier.sock"
 
 
 def control_socket(socket: Path) -> Path:
@@ -45,11 +43,22 @@ def control_socket(socket: Path) -> Path:
     return socket.with_name(socket.name + ".control")
 
 
-def reader_file(socket: Path) -> Path:
-    """Return the file with the reader settings of the tier at this socket."""
-    return socket.with_name(socket.name + ".reader")
+def state_file(socket: Path) -> Path:
+    """Return the file by which the tier at this socket tells readers what it has."""
+    return socket.with_name(socket.name + ".state")
 
 
 def counts_folder(socket: Path) -> Path:
     """Return the folder of the jobs' read counter files."""
     return socket.with_name(socket.name + ".jobs")
+
+
+def _is_roots(socket: Path) -> bool:
+    """Return whether a socket is in a folder of root's, and may be written to."""
+    if not os.access(socket, os.W_OK):
+        return False
+    try:
+        with TrustedFolder(socket.parent):
+            return True
+    except OSError:
+        return False

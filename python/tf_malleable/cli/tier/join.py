@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tf_malleable.model import OperationError
+
+if TYPE_CHECKING:
+    from tf_malleable.linux.trusted_folder import TrustedFolder
 
 _VARIABLE: Final = "TF_MALLEABLE_TIER"
 _PRELOAD: Final = "LD_PRELOAD"
@@ -20,7 +22,9 @@ _COUNTS_BYTES: Final = 64
 def join_tier() -> None:
     """Set the environment so that programs started from now on read through the tier.
 
-    Without a tier, print a message; the programs then read the source.
+    Without a tier, or if another user could have put its files there, print a message; the
+    programs then read the source. What the tier copies and where to, the shim learns from the
+    tier's state file.
 
     Raises:
         OperationError: The shim library is not installed.
@@ -30,29 +34,39 @@ def join_tier() -> None:
         SHIM,
         counts_folder,
         default_tier_socket,
-        reader_file,
+        state_file,
     )
+    from tf_malleable.linux.trusted_folder import TrustedFolder
 
     if not SHIM.exists():
         raise OperationError(f"this tf_malleable was built without {SHIM.name}")
     socket = default_tier_socket()
     try:
-        said = reader_file(socket).read_text()
+        with TrustedFolder(socket.parent) as folder:
+            os.close(folder.open(state_file(socket).name, os.O_RDONLY))
+            counts = _counts(folder, counts_folder(socket).name)
+            os.environ[_VARIABLE] = f"socket={folder.path / socket.name}\n{counts}"
     except OSError as error:
         reason = error.strerror or error
         click.echo(f"tfm: no tier at {socket} ({reason}), reading from the source", err=True)
         return
-    os.environ[_VARIABLE] = said + _counts(counts_folder(socket))
     loaded = [each for each in os.environ.get(_PRELOAD, "").replace(":", " ").split() if each]
     os.environ[_PRELOAD] = ":".join(dict.fromkeys([str(SHIM), *loaded]))
 
 
-def _counts(folder: Path) -> str:
+def _counts(beside: TrustedFolder, name: str) -> str:
     """Return the line that names the file in which all processes of the job count their reads."""
     # This process becomes the job's main process, with the same pid.
-    path = folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+    file_name = f"{os.getpid()}-{secrets.token_hex(4)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        path.write_bytes(bytes(_COUNTS_BYTES))
+        folder = beside.open_folder(name)
+        try:
+            file = os.open(file_name, flags, 0o600, dir_fd=folder)
+        finally:
+            os.close(folder)
+        with open(file, "wb") as counts:
+            counts.write(bytes(_COUNTS_BYTES))
     except OSError:  # The daemon is older, or the folder is read-only in this container.
         return ""
-    return f"counts={path}\n"
+    return f"counts={beside.path / name / file_name}\n"

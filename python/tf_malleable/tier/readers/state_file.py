@@ -1,14 +1,18 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""State file: tells readers that the tier is alive, and which operations they may use."""
+"""State file: tells readers what the tier copies, that it is alive, and what they may do."""
 
 from __future__ import annotations
 
+import errno
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.tier.protocol import (
+    MOST_TEXT,
     STATE,
     STATE_BYTES,
     STATE_MAGIC,
@@ -18,35 +22,53 @@ from tf_malleable.tier.protocol import (
     VERSION,
     StateFlag,
     folder_hash,
+    state_text,
 )
 
 VALID_SECONDS: Final = 3.0
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-def state_path(socket: Path) -> Path:
-    """Return the path of the state file of the tier at a socket."""
-    return socket.with_name(socket.name + ".state")
-
-
 class LifeSign:
-    """The state file. It is created once and never replaced, as readers have it mapped."""
+    """The state file. Readers have it mapped: only for another store or source is it replaced."""
 
-    def __init__(self, path: Path, mode: int) -> None:
-        """Create the file, or open the existing one; it says that there is no tier yet.
+    def __init__(
+        self,
+        folder: TrustedFolder,
+        name: str,
+        mode: int,
+        store: Path,
+        sources: tuple[Path, ...],
+    ) -> None:
+        """Create the file, or open the existing one; it says that the tier is not alive yet.
+
+        Args:
+            folder: Folder of the file.
+            name: Name of the file.
+            mode: Mode of the file.
+            store: Folder of the copies, which readers recognise by its inode.
+            sources: Folders whose files are copied, without symbolic links.
 
         Raises:
-            OSError: The file cannot be created.
+            OSError: The file cannot be created, or is another user's.
         """
-        self._descriptor = os.open(
-            path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-        os.fchmod(self._descriptor, mode)
-        if os.fstat(self._descriptor).st_size < STATE_BYTES:
-            os.ftruncate(self._descriptor, STATE_BYTES)
         boot = int(_BOOT_ID.read_text().replace("-", "")[:16], 16)
+        about = os.stat(store)
         self._head = (STATE_MAGIC, VERSION, boot)
-        self.end()
+        self._store = (about.st_dev, about.st_ino)
+        text = state_text(Path(os.path.realpath(store)), sources)
+        if len(text) > MOST_TEXT:
+            raise OSError(errno.ENAMETOOLONG, "the paths of store and sources are too long")
+        content = self._packed(StateFlag(0), 0).ljust(STATE_BYTES, b"\0") + text
+        self._descriptor = -1
+        with suppress(FileNotFoundError):
+            self._descriptor = folder.open(name, os.O_RDWR)
+            self.end()
+        if self._descriptor < 0 or not self._says(content):
+            replaced, self._descriptor = self._descriptor, _replace(folder, name, content)
+            if replaced >= 0:
+                os.close(replaced)
+        os.fchmod(self._descriptor, mode)
         os.pwrite(self._descriptor, bytes(8 * UNASKED), UNASKED_OFFSET)
 
     def publish(self, flags: StateFlag, largest: int) -> None:
@@ -56,7 +78,7 @@ class LifeSign:
             flags: Operations that readers may use.
             largest: Size in bytes of the largest file of which a copy is begun.
         """
-        data = STATE.pack(*self._head, 0, flags, max(0, largest))
+        data = self._packed(flags, largest)
         after = VALID_OFFSET + 8
         os.pwrite(self._descriptor, data[after:], after)
         os.pwrite(self._descriptor, data[:VALID_OFFSET], 0)
@@ -80,3 +102,29 @@ class LifeSign:
         """Declare that there is no tier, and close the file."""
         self.end()
         os.close(self._descriptor)
+
+    def _packed(self, flags: StateFlag, largest: int) -> bytes:
+        return STATE.pack(*self._head, 0, flags, max(0, largest), *self._store)
+
+    def _says(self, content: bytes) -> bool:
+        """Return whether the file is of this boot, store and sources."""
+        found = os.pread(self._descriptor, len(content) + 1, 0)
+        if len(found) != len(content) or found[STATE_BYTES:] != content[STATE_BYTES:]:
+            return False
+        magic, version, boot, _, _, _, *store = STATE.unpack_from(found)
+        return ((magic, version, boot), tuple(store)) == (self._head, self._store)
+
+
+def _replace(folder: TrustedFolder, name: str, content: bytes) -> int:
+    """Put another file in place of one that readers may have mapped; return its descriptor."""
+    new = f"{name}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(new, dir_fd=folder.descriptor)
+    descriptor = folder.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    try:
+        os.pwrite(descriptor, content, 0)
+        os.rename(new, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
