@@ -8,7 +8,6 @@ root, /dev/fuse, and libfuse3-dev. Arms take turns, so that all see the same mac
   whole    each file is copied whole before it is read, and other nodes do not share it
   tier     a tier on each node
   absent   programs are started for a tier whose daemon is gone
-  unasked  a tier that copies nothing in advance
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from benchmarks.tier.cluster import SlowSource, busy_seconds, cluster, daemon_se
 
 MB = 1_000_000
 NODES = 4
-ARMS = ("plain", "whole", "tier", "absent", "unasked")
+ARMS = ("plain", "whole", "tier", "absent")
 
 
 def main() -> None:
@@ -102,7 +101,7 @@ def run(source: SlowSource, folder: Path, arm: str, case: dict[str, Any]) -> dic
     """Return the figures of one run."""
     source.limit(0, 0)
     nodes_count = case.get("nodes", NODES)
-    options = {"tier": (), "absent": (), "unasked": ("--no-prefetch",)}.get(arm)
+    options: tuple[str, ...] | None = () if arm in ("tier", "absent") else None
     if options is not None and "capacity" in case:
         options += ("--capacity", str(case["capacity"]))
     with cluster(source, folder, nodes_count, options) as nodes:
@@ -117,7 +116,6 @@ def run(source: SlowSource, folder: Path, arm: str, case: dict[str, Any]) -> dic
             case.get("epochs", 1),
             *case.get("words", ()),
             whole=arm == "whole",
-            drops=case.get("drops", False),
         )
         asked = source.asked().since(before)
         busy = busy_seconds() - busy
@@ -151,16 +149,6 @@ CASES: dict[str, dict[str, Any]] = {
     "served": {**SHARDS, "nodes": 1, "epochs": 30, "rate": 0, "arms": ("tier",)},
     "one-reader": {**SHARDS, "nodes": 1},
     "same-order": {**SHARDS, "words": ("--same",)},
-    # The same order again, after the copies went.
-    "again": {
-        "count": 64,
-        "size": 1_000_000,
-        "nodes": 1,
-        "epochs": 2,
-        "words": ("--ordered", "--compute", "0.05"),
-        "drops": True,
-        "arms": ("plain", "unasked", "tier"),
-    },
     "half": {**SHARDS, "epochs": 4, "capacity": 32 * 8_400_000 // 2 // NODES},
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// TierTest: a shim that works in the test's process, and a daemon that receives
-// nothing.
+// TierTest: a shim that works in the test's process, and a daemon that only
+// receives.
 
 #ifndef TF_MALLEABLE_CC_TESTS_TIER_TEST_H_
 #define TF_MALLEABLE_CC_TESTS_TIER_TEST_H_
@@ -18,6 +18,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "cc/tier/partial_copy.h"
 
@@ -30,6 +31,19 @@ inline std::string Contents(const std::string& path) {
   text << file.rdbuf();
   return text.str();
 }
+
+// A message that the shim has sent. Owns its descriptors.
+struct Received {
+  MessageKind kind;
+  std::string path;
+  Identity identity;
+  std::vector<int> fds;
+
+  std::string FileContents(size_t index) const {
+    return Contents("/proc/self/fd/" + std::to_string(fds.at(index)));
+  }
+  uint64_t Inode(size_t index) const { return InodeOf(fds.at(index)); }
+};
 
 class TierTest : public ::testing::Test {
  protected:
@@ -61,9 +75,9 @@ class TierTest : public ::testing::Test {
     EXPECT_EQ(system(command.c_str()), 0);
   }
 
-  // No thread receives the messages: they fit into the socket.
+  // No thread receives the messages: those of a test fit into the socket.
   static void Listen() {
-    const int listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
     sockaddr_un address;
     memset(&address, 0, sizeof(address));
     address.sun_family = AF_UNIX;
@@ -75,13 +89,42 @@ class TierTest : public ::testing::Test {
     listener_ = listener;
   }
 
-  // Sets the StateFlags.
-  static void SetFlags(uint64_t flags) {
-    const int page =
-        open((std::string(shim.settings.socket) + ".state").c_str(), O_RDWR);
-    ASSERT_EQ(pwrite(page, &flags, sizeof(flags), offsetof(State, flags)),
-              static_cast<ssize_t>(sizeof(flags)));
-    close(page);
+  void TearDown() override { Receive(); }
+
+  // Receives what the shim has sent since the last call.
+  const std::vector<Received>& Receive() {
+    for (const Received& each : received_) {
+      for (int fd : each.fds) close(fd);
+    }
+    received_.clear();
+    if (connection_ < 0) connection_ = accept(listener_, nullptr, nullptr);
+    for (;;) {
+      Message message;
+      char path[PATH_MAX];
+      iovec parts[] = {{&message, sizeof(message)}, {path, sizeof(path)}};
+      alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
+      msghdr header;
+      memset(&header, 0, sizeof(header));
+      header.msg_iov = parts;
+      header.msg_iovlen = 2;
+      header.msg_control = control;
+      header.msg_controllen = sizeof(control);
+      const ssize_t size = recvmsg(connection_, &header, MSG_DONTWAIT);
+      if (size <= 0) return received_;
+      EXPECT_GE(size, static_cast<ssize_t>(sizeof(message)));
+      EXPECT_EQ(message.magic, kMessageMagic);
+      Received each = {static_cast<MessageKind>(message.kind),
+                       std::string(path, size - sizeof(message)),
+                       message.identity,
+                       {}};
+      for (cmsghdr* rights = CMSG_FIRSTHDR(&header); rights != nullptr;
+           rights = CMSG_NXTHDR(&header, rights)) {
+        each.fds.resize((rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(each.fds.data(), CMSG_DATA(rights),
+               each.fds.size() * sizeof(int));
+      }
+      received_.push_back(each);
+    }
   }
 
   static void WriteState() {
@@ -119,11 +162,12 @@ class TierTest : public ::testing::Test {
     return path;
   }
 
-  static int Open(const std::string& path) {
+  static int Open(const std::string& path,
+                  LookupResult result = LookupResult::kNotAsked) {
     const int fd = open(path.c_str(), O_RDONLY);
     Key key;
     EXPECT_TRUE(key.Find(shim.settings, path.c_str()));
-    TrackOpenFile(fd, key, LookupResult::kNotAsked);
+    TrackOpenFile(fd, key, result);
     return fd;
   }
 
@@ -156,6 +200,10 @@ class TierTest : public ::testing::Test {
 
   inline static std::string* folder_ = nullptr;
   inline static int listener_ = -1;
+  inline static int connection_ = -1;
+
+ private:
+  std::vector<Received> received_;
 };
 
 }  // namespace tier

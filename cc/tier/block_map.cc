@@ -3,15 +3,17 @@
 #include "cc/tier/block_map.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
-#include "cc/tier/partial_copy_files.h"
 #include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
 
-// Time between two searches for a public copy.
+// Maximum number of bytes of a map that are read or written at a time.
+constexpr size_t kMapChunkBytes = 2048;
+// Time between two searches for the daemon's files.
 constexpr int64_t kSearchIntervalNs = 20 * kMillisecondNs;
 // PartialCopy::next_search while a thread searches, and after a copy was found.
 constexpr int64_t kIsSearching = INT64_MAX;
@@ -20,41 +22,108 @@ constexpr int64_t kIsFound = -1;
 constexpr int64_t kFirstPauseNs = 100 * kMicrosecondNs;
 constexpr int64_t kLongestPauseNs = 2 * kMillisecondNs;
 
-// Finds the partial copy that the daemon fills, of a file that everybody may
-// read.
-void FindPublicCopy(PartialCopy* partial) {
-  const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
-  int64_t next = partial->next_search.load(std::memory_order_relaxed);
-  if (now < next || next < 0 ||
-      !partial->next_search.compare_exchange_strong(next, kIsSearching)) {
-    return;
+// Writes to the map; returns whether all bytes were written.
+bool Write(const OwnFile& file, const void* data, int64_t size,
+           int64_t offset) {
+  // Beyond the limit, the kernel would send SIGXFSZ.
+  if (!file.IsOpen() ||
+      sys::Soft(RLIMIT_FSIZE) < static_cast<uint64_t>(offset + size)) {
+    return false;
   }
-  char path[kPartialPathBytes];
-  PathOf(*partial, shim.settings.public_partials, ".map", path);
-  const int map = sys::Open(path, O_RDONLY | O_NOFOLLOW);
-  MapHeader header;
-  if (map >= 0 && ReadHeader(*partial, map, &header)) {
-    PathOf(*partial, shim.settings.public_partials, ".part", path);
-    const int part = sys::Open(path, O_RDONLY | O_NOFOLLOW);
-    if (part >= 0) {
-      partial->read_part.Take(part);
-      partial->read_map.Take(map);
-      partial->next_search.store(kIsFound, std::memory_order_release);
-      return;
+  const char* rest = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t done =
+        sys::WriteAt(file.fd(), rest, static_cast<size_t>(size), offset);
+    if (done <= 0) {
+      if (done < 0 && errno == EINTR) continue;
+      return false;
     }
+    rest += done;
+    size -= done;
+    offset += done;
   }
-  if (map >= 0) sys::Close(map);
-  partial->next_search.store(now + kSearchIntervalNs,
-                             std::memory_order_release);
+  return true;
 }
 
-// Returns whether there is a partial copy to read from.
-bool HasReadMap(PartialCopy* partial) {
-  if (!partial->is_public) return true;
-  if (partial->next_search.load(std::memory_order_acquire) >= 0) {
-    FindPublicCopy(partial);
+// Adds a range that was read to the run, and returns the run.
+void AddToRun(PartialCopy* partial, int64_t begin, int64_t end,
+              int64_t* run_begin, int64_t* run_end) {
+  *run_begin = begin;
+  *run_end = end;
+  if (partial->run_lock.exchange(true, std::memory_order_acquire)) return;
+  if (begin >= partial->run_begin && begin <= partial->run_end) {
+    if (end < partial->run_end) end = partial->run_end;
+    partial->run_end = end;
+  } else {
+    partial->run_begin = begin;
+    partial->run_end = end;
   }
-  return partial->next_search.load(std::memory_order_acquire) < 0;
+  *run_begin = partial->run_begin;
+  *run_end = partial->run_end;
+  partial->run_lock.store(false, std::memory_order_release);
+}
+
+// Opens the daemon's map of a file, if it is of this version; -1 if there is
+// none. Sets `header`, and the folder of the partial copy.
+int OpenMap(const PartialCopy& partial, MapHeader* header,
+            const Folder** folder) {
+  const Folder* const folders[] = {&shim.settings.private_partials,
+                                   &shim.settings.public_partials};
+  const int count = shim.daemon.Flags() & kShared ? 2 : 1;
+  for (int i = 0; i < count; ++i) {
+    char path[kPartialPathBytes];
+    PartialPath(*folders[i], partial.key, partial.key_size, ".map", path);
+    const int map = sys::Open(path, O_RDONLY | O_NOFOLLOW);
+    if (map < 0) continue;
+    if (sys::ReadAt(map, header, sizeof(*header), 0) == sizeof(*header) &&
+        header->magic == kMapMagic && header->version == kVersion &&
+        header->state != kIsDropped && header->unit == partial.unit &&
+        header->units == partial.units &&
+        header->identity.inode == partial.identity.inode &&
+        header->identity.size == partial.identity.size &&
+        header->identity.mtime_s == partial.identity.mtime_s &&
+        header->identity.mtime_ns == partial.identity.mtime_ns) {
+      *folder = folders[i];
+      return map;
+    }
+    sys::Close(map);
+  }
+  return -1;
+}
+
+// Finds the partial copy that the daemon fills; returns whether there is one.
+bool HasPart(PartialCopy* partial) {
+  const int64_t now = sys::Now(CLOCK_MONOTONIC_COARSE);
+  int64_t next = partial->next_search.load(std::memory_order_acquire);
+  if (next < 0) return true;
+  if (now < next ||
+      !partial->next_search.compare_exchange_strong(next, kIsSearching)) {
+    return false;
+  }
+  MapHeader header;
+  const Folder* folder;
+  const int map = OpenMap(*partial, &header, &folder);
+  if (map >= 0) {
+    char path[kPartialPathBytes];
+    PartialPath(*folder, partial->key, partial->key_size, ".part", path);
+    const int part = sys::Open(path, O_RDONLY | O_NOFOLLOW);
+    // The daemon removes the map of one copy before it creates the part of the
+    // next one: while the map has its name, the part is the one that belongs to
+    // it.
+    struct statx status;
+    if (part >= 0 && sys::CachedStatus(map, &status) == 0 &&
+        status.stx_nlink > 0) {
+      partial->part.Take(part);
+      partial->part_map.Take(map);
+      partial->next_search.store(kIsFound, std::memory_order_release);
+      return true;
+    }
+    if (part >= 0) sys::Close(part);
+    sys::Close(map);
+  }
+  partial->next_search.store(now + kSearchIntervalNs,
+                             std::memory_order_release);
+  return false;
 }
 
 }  // namespace
@@ -69,18 +138,56 @@ void SetUnits(PartialCopy* partial) {
       static_cast<uint32_t>((size + partial->unit - 1) / partial->unit);
 }
 
+bool CreateMap(PartialCopy* partial) {
+  partial->map.Take(
+      static_cast<int>(syscall(SYS_memfd_create, "tier", MFD_CLOEXEC)));
+  MapHeader header;
+  memset(&header, 0, sizeof(header));
+  header.magic = kMapMagic;
+  header.version = kVersion;
+  header.unit = partial->unit;
+  header.units = partial->units;
+  header.identity = partial->identity;
+  return Write(partial->map, &header, sizeof(header), 0);
+}
+
+bool MarkRead(PartialCopy* partial, int64_t begin, int64_t end) {
+  int64_t run_begin, run_end;
+  AddToRun(partial, begin, end, &run_begin, &run_end);
+  const int64_t unit = partial->unit;
+  int64_t first = begin / unit;
+  if (first * unit < run_begin) first = (run_begin + unit - 1) / unit;
+  int64_t last = end / unit;
+  if (run_end >= (last + 1) * unit) ++last;
+  if (run_end >= partial->identity.size && last + 1 >= partial->units) {
+    last = partial->units;
+  }
+  uint8_t there[kMapChunkBytes];
+  memset(there, kPresent, sizeof(there));
+  while (first < last) {
+    const int64_t count = last - first < static_cast<int64_t>(kMapChunkBytes)
+                              ? last - first
+                              : static_cast<int64_t>(kMapChunkBytes);
+    if (!Write(partial->map, there, count, kMapHeaderBytes + first)) {
+      return false;
+    }
+    first += count;
+  }
+  return true;
+}
+
 MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size) {
   MapRange range = {size, false, false, false};
-  if (!HasReadMap(partial)) return range;
+  if (!HasPart(partial)) return range;
   // All fields that change come before the identity.
   constexpr size_t kHeaderFields =
       offsetof(MapHeader, identity) / sizeof(uint32_t);
   constexpr size_t kState = offsetof(MapHeader, state) / sizeof(uint32_t);
   constexpr size_t kFetching = offsetof(MapHeader, fetching) / sizeof(uint32_t);
   uint32_t header[kHeaderFields];
-  const OwnFile& map = partial->read_map;
+  const OwnFile& map = partial->part_map;
   if (!map.IsOpen() ||
-      sys::ReadAt(map.fd, header, sizeof(header), 0) != sizeof(header) ||
+      sys::ReadAt(map.fd(), header, sizeof(header), 0) != sizeof(header) ||
       header[kState] == kIsDropped) {
     range.is_dropped = true;
     return range;
@@ -91,7 +198,7 @@ MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size) {
   int64_t count = (offset + size - 1) / unit - first + 1;
   if (count > static_cast<int64_t>(kMapChunkBytes)) count = kMapChunkBytes;
   uint8_t there[kMapChunkBytes];
-  ssize_t got = sys::ReadAt(map.fd, there, static_cast<size_t>(count),
+  ssize_t got = sys::ReadAt(map.fd(), there, static_cast<size_t>(count),
                             kMapHeaderBytes + first);
   if (got < 0) got = 0;
   memset(there + got, 0, static_cast<size_t>(count - got));
@@ -123,6 +230,15 @@ MapRange AwaitRange(PartialCopy* partial, int64_t offset, int64_t size) {
   shim.daemon.Count(&AtomicCounts::wait_ns,
                     static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
   return range;
+}
+
+bool IsFetched(PartialCopy* partial) {
+  MapHeader header;
+  const Folder* folder;
+  const int map = OpenMap(*partial, &header, &folder);
+  if (map < 0) return false;
+  sys::Close(map);
+  return header.fetching == 1;
 }
 
 }  // namespace tier

@@ -1,6 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Block map: the ranges of a file that are present in its partial copy.
+// Block maps: the ranges of a file that this process has read, which the daemon
+// copies, and the ranges that are present in the daemon's partial copy.
 //
 // Thread-safety: all functions may be called from any thread and from signal
 // handlers. AwaitRange blocks for at most kStallNs.
@@ -16,11 +17,17 @@ namespace tier {
 // Sets the size and the number of the map's units from the size of the file.
 void SetUnits(PartialCopy* partial);
 
+// Creates the map of what this process reads; returns whether that worked.
+bool CreateMap(PartialCopy* partial);
+
+// Marks a range that was read; returns whether that worked.
+bool MarkRead(PartialCopy* partial, int64_t begin, int64_t end);
+
 // A range of a file that is present or missing as a whole.
 struct MapRange {
   int64_t size;      // Bytes.
   bool is_present;   // In the partial copy.
-  bool is_fetching;  // The daemon is fetching it from another node.
+  bool is_fetching;  // The daemon fills the copy ahead of its readers.
   bool is_dropped;   // The partial copy may not be used any more.
 };
 
@@ -31,6 +38,10 @@ MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size);
 // Waits until the daemon has fetched the beginning of a span; then as
 // FindRange. After a wait in vain, no other read of the copy waits.
 MapRange AwaitRange(PartialCopy* partial, int64_t offset, int64_t size);
+
+// Returns whether the daemon fills a copy ahead of its readers, so that it may
+// soon be complete.
+bool IsFetched(PartialCopy* partial);
 
 }  // namespace tier
 }  // namespace tf_malleable

@@ -16,7 +16,7 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr int kMaxFds = 3;  // Descriptors in one message.
+constexpr int kMaxFds = 2;  // Descriptors in one message.
 // Time between two looks for another state file, and between two reports.
 constexpr int64_t kRetryNs = 500 * kMillisecondNs;
 constexpr int64_t kReportIntervalNs = kSecondNs;
@@ -73,10 +73,10 @@ AtomicCounts* MapCounts(const char* path) {
 
 Counts AtomicCounts::Get() const {
   const auto relaxed = std::memory_order_relaxed;
-  return {copy_opens.load(relaxed),   copy_bytes.load(relaxed),
-          copy_stats.load(relaxed),   source_opens.load(relaxed),
-          source_bytes.load(relaxed), growing_bytes.load(relaxed),
-          waits.load(relaxed),        wait_ns.load(relaxed)};
+  return {copy_opens.load(relaxed),    copy_bytes.load(relaxed),
+          source_opens.load(relaxed),  source_bytes.load(relaxed),
+          growing_bytes.load(relaxed), waits.load(relaxed),
+          wait_ns.load(relaxed)};
 }
 
 int MoveFdUp(int fd) {
@@ -110,7 +110,7 @@ void DaemonClient::Start(const Settings& settings) {
   ReadState();
 }
 
-const State* DaemonClient::MapPage(unsigned* owner) {
+const State* DaemonClient::MapPage() {
   char path[sizeof(sockaddr_un::sun_path) + sizeof(kStateSuffix)];
   const size_t size = strlen(settings_->socket);
   if (size + sizeof(kStateSuffix) > sizeof(path)) return nullptr;
@@ -124,7 +124,6 @@ const State* DaemonClient::MapPage(unsigned* owner) {
   if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
       status.stx_size >= kStateBytes &&
       (status.stx_uid == 0 || status.stx_uid == settings_->uid)) {
-    *owner = status.stx_uid;
     page = reinterpret_cast<void*>(
         syscall(SYS_mmap, nullptr, kStateBytes, PROT_READ, MAP_SHARED, fd, 0));
   }
@@ -164,14 +163,12 @@ const State* DaemonClient::CurrentPage(bool* is_valid) {
     return page;
   }
   const ErrnoGuard guard;
-  unsigned owner = 0;
-  const State* found = MapPage(&owner);
+  const State* found = MapPage();
   if (found == nullptr) return page;
   // A page that is replaced stays mapped, as another thread may be reading it.
   const bool is_found_valid = IsValid(found);
   if (IsOurs(*found) && (page == nullptr || is_found_valid) &&
       page_.compare_exchange_strong(page, found)) {
-    owner_.store(owner, std::memory_order_relaxed);
     *is_valid = is_found_valid;
     return found;
   }
@@ -197,11 +194,6 @@ int64_t DaemonClient::MaxFileBytes() {
   }
   const uint64_t largest = __atomic_load_n(&page->largest, __ATOMIC_RELAXED);
   return largest > INT64_MAX ? INT64_MAX : static_cast<int64_t>(largest);
-}
-
-bool DaemonClient::TakesHandoffs() {
-  return (Flags() & kTakes) && owner_.load(std::memory_order_relaxed) ==
-                                   static_cast<unsigned>(syscall(SYS_geteuid));
 }
 
 bool DaemonClient::IsUnasked(const char* key, size_t size) {
@@ -272,11 +264,6 @@ int DaemonClient::Connection() {
   return fd;
 }
 
-uint64_t DaemonClient::ConnectionInode() {
-  return Connection() < 0 ? 0
-                          : connection_inode_.load(std::memory_order_relaxed);
-}
-
 bool DaemonClient::Send(MessageKind kind, const char* key, size_t size,
                         const Identity* identity, const int* fds,
                         int fds_size) {
@@ -325,7 +312,7 @@ void DaemonClient::ReportCounts(const char* key, size_t size) {
 
 void DaemonClient::ReportFinalCounts() {
   const Counts now = counts_.Get();
-  if (now.copy_opens + now.copy_stats + now.source_opens == 0) return;
+  if (now.copy_opens + now.source_opens == 0) return;
   Send(kCounts, "", 0, nullptr, nullptr, 0);
 }
 
@@ -375,9 +362,9 @@ void DaemonClient::AfterFork() {
     CloseIfSame(number - 1, connection_inode_.load(std::memory_order_relaxed));
   }
   std::atomic<uint64_t>* const all[] = {
-      &counts_.copy_opens,   &counts_.copy_bytes,   &counts_.copy_stats,
-      &counts_.source_opens, &counts_.source_bytes, &counts_.growing_bytes,
-      &counts_.waits,        &counts_.wait_ns};
+      &counts_.copy_opens,   &counts_.copy_bytes,    &counts_.source_opens,
+      &counts_.source_bytes, &counts_.growing_bytes, &counts_.waits,
+      &counts_.wait_ns};
   for (std::atomic<uint64_t>* count : all) {
     count->store(0, std::memory_order_relaxed);
   }

@@ -21,8 +21,8 @@ namespace tier {
 
 // Counters of Counts, which threads add to.
 struct AtomicCounts {
-  std::atomic<uint64_t> copy_opens, copy_bytes, copy_stats, source_opens,
-      source_bytes, growing_bytes, waits, wait_ns;
+  std::atomic<uint64_t> copy_opens, copy_bytes, source_opens, source_bytes,
+      growing_bytes, waits, wait_ns;
 
   Counts Get() const;
 };
@@ -56,12 +56,6 @@ class DaemonClient {
   uint64_t Flags() { return ReadState().flags; }
   // Returns the maximum size of a file that may be copied; 0 if none may be.
   int64_t MaxFileBytes();
-  // Returns whether the daemon takes small files of this process's user from
-  // memory.
-  bool TakesHandoffs();
-  // Returns the inode of the connected socket, connecting it first if
-  // necessary; 0 if that fails.
-  uint64_t ConnectionInode();
   // Returns whether the folder of this key, or the folder around it, is in
   // State::unasked.
   bool IsUnasked(const char* key, size_t size);
@@ -86,7 +80,7 @@ class DaemonClient {
   // Returns the page, which it looks for if there is no valid one.
   const State* CurrentPage(bool* is_valid);
   // Maps the state file; null if it is neither root's nor the user's own.
-  const State* MapPage(unsigned* owner);
+  const State* MapPage();
   static bool IsValid(const State* page);
   // Returns whether a page is of this boot, and of the store of the settings.
   bool IsOurs(const State& page) const;
@@ -99,7 +93,6 @@ class DaemonClient {
   const Settings* settings_;
   uint64_t boot_;
   std::atomic<const State*> page_;
-  std::atomic<unsigned> owner_;  // User id of the page's owner.
   // Time at which the page was last valid, by a coarse clock, which is read
   // fast.
   std::atomic<int64_t> valid_at_;

@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <initializer_list>
+
 #include "cc/tier/hook.h"
 #include "cc/tier/identity.h"
-#include "cc/tier/invalidation.h"
 #include "cc/tier/lookup.h"
 #include "cc/tier/partial_copy.h"
 #include "cc/tier/syscalls.h"
@@ -34,7 +35,6 @@ void InChild() {
   // Files that the parent has open are copied by the parent.
   shim.table.ForEach([](int fd, PartialCopy*) { shim.table.Remove(fd); });
   shim.daemon.AfterFork();
-  ForgetQueue();
 }
 
 __attribute__((constructor)) void Load() {
@@ -46,9 +46,13 @@ __attribute__((constructor)) void Load() {
                &shim.settings);
   if (!shim.settings.is_on) return;
   shim.daemon.Start(shim.settings);
-  struct statx status;
-  if (sys::Status(shim.settings.private_copies.path, &status) == 0) {
-    shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
+  // Any of them may be missing.
+  for (const Folder* folder :
+       {&shim.settings.private_copies, &shim.settings.public_copies}) {
+    struct statx status;
+    if (sys::Status(folder->path, 0, &status) == 0) {
+      shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
+    }
   }
   pthread_atfork(BeforeFork, nullptr, InChild);
   shim.is_on.store(true, std::memory_order_release);
@@ -63,7 +67,6 @@ __attribute__((destructor)) void Unload() {
 using Open = int(const char*, int, ...);
 using OpenAt = int(int, const char*, int, ...);
 using OpenStdio = FILE*(const char*, const char*);
-using Reopen = FILE*(const char*, const char*, FILE*);
 
 // A call that opens a file. One of the two functions is null.
 struct Opening {
@@ -85,13 +88,10 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   Key key;
   if (!key.Find(shim.settings, opening.path)) return opening.Call();
   constexpr int kUntouched = O_PATH | O_DIRECT | O_DIRECTORY | O_ASYNC;
-  if (flags & O_PATH) return opening.Call();
-  if ((flags & O_ACCMODE) != O_RDONLY || (flags & (O_TRUNC | O_CREAT))) {
-    const int fd = opening.Call();
-    if (fd >= 0) Invalidate(&key);
-    return fd;
+  if ((flags & O_ACCMODE) != O_RDONLY ||
+      (flags & (O_TRUNC | O_CREAT | kUntouched))) {
+    return opening.Call();
   }
-  if (flags & kUntouched) return opening.Call();
   const int before = errno;
   LookupResult result = LookupResult::kNotAsked;
   if (!(flags & O_NOFOLLOW)) {
@@ -128,14 +128,9 @@ mode_t ModeOf(int flags, va_list arguments) {
              : 0;
 }
 
-// Use of a file by fopen(), according to its mode.
-enum class Mode { kReads, kChanges, kUnknown };
-Mode ModeOf(const char* mode) {
-  if (mode[0] != 'r' && mode[0] != 'w' && mode[0] != 'a') return Mode::kUnknown;
-  for (const char* c = mode; *c != '\0' && *c != ','; ++c) {
-    if (*c == '+' || *c == 'w' || *c == 'a') return Mode::kChanges;
-  }
-  return strchr(mode, ',') != nullptr ? Mode::kUnknown : Mode::kReads;
+// Returns whether fopen() with this mode only reads.
+bool OnlyReads(const char* mode) {
+  return mode[0] == 'r' && strpbrk(mode, "+wa,") == nullptr;
 }
 
 __attribute__((noinline)) FILE* OpenStdioBelow(RealFunction<OpenStdio>* real,
@@ -143,14 +138,8 @@ __attribute__((noinline)) FILE* OpenStdioBelow(RealFunction<OpenStdio>* real,
                                                const char* mode) {
   static RealFunction<FILE*(int, const char*)> real_fdopen("fdopen");
   Key key;
-  const Mode what = ModeOf(mode);
-  if (what == Mode::kUnknown || !key.Find(shim.settings, path)) {
+  if (!OnlyReads(mode) || !key.Find(shim.settings, path)) {
     return (*real)(path, mode);
-  }
-  if (what == Mode::kChanges) {
-    FILE* file = (*real)(path, mode);
-    if (file != nullptr) Invalidate(&key);
-    return file;
   }
   const int before = errno;
   const int flags = strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0;
@@ -233,15 +222,6 @@ TFM_OPEN_2(__open64_2, open64)
 TFM_OPENAT_2(__openat_2, openat)
 TFM_OPENAT_2(__openat64_2, openat64)
 
-#define TFM_CREAT(name)                                              \
-  TFM_HOOK(int, name, (const char* path, mode_t mode)) {             \
-    static RealFunction<Open> real("open");                          \
-    constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;             \
-    return OpenHook({&real, nullptr, AT_FDCWD, path, kFlags, mode}); \
-  }
-TFM_CREAT(creat)
-TFM_CREAT(creat64)
-
 #define TFM_FOPEN(name)                                         \
   TFM_HOOK(FILE*, name, (const char* path, const char* mode)) { \
     static RealFunction<OpenStdio> real(#name);                 \
@@ -263,19 +243,6 @@ TFM_HOOK(int, fchdir, (int folder)) {
   if (result == 0) Key::WorkingDirectoryChanged();
   return result;
 }
-
-#define TFM_FREOPEN(name)                                                   \
-  TFM_HOOK(FILE*, name, (const char* path, const char* mode, FILE* file)) { \
-    static RealFunction<Reopen> real(#name);                                \
-    FILE* opened = real(path, mode, file);                                  \
-    if (opened != nullptr && path != nullptr &&                             \
-        ModeOf(mode) == Mode::kChanges) {                                   \
-      InvalidatePath(AT_FDCWD, path);                                       \
-    }                                                                       \
-    return opened;                                                          \
-  }
-TFM_FREOPEN(freopen)
-TFM_FREOPEN(freopen64)
 
 }  // namespace tier
 }  // namespace tf_malleable

@@ -34,35 +34,6 @@ bool MayBeCopy(uint64_t device, mode_t mode) {
          device == shim.copies_device.load(std::memory_order_relaxed);
 }
 
-// Returns whether a path has a complete copy that is as the source was a minute
-// ago.
-__attribute__((noinline)) bool FindIdentity(const char* path,
-                                            Identity* identity) {
-  Key key;
-  if (!key.Find(shim.settings, path)) return false;
-  const ErrnoGuard guard;
-  const StateView view = shim.daemon.ReadState();
-  if (!view.is_valid) return false;
-  const Folder* const folders[] = {&shim.settings.private_copies,
-                                   &shim.settings.public_copies};
-  for (int i = 0; i < (view.flags & kShared ? 2 : 1); ++i) {
-    const char* copy = key.In(*folders[i]);
-    if (copy != nullptr &&
-        IsIdentity(*identity, syscall(SYS_getxattr, copy, kSourceAttribute,
-                                      identity, sizeof(*identity)))) {
-      shim.daemon.Count(&AtomicCounts::copy_stats);
-      return true;
-    }
-  }
-  return false;
-}
-
-bool IsFound(int folder, const char* path, int flags, Identity* identity) {
-  return IsOn() && path != nullptr && path[0] != '\0' &&
-         !(flags & AT_SYMLINK_NOFOLLOW) &&
-         (folder == AT_FDCWD || path[0] == '/') && FindIdentity(path, identity);
-}
-
 // Replaces the status of an open file by that of its source if it is a copy.
 void Correct(int fd, struct stat* status) {
   Identity identity;
@@ -80,32 +51,6 @@ bool IsOfDescriptor(const char* path, int flags) {
 
 static_assert(sizeof(struct stat) == sizeof(struct stat64),
               "both have the same layout on 64-bit machines");
-
-#define TFM_STAT(name)                                               \
-  TFM_HOOK(int, name, (const char* path, struct stat* status)) {     \
-    static RealFunction<int(const char*, struct stat*)> real(#name); \
-    Identity identity;                                               \
-    if (IsFound(AT_FDCWD, path, 0, &identity)) {                     \
-      FillStatus(identity, status);                                  \
-      return 0;                                                      \
-    }                                                                \
-    return real(path, status);                                       \
-  }
-TFM_STAT(stat)
-TFM_STAT(stat64)
-
-#define TFM_XSTAT(name)                                                       \
-  TFM_HOOK(int, name, (int version, const char* path, struct stat* status)) { \
-    static RealFunction<int(int, const char*, struct stat*)> real(#name);     \
-    Identity identity;                                                        \
-    if (IsFound(AT_FDCWD, path, 0, &identity)) {                              \
-      FillStatus(identity, status);                                           \
-      return 0;                                                               \
-    }                                                                         \
-    return real(version, path, status);                                       \
-  }
-TFM_XSTAT(__xstat)
-TFM_XSTAT(__xstat64)
 
 #define TFM_FSTAT(name)                                      \
   TFM_HOOK(int, name, (int fd, struct stat* status)) {       \
@@ -131,11 +76,6 @@ TFM_FXSTAT(__fxstat64)
   TFM_HOOK(int, name,                                                          \
            (int folder, const char* path, struct stat* status, int flags)) {   \
     static RealFunction<int(int, const char*, struct stat*, int)> real(#name); \
-    Identity identity;                                                         \
-    if (IsFound(folder, path, flags, &identity)) {                             \
-      FillStatus(identity, status);                                            \
-      return 0;                                                                \
-    }                                                                          \
     const int result = real(folder, path, status, flags);                      \
     if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status);   \
     return result;                                                             \
@@ -149,11 +89,6 @@ TFM_FSTATAT(fstatat64)
             int flags)) {                                                    \
     static RealFunction<int(int, int, const char*, struct stat*, int)> real( \
         #name);                                                              \
-    Identity identity;                                                       \
-    if (IsFound(folder, path, flags, &identity)) {                           \
-      FillStatus(identity, status);                                          \
-      return 0;                                                              \
-    }                                                                        \
     const int result = real(version, folder, path, status, flags);           \
     if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status); \
     return result;                                                           \
@@ -167,10 +102,6 @@ TFM_HOOK(int, statx,
   static RealFunction<int(int, const char*, int, unsigned, struct statx*)> real(
       "statx");
   Identity identity;
-  if (IsFound(folder, path, flags, &identity)) {
-    FillStatus(identity, status);
-    return 0;
-  }
   const int result = real(folder, path, flags, mask, status);
   if (result == 0 && IsOn() && IsOfDescriptor(path, flags) &&
       MayBeCopy(DeviceOf(*status), status->stx_mode) &&

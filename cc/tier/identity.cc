@@ -63,13 +63,9 @@ bool IsSameVersion(const Identity& identity, const struct statx& status) {
   return status.stx_ino == identity.inode &&
          status.stx_size == static_cast<uint64_t>(identity.size) &&
          status.stx_mtime.tv_sec == identity.mtime_s &&
-         status.stx_mtime.tv_nsec == identity.mtime_ns;
-}
-
-bool IsSameVersionAndMode(const Identity& identity,
-                          const struct statx& status) {
-  return IsSameVersion(identity, status) && status.stx_mode == identity.mode &&
-         status.stx_uid == identity.uid && status.stx_gid == identity.gid;
+         status.stx_mtime.tv_nsec == identity.mtime_ns &&
+         status.stx_ctime.tv_sec == identity.ctime_s &&
+         status.stx_ctime.tv_nsec == identity.ctime_ns;
 }
 
 void FillStatus(const Identity& identity, struct stat* status) {

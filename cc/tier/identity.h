@@ -21,10 +21,7 @@ Identity IdentityOf(const struct statx& status);
 // Returns whether an attribute's value, of `size` bytes, is an Identity.
 bool IsIdentity(const Identity& identity, ssize_t size);
 // Returns whether a file with this status is the version that was copied, with
-// the same owner and mode.
-bool IsSameVersionAndMode(const Identity& identity, const struct statx& status);
-// Returns whether an open file with this status is still the version that was
-// copied.
+// the same owner and permissions: each change changes the ctime.
 bool IsSameVersion(const Identity& identity, const struct statx& status);
 // Sets the fields of a stat result.
 void FillStatus(const Identity& identity, struct stat* status);

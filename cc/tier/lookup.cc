@@ -12,32 +12,27 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-constexpr mode_t kPermissions = S_IRWXU | S_IRWXG | S_IRWXO;
-
 bool HasPartialCopy(const Key& key) {
   char path[kPartialPathBytes];
   struct statx status;
   PartialPath(shim.settings.private_partials, key.key(), key.size(), ".map",
               path);
-  return sys::Status(path, &status) == 0;
+  return sys::Status(path, 0, &status) == 0;
 }
 
 // Returns whether an open file of the store is a copy that may be used, and
-// sets its status.
-bool IsUsableCopy(int fd, bool is_valid, const char* source,
-                  struct stat* status) {
-  // A copy without permissions was dropped by its owner, in a folder where only
-  // the daemon may remove files.
-  if (syscall(SYS_fstat, fd, status) != 0 || !S_ISREG(status->st_mode) ||
-      (status->st_mode & kPermissions) == 0) {
+// sets its identity. `source` is the program's path of the file in the source.
+bool IsUsableCopy(int fd, const StateView& view, const char* source,
+                  Identity* identity) {
+  if (!IsIdentity(*identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
+                                     identity, sizeof(*identity)))) {
     return false;
   }
-  if (is_valid || source == nullptr) return true;
-  Identity identity;
+  if (source == nullptr || (view.flags & kUnchecked)) return true;
   struct statx now;
-  return IsIdentity(identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
-                                      &identity, sizeof(identity))) &&
-         sys::Status(source, &now) == 0 && IsSameVersionAndMode(identity, now);
+  return sys::Status(source, view.flags & kSyncs ? AT_STATX_FORCE_SYNC : 0,
+                     &now) == 0 &&
+         IsSameVersion(*identity, now);
 }
 
 }  // namespace
@@ -59,15 +54,16 @@ int OpenCopy(Key* key, const char* source, int flags) {
       if (errno == EMFILE || errno == ENFILE) return -1;
       continue;
     }
-    struct stat status;
-    if (IsUsableCopy(fd, view.is_valid, source, &status)) {
-      const uint64_t device = status.st_dev;
-      if (shim.copies_device.load(std::memory_order_relaxed) != device) {
-        shim.copies_device.store(device, std::memory_order_relaxed);
+    Identity identity;
+    if (IsUsableCopy(fd, view, source, &identity)) {
+      struct statx status;
+      if (shim.copies_device.load(std::memory_order_relaxed) == 0 &&
+          sys::CachedStatus(fd, &status) == 0) {
+        shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
       }
       shim.daemon.Count(&AtomicCounts::copy_opens);
       shim.daemon.Count(&AtomicCounts::copy_bytes,
-                        static_cast<uint64_t>(status.st_size));
+                        static_cast<uint64_t>(identity.size));
       shim.daemon.ReportCounts(key->key(), key->size());
       return fd;
     }

@@ -14,10 +14,10 @@
 namespace tf_malleable {
 namespace tier {
 
-// Opens a complete copy for reading; returns -1 if no copy may be used. If the
-// daemon does not run, compares the copy with `source`, the path of the file in
-// the program, unless that is null. Of `flags`, only O_CLOEXEC is used. May set
-// errno.
+// Opens a complete copy for reading; returns -1 if no copy may be used.
+// Compares the copy with `source`, the path of the file in the program, unless
+// that is null or the daemon permits readers not to. Of `flags`, only O_CLOEXEC
+// is used. May set errno.
 int OpenCopy(Key* key, const char* source, int flags);
 
 // As OpenCopy; if there is no copy, asks the daemon for one, and sets `result`.

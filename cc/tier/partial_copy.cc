@@ -5,11 +5,8 @@
 #include <sys/xattr.h>
 
 #include "cc/tier/block_map.h"
-#include "cc/tier/copy_creation.h"
-#include "cc/tier/fill.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/lookup.h"
-#include "cc/tier/partial_copy_files.h"
 #include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
@@ -26,6 +23,95 @@ constexpr int64_t kMaxSwapWaitNs = kSecondNs;
 constexpr int64_t kSwapPauseNs = 2 * kMillisecondNs;
 constexpr int64_t kMaxPositionWaitNs = kSecondNs;
 constexpr int64_t kPositionPauseNs = 50 * kMicrosecondNs;
+// Number of looks at a map that another thread is creating, and pauses between
+// them: the first looks are the fast ones.
+constexpr int kLooks = 100;
+constexpr int kFastLooks = 50;
+constexpr int64_t kFastPauseNs = 20 * kMicrosecondNs;
+constexpr int64_t kSlowPauseNs = kMillisecondNs;
+
+// Sends the daemon a message about the copy, with descriptors; returns whether
+// it was sent.
+bool Send(const PartialCopy& partial, MessageKind kind, const int* fds,
+          int fds_size) {
+  return shim.daemon.Send(kind, partial.key, partial.key_size,
+                          &partial.identity, fds, fds_size);
+}
+
+// Returns whether the descriptor still is the file that was opened, unchanged.
+bool IsSource(const PartialCopy& partial, int fd) {
+  struct statx status;
+  return sys::CachedStatus(fd, &status) == 0 &&
+         DeviceOf(status) == partial.identity.device &&
+         IsSameVersion(partial.identity, status);
+}
+
+// Decides at the first read how the file is copied, and tells the daemon.
+PartialCopy::Stage Begin(PartialCopy* partial, int fd) {
+  const bool has_room = partial->identity.size <= shim.daemon.MaxFileBytes();
+  if (!has_room && !partial->is_expected) return PartialCopy::kOff;
+  // The program's descriptors come first: the shim uses at most an eighth of
+  // the limit, and none while the program uses the highest quarter.
+  const uint64_t limit = sys::Soft(RLIMIT_NOFILE);
+  const uint64_t max_program_fd = limit / 4 * 3;
+  const uint64_t max_own_files = limit / 8;
+  if (static_cast<uint64_t>(fd) > max_program_fd ||
+      static_cast<uint64_t>(shim.own_files.load(std::memory_order_relaxed)) >
+          max_own_files) {
+    return PartialCopy::kOff;
+  }
+  if (has_room && partial->identity.size <= kSmallFileBytes) {
+    return PartialCopy::kSmallFile;
+  }
+  if (!CreateMap(partial)) return PartialCopy::kOff;
+  const int fds[] = {fd, partial->map.fd()};
+  return Send(*partial, kReading, fds, 2) ? PartialCopy::kMapped
+                                          : PartialCopy::kOff;
+}
+
+PartialCopy::Stage BeginOnce(PartialCopy* partial, int fd) {
+  uint32_t stage = partial->stage.load(std::memory_order_acquire);
+  if (stage == PartialCopy::kFresh &&
+      partial->stage.compare_exchange_strong(stage, PartialCopy::kCreating,
+                                             std::memory_order_acquire)) {
+    stage = Begin(partial, fd);
+    partial->stage.store(stage, std::memory_order_release);
+  }
+  for (int i = 0; stage == PartialCopy::kCreating && i < kLooks; ++i) {
+    sys::Sleep(i < kFastLooks ? kFastPauseNs : kSlowPauseNs);
+    stage = partial->stage.load(std::memory_order_acquire);
+  }
+  return static_cast<PartialCopy::Stage>(stage);
+}
+
+// Ends the use of the copy.
+void Stop(PartialCopy* partial) {
+  const uint32_t stage =
+      partial->stage.exchange(PartialCopy::kOff, std::memory_order_relaxed);
+  const bool is_left = partial->is_claimed && stage != PartialCopy::kOff &&
+                       !partial->is_sent.load(std::memory_order_relaxed) &&
+                       !partial->is_unseen.load(std::memory_order_relaxed);
+  if (stage == PartialCopy::kMapped || is_left) {
+    Send(*partial, kClosed, nullptr, 0);
+  }
+}
+
+// Notes a read of a small file, which is sent once it was read to its end.
+void NoteSmall(PartialCopy* partial, int fd, int64_t size, int64_t offset) {
+  // A thread that finds the lock held leaves a gap.
+  if (partial->run_lock.exchange(true, std::memory_order_acquire)) return;
+  const bool has_gap = offset > partial->run_end;
+  if (!has_gap && offset + size > partial->run_end) {
+    partial->run_end = offset + size;
+  }
+  const bool is_whole = partial->run_end == partial->identity.size;
+  partial->run_lock.store(false, std::memory_order_release);
+  if (!has_gap && !is_whole) return;
+  if (!partial->is_sent.exchange(true, std::memory_order_relaxed)) {
+    Send(*partial, has_gap ? kUnseen : kWhole, &fd, 1);
+  }
+  partial->stage.store(PartialCopy::kOff, std::memory_order_relaxed);
+}
 
 ssize_t ReadSource(int fd, void* data, size_t size, int64_t offset) {
   const ssize_t got = sys::ReadAt(fd, data, size, offset);
@@ -35,7 +121,7 @@ ssize_t ReadSource(int fd, void* data, size_t size, int64_t offset) {
   return got;
 }
 
-// Reads from the part, and what is missing there from the source.
+// Reads from the daemon's part, and what is missing there from the source.
 ssize_t ReadMapped(PartialCopy* partial, int fd, char* data, int64_t size,
                    int64_t offset) {
   int64_t done = 0;
@@ -47,11 +133,12 @@ ssize_t ReadMapped(PartialCopy* partial, int fd, char* data, int64_t size,
       range = AwaitRange(partial, at, size - done);
     }
     if (range.is_dropped) {
-      partial->stage.store(PartialCopy::kOff, std::memory_order_relaxed);
+      const ErrnoGuard guard;
+      Stop(partial);
     }
     ssize_t got = 0;
-    if (range.is_present && partial->read_part.IsOpen()) {
-      got = sys::ReadAt(partial->read_part.fd, data + done,
+    if (range.is_present && partial->part.IsOpen()) {
+      got = sys::ReadAt(partial->part.fd(), data + done,
                         static_cast<size_t>(range.size), at);
       if (got > 0) {
         shim.daemon.Count(&AtomicCounts::growing_bytes,
@@ -62,10 +149,11 @@ ssize_t ReadMapped(PartialCopy* partial, int fd, char* data, int64_t size,
       got = ReadSource(fd, data + done, static_cast<size_t>(range.size), at);
       if (got < 0) return done > 0 ? done : -1;
       if (got == 0) break;
+      const ErrnoGuard guard;
       if (partial->stage.load(std::memory_order_relaxed) ==
-          PartialCopy::kMapped) {
-        const ErrnoGuard guard;
-        FillMapped(partial, data + done, got, at);
+              PartialCopy::kMapped &&
+          !MarkRead(partial, at, at + got)) {
+        Stop(partial);
       }
     }
     done += got;
@@ -73,33 +161,49 @@ ssize_t ReadMapped(PartialCopy* partial, int fd, char* data, int64_t size,
   return done;
 }
 
-// Returns whether another thread or process makes a copy that may soon be
-// complete.
-bool IsExpected(PartialCopy* partial) {
-  const OwnFile* map = &partial->read_map;
-  OwnFile found;
-  if (partial->stage.load(std::memory_order_acquire) == PartialCopy::kFresh) {
-    char path[kPartialPathBytes];
-    PathOf(*partial,
-           partial->is_public ? shim.settings.public_partials
-                              : shim.settings.private_partials,
-           ".map", path);
-    found.fd = sys::Open(path, O_RDONLY | O_NOFOLLOW);
-    found.inode = InodeOf(found.fd);
-    map = &found;
-  } else if (!partial->is_joined && !partial->is_public) {
-    return false;
+// Notes what was read by a position that other processes or descriptors share.
+// If one of them has moved it meanwhile, the wrong range is noted: the daemon
+// then reads bytes that no program has read.
+void NoteShared(PartialCopy* partial, int fd, int64_t size) {
+  const int64_t offset = sys::Seek(fd, 0, SEEK_CUR) - size;
+  if (offset < 0 || offset + size > partial->identity.size ||
+      !IsSource(*partial, fd)) {
+    return;
   }
-  MapHeader header;
-  const bool is_expected =
-      map->IsOpen() && ReadHeader(*partial, map->fd, &header);
-  if (found.fd >= 0) sys::Close(found.fd);
-  return is_expected;
+  shim.daemon.Count(&AtomicCounts::source_bytes, static_cast<uint64_t>(size));
+  const PartialCopy::Stage stage = BeginOnce(partial, fd);
+  if (stage == PartialCopy::kSmallFile) {
+    NoteSmall(partial, fd, size, offset);
+  } else if (stage == PartialCopy::kMapped &&
+             !MarkRead(partial, offset, offset + size)) {
+    Stop(partial);
+  }
+}
+
+// Replaces the descriptor by one of the complete copy, if that exists, or is
+// fetched and complete soon; returns whether it did.
+bool AwaitSwap(PartialCopy* partial, int fd) {
+  const int64_t begin = sys::Now(CLOCK_MONOTONIC);
+  bool is_swapped = SwapInCopy(partial, fd);
+  bool has_waited = false;
+  while (!is_swapped && shim.daemon.IsValid() && IsFetched(partial) &&
+         sys::Now(CLOCK_MONOTONIC) - begin < kMaxSwapWaitNs) {
+    has_waited = true;
+    sys::Sleep(kSwapPauseNs);
+    is_swapped = SwapInCopy(partial, fd);
+  }
+  if (has_waited) {
+    shim.daemon.Count(&AtomicCounts::waits);
+    shim.daemon.Count(&AtomicCounts::wait_ns,
+                      static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
+  }
+  return is_swapped;
 }
 
 // Tracks an open file, if it may be copied or a partial copy is expected;
 // returns whether it does.
-bool Track(int fd, const Key& key, bool is_expected) {
+bool Track(int fd, const Key& key, LookupResult result) {
+  const bool is_expected = result == LookupResult::kPartialCopy;
   // A partial copy that exists has its room already.
   const int64_t largest = is_expected ? INT64_MAX : shim.daemon.MaxFileBytes();
   if (largest <= 0 || key.size() >= PATH_MAX) return false;
@@ -117,16 +221,12 @@ bool Track(int fd, const Key& key, bool is_expected) {
   PartialCopy* partial = &entry->payload;
   partial->stage.store(PartialCopy::kFresh, std::memory_order_relaxed);
   partial->identity = IdentityOf(status);
-  partial->is_public =
-      (shim.daemon.Flags() & kShared) && (status.stx_mode & S_IROTH);
   SetUnits(partial);
   partial->is_expected = is_expected;
-  partial->is_joined = false;
-  partial->map = partial->part = partial->read_map = partial->read_part =
-      OwnFile();
+  partial->is_claimed = result == LookupResult::kClaimed;
+  partial->map = partial->part = partial->part_map = OwnFile();
   partial->next_search.store(0, std::memory_order_relaxed);
-  partial->cursor.store(0, std::memory_order_relaxed);
-  partial->is_full.store(false, std::memory_order_relaxed);
+  partial->is_sent.store(false, std::memory_order_relaxed);
   partial->is_unseen.store(false, std::memory_order_relaxed);
   partial->may_wait.store(true, std::memory_order_relaxed);
   partial->is_shared.store(false, std::memory_order_relaxed);
@@ -142,14 +242,24 @@ bool Track(int fd, const Key& key, bool is_expected) {
 
 }  // namespace
 
+void OwnFile::Take(int opened) {
+  fd_plus_1 = MoveFdUp(opened) + 1;
+  inode = InodeOf(fd());
+  if (fd_plus_1 > 0) shim.own_files.fetch_add(1, std::memory_order_relaxed);
+}
+
+void OwnFile::Close() {
+  if (fd_plus_1 == 0) return;
+  CloseIfSame(fd(), inode);
+  fd_plus_1 = 0;
+  shim.own_files.fetch_sub(1, std::memory_order_relaxed);
+}
+
 void PartialCopy::Reset() {
   const ErrnoGuard guard;
-  if (is_public) {
-    read_map.Close();
-    read_part.Close();
-  }
   map.Close();
   part.Close();
+  part_map.Close();
 }
 
 PositionLock::PositionLock(PartialCopy* partial)
@@ -184,8 +294,7 @@ PositionLock::~PositionLock() {
 
 void TrackOpenFile(int fd, const Key& key, LookupResult result) {
   const ErrnoGuard guard;
-  if (!Track(fd, key, result == LookupResult::kPartialCopy) &&
-      result == LookupResult::kClaimed) {
+  if (!Track(fd, key, result) && result == LookupResult::kClaimed) {
     shim.daemon.Send(kClosed, key.key(), key.size(), nullptr, nullptr, 0);
   }
 }
@@ -200,14 +309,14 @@ ssize_t ReadPartialCopyAt(Table::Entry* entry, int fd, void* data, size_t size,
   PartialCopy::Stage stage;
   {
     const ErrnoGuard guard;
-    if (!IsSource(*partial, fd)) {
-      shim.table.Remove(fd);
-      stage = PartialCopy::kOff;
+    if (IsSource(*partial, fd)) {
+      stage = BeginOnce(partial, fd);
     } else {
-      stage = BeginCopy(partial, fd, offset);
-      // From now on, the kernel alone serves the reads.
-      if (stage == PartialCopy::kOff) shim.table.Remove(fd);
+      Stop(partial);
+      stage = PartialCopy::kOff;
     }
+    // From now on, the kernel alone serves the reads.
+    if (stage == PartialCopy::kOff) shim.table.Remove(fd);
   }
   if (stage == PartialCopy::kMapped) {
     const int64_t most = whole - offset;
@@ -219,7 +328,7 @@ ssize_t ReadPartialCopyAt(Table::Entry* entry, int fd, void* data, size_t size,
   const ssize_t got = ReadSource(fd, data, size, offset);
   if (got > 0 && stage == PartialCopy::kSmallFile && offset + got <= whole) {
     const ErrnoGuard guard;
-    FillSmall(partial, fd, static_cast<const char*>(data), got, offset);
+    NoteSmall(partial, fd, got, offset);
   }
   return got;
 }
@@ -233,7 +342,13 @@ ssize_t ReadPartialCopy(Table::Entry* entry, int fd, void* data, size_t size) {
     offset = sys::Seek(fd, 0, SEEK_CUR);
   }
   if (offset < 0 || offset >= partial->identity.size) {
-    return sys::Read(fd, data, size);
+    const ssize_t got = sys::Read(fd, data, size);
+    if (got > 0 && partial->is_shared.load(std::memory_order_relaxed) &&
+        shim.daemon.pid() == sys::Pid()) {
+      const ErrnoGuard guard;
+      NoteShared(partial, fd, got);
+    }
+    return got;
   }
   const ssize_t got = ReadPartialCopyAt(entry, fd, data, size, offset);
   if (got > 0) sys::Seek(fd, offset + got, SEEK_SET);
@@ -250,25 +365,12 @@ void BeforeUnseenUse(int fd, UnseenUse use) {
     return;
   }
   bool is_swapped = false;
-  if (!partial->is_shared.load(std::memory_order_relaxed) &&
-      IsSource(*partial, fd)) {
-    const int64_t begin = sys::Now(CLOCK_MONOTONIC);
-    is_swapped = SwapInCopy(partial, fd);
-    bool has_waited = false;
-    while (!is_swapped && shim.daemon.IsValid() && IsExpected(partial) &&
-           sys::Now(CLOCK_MONOTONIC) - begin < kMaxSwapWaitNs) {
-      has_waited = true;
-      sys::Sleep(kSwapPauseNs);
-      is_swapped = SwapInCopy(partial, fd);
-    }
-    if (has_waited) {
-      shim.daemon.Count(&AtomicCounts::waits);
-      shim.daemon.Count(
-          &AtomicCounts::wait_ns,
-          static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
-    }
+  if (IsSource(*partial, fd)) {
+    // A copy's descriptor does not share its position with others.
+    is_swapped = !partial->is_shared.load(std::memory_order_relaxed) &&
+                 AwaitSwap(partial, fd);
     const uint32_t stage = partial->stage.load(std::memory_order_relaxed);
-    if (!is_swapped && stage != PartialCopy::kOff && !partial->is_full.load() &&
+    if (!is_swapped && stage != PartialCopy::kOff &&
         !partial->is_unseen.exchange(true)) {
       Send(*partial, kUnseen, &fd, stage == PartialCopy::kMapped ? 0 : 1);
     }
@@ -276,7 +378,10 @@ void BeforeUnseenUse(int fd, UnseenUse use) {
   if (use == UnseenUse::kDuplicated) {
     partial->is_shared.store(true, std::memory_order_relaxed);
   }
-  if (is_swapped || use == UnseenUse::kGone) shim.table.Remove(fd);
+  if (is_swapped || use == UnseenUse::kGone) {
+    Stop(partial);
+    shim.table.Remove(fd);
+  }
   shim.table.Release(entry);
 }
 
@@ -287,12 +392,7 @@ void BeforeClose(int fd) {
   // After vfork(), the child has descriptors of its own, but the parent's
   // table.
   if (shim.daemon.pid() == sys::Pid()) {
-    PartialCopy* partial = &entry->payload;
-    if (partial->stage.load(std::memory_order_relaxed) ==
-        PartialCopy::kMapped) {
-      CheckFull(partial);
-      if (!partial->is_full.load()) Send(*partial, kClosed, nullptr, 0);
-    }
+    Stop(&entry->payload);
     shim.table.Remove(fd);
   }
   shim.table.Release(entry);

@@ -1,7 +1,7 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// PartialCopy: a file that the program has open in the source while its copy is
-// being made.
+// PartialCopy: a file that the program has open in the source while the daemon
+// makes its copy.
 //
 // Thread-safety: all functions may be called from any thread and from signal
 // handlers. A read blocks only for the source, for a range that the daemon
@@ -18,7 +18,6 @@
 
 #include "cc/tier/daemon_client.h"
 #include "cc/tier/descriptor_table.h"
-#include "cc/tier/handoff_client.h"
 #include "cc/tier/protocol.h"
 #include "cc/tier/settings.h"
 
@@ -29,10 +28,13 @@ namespace tier {
 // descriptors that they have not opened, and may get the same numbers for other
 // files.
 struct OwnFile {
-  int fd = -1;
-  uint64_t inode = 0;
+  // 0, and not -1, for none, and no default: the shim's state must need no
+  // constructor, as hooks may be called before any has run.
+  int fd_plus_1;
+  uint64_t inode;
 
-  bool IsOpen() const { return fd >= 0 && InodeOf(fd) == inode; }
+  int fd() const { return fd_plus_1 - 1; }
+  bool IsOpen() const { return fd_plus_1 > 0 && InodeOf(fd()) == inode; }
   // Takes over a descriptor, and moves it to a high number.
   void Take(int opened);
   void Close();
@@ -42,9 +44,9 @@ struct OwnFile {
 struct PartialCopy {
   enum Stage : uint32_t {
     kFresh,      // Nothing was read or created yet.
-    kCreating,   // A thread is creating or joining the copy.
-    kSmallFile,  // The copy has at most a part without a name.
-    kMapped,     // The copy has a map, and a part if the reader fills it.
+    kCreating,   // A thread is creating the map.
+    kSmallFile,  // The file needs no map: it is read from its beginning on.
+    kMapped,     // The file has a map, which the daemon has, too.
     kOff,        // The copy is no longer used: reads go to the source.
   };
 
@@ -52,19 +54,17 @@ struct PartialCopy {
 
   std::atomic<uint32_t> stage;
   Identity identity;
-  bool is_public;    // Everybody may read the file: the daemon fills the copy.
   bool is_expected;  // The daemon has replied that a partial copy exists.
-  bool is_joined;    // Another open file, or another process, has begun it.
-  OwnFile map, part;
-  // Files to read from: the same, or those that the daemon fills.
-  OwnFile read_map, read_part;
+  bool is_claimed;   // This process has the claim.
+  OwnFile map;       // What this process has read.
+  // The daemon's partial copy, once it was found.
+  OwnFile part, part_map;
   // Time of the next search for the daemon's files; see block_map.cc.
   std::atomic<int64_t> next_search;
-  uint32_t unit, units;  // Size of a unit in bytes, and number of units.
-  std::atomic<uint32_t> cursor;  // All units before this one are present.
-  std::atomic<bool> is_full;     // kFull or kWhole was sent, or a handoff made.
-  std::atomic<bool> is_unseen;   // kUnseen was sent.
-  std::atomic<bool> may_wait;    // Reads may wait for missing ranges.
+  uint32_t unit, units;         // Size of a unit in bytes, and number of units.
+  std::atomic<bool> is_sent;    // kWhole was sent.
+  std::atomic<bool> is_unseen;  // kUnseen was sent.
+  std::atomic<bool> may_wait;   // Reads may wait for missing ranges.
   // Whether other processes or descriptors share the file's position.
   std::atomic<bool> is_shared;
   std::atomic<int> position_owner;  // Thread that reads by the position; or 0.
@@ -82,7 +82,6 @@ struct Shim {
   std::atomic<bool> is_on;
   Settings settings;
   DaemonClient daemon;
-  HandoffQueue handoff;
   Table table;
   std::atomic<uint64_t> copies_device;  // Device of the complete copies.
   std::atomic<int> own_files;  // Approximate number of the shim's open files.

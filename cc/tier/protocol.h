@@ -11,76 +11,58 @@
 // claim is the permission to read a file from the source, which only one node
 // has at a time.
 //
-// The store. Its folders are the index of the complete copies.
+// The store. Its folders are the index of the complete copies. The daemon alone
+// writes to it.
 //
-//   public/PATH           Copies of files that everybody may read. Only the
-//                         daemon writes here. Folders 0755, copies 0644.
+//   public/PATH           Copies of files that everybody may read. Folders
+//   0755,
+//                         copies 0644.
 //   private/UID/PATH      One user's copies. private/UID belongs to the
 //                         daemon's user, mode 0700; if the reader is another
 //                         user, with an ACL entry user:UID:--x. Copies belong
 //                         to UID, mode 0600. Folders below are 0755.
-//   growing/public/       Partial copies that the daemon fills: NAME.part and
-//                         NAME.map.
-//   growing/private/UID/  Partial copies that readers fill. The folder belongs
-//                         to UID, mode 0700.
+//   growing/AREA/         Partial copies of the area public or private/UID:
+//                         NAME.part and NAME.map. Modes as of the area.
 //
 // PATH is the path in the source without links resolved: absolute, with no
 // "", "." or ".." as a component. NAME is the 128-bit FNV-1a hash of PATH in 32
 // lower-case hexadecimal digits. A file whose path is too long is not copied.
 //
 // A complete copy has the extended attribute kSourceAttribute, an Identity,
-// which is set before the copy is linked to its place. A file without any
-// permission in its mode is no copy: its owner has dropped it. The attribute
-// kBlocksAttribute has the checksums of the copy, which only the daemon reads.
-// Any folder may be missing; it then counts as empty.
+// which is set before the copy gets its name. The attribute kBlocksAttribute
+// has the checksums of the copy, which only the daemon reads. Any folder may be
+// missing; it then counts as empty.
 //
-// The life of a partial copy that a reader fills:
+// The life of a copy:
 //
-// 1. The shim opens the source for the caller. At the first read, if State
-//    allows it, the file was last modified 10 s ago or earlier, and
-//    growing/private/UID exists, the shim creates NAME.part exclusively, then
-//    NAME.map, and writes the header of the map. It sends kGrowing with
-//    descriptors of source, map and part, and does not wait. The daemon removes
-//    a part whose map has not come for some seconds.
-// 2. Each read that the shim sees is answered from the part as far as the map
-//    marks it as present. The rest is read from the source, written to the
-//    part, and marked in the map. Other processes of the same user that open
-//    the file find the map by its name and do the same.
-// 3. When the map is full, the shim sets kIsFull in the header and sends kFull.
-//    If the caller stops earlier, the shim sends kClosed; if the caller reads
-//    in a way that the shim cannot see, kUnseen (also for a copy that was not
-//    begun, then with a descriptor of the source). The daemon may then read the
-//    rest by the descriptor that it has, or drop the copy.
-// 4. The daemon publishes a full copy only if the source's descriptor and name
-//    both still have the header's Identity: it computes checksums, sets the
-//    attributes, links the part's descriptor to its place, and removes NAME.*.
-//    It drops a part that is not as long as the source.
+// 1. Absent. The shim opens the source for the caller. At the first read, if
+//    State allows it and the file was last modified 10 s ago or earlier, the
+//    shim creates a map without a name (a memfd), writes its header, and sends
+//    kReading with descriptors of source and map. It does not wait. Each read
+//    that the shim sees is marked in this map.
+// 2. Partial. The daemon checks that the descriptor is the file of that path,
+//    chooses the area, creates NAME.part and NAME.map there, and reads by the
+//    source's descriptor what readers have read: from the kernel's cache. A
+//    reader finds the daemon's map by its name, and reads the units that it
+//    marks as present from the part. When a reader stops (kClosed), or reads in
+//    a way that the shim cannot see (kUnseen, also for a copy that was not
+//    begun, then with a descriptor of the source), the daemon may read the rest
+//    itself, or drop the copy.
+// 3. Complete and published. If the source's descriptor and name both still
+// have
+//    the Identity, the daemon sets the attributes and renames the part to its
+//    place. To drop a partial copy, it sets kIsDropped in the header of the
+//    map, and removes NAME.*. It never truncates a file that a reader may have
+//    open.
+// 4. Evicted, or found to differ from its source: the daemon removes the copy.
 //
-// To drop a partial copy, the daemon sets kIsDropped in the header, and removes
-// NAME.*. It never truncates a file that a reader may have open.
+// A file of at most kSmallFileBytes has no map: when it was read from beginning
+// to end, in this order, the shim sends kWhole with a descriptor of the source.
+// If it is read in another way, the shim sends kUnseen.
 //
-// With State flag kShared, the shim creates no part for a file that everybody
-// may read by its mode, and kGrowing has only the source and a map without a
-// name (a memfd): the shim marks in it what it has read, and the daemon reads
-// the same bytes by the source's descriptor, from the kernel's cache. If
-// everybody may also search every folder of the path, the partial copy is
-// growing/public/NAME.*, from which the shim reads the present units; otherwise
-// the daemon fills a copy for private/UID that readers do not see. It never
-// trusts data that a reader wrote.
-//
-// A file of at most kSmallFileBytes has neither map nor name while it is
-// partial: the part is created with O_TMPFILE in growing/private/UID. After the
-// file was read from beginning to end, in this order, kWhole has descriptors of
-// source and part, which is published as in 4. If it is read in another way, no
-// kWhole is sent. With kShared and a file that everybody may read, there is no
-// part: the daemon reads the source.
-//
-// With State flag kTakes, much room is free, and the daemon takes such a file
-// of its own user from memory, so that the reader need not write one to a disk:
-// the reader puts the file into a queue (QueueHeader), and the daemon makes the
-// copy. The status of the name is the kernel's cached one, as the file was
-// opened by that name a moment ago. If the file is not as expected, or the
-// queue is full, the reader sends kWhole.
+// Nothing that a reader sends is trusted, but to hold for its own user: the
+// bytes of a copy that other users read come from the file that the daemon has
+// found at the path itself.
 //
 // With State flag kAsks, a reader that finds neither a complete nor a partial
 // copy looks the file up before it opens the source: it sends kAsk with the
@@ -92,13 +74,14 @@
 // files there in a row were small and on no other node, and a lookup takes as
 // long as reading such a file.
 //
-// Freshness. Until State::valid_until, a reader opens a complete copy without a
-// look at the source: the daemon has compared every copy with the source within
-// the minute before. After that time (the daemon has ended, or hangs), the
-// reader compares the source's status itself before it opens a copy, and begins
-// no new copies. After a reboot, before it publishes a State, the daemon moves
-// away copies from before the boot, and moves each back after it has compared
-// the copy with its checksums.
+// Freshness. A reader compares the status of the source with a copy's attribute
+// each time it opens the copy, so that it never gets an older version, nor a
+// file that it may not read any more; with State flag kSyncs, it has the status
+// fetched from the file server. With kUnchecked, while State is valid, it does
+// not: the daemon then has compared all copies within the time that its
+// administrator allows. After a reboot, before it publishes a State, the daemon
+// moves away copies from before the boot, and moves each back after it has
+// compared the copy with its checksums.
 
 #ifndef TF_MALLEABLE_CC_TIER_PROTOCOL_H_
 #define TF_MALLEABLE_CC_TIER_PROTOCOL_H_
@@ -108,13 +91,12 @@
 namespace tf_malleable {
 namespace tier {
 
-inline constexpr uint32_t kVersion = 1;  // Of this protocol.
+inline constexpr uint32_t kVersion = 2;  // Of this protocol.
 
 // Status of a file in the source, which stat() returns for its copy. Versions
-// of a file differ in size, mtime or inode. A copy is not used either if mode,
-// uid or gid differ, as some users may have lost the permission to read it. A
-// device may get another number when it is mounted again: the daemon then
-// rewrites the attribute.
+// of a file differ in size, mtime, ctime or inode. A change of mode, owner or
+// ACL changes the ctime, too. A device may get another number when it is
+// mounted again: the daemon then rewrites the attribute.
 struct Identity {
   uint32_t magic;    // kIdentityMagic.
   uint32_t version;  // kVersion.
@@ -145,24 +127,20 @@ inline constexpr char kSourceAttribute[] = "user.tfm.source";
 // the next power of 2 with which the file has at most 800 blocks.
 inline constexpr char kBlocksAttribute[] = "user.tfm.blocks";
 
-// Modes of a user's copies and of the folders below private/UID.
-inline constexpr uint32_t kPrivateFileMode = 0600;
-inline constexpr uint32_t kFolderMode = 0755;
-
-// Header of NAME.map. One byte for each unit of the file follows from
-// kMapHeaderBytes on: 0 or kPresent. A unit has 4 KiB, or the next power of 2
-// with which the file has at most 65536 units. The map may be shorter: missing
-// bytes count as 0. A process writes the unit to the part before it marks the
-// unit in the map. Bytes are written atomically, so no lock is needed.
+// Header of NAME.map, and of a reader's map. One byte for each unit of the file
+// follows from kMapHeaderBytes on: 0 or kPresent. A unit has 4 KiB, or the next
+// power of 2 with which the file has at most 65536 units. The map may be
+// shorter: missing bytes count as 0. The daemon writes the unit to the part
+// before it marks the unit in the map. Bytes are written atomically, so no lock
+// is needed.
 struct MapHeader {
   uint32_t magic;  // kMapMagic, written last: before, the map is not ready.
   uint32_t version;
   uint32_t unit;      // Size of a unit in bytes.
   uint32_t units;     // Number of units.
   uint32_t state;     // MapState.
-  uint32_t fetching;  // 1: the daemon fills it from another node, in order.
-  uint32_t fills;     // 1: readers fill the part; 0: they mark what they read.
-  uint32_t reserved;
+  uint32_t fetching;  // 1: the daemon fills it in order, ahead of its readers.
+  uint32_t reserved[2];
   Identity identity;
   uint8_t padding[96];
 };
@@ -173,7 +151,7 @@ inline constexpr uint32_t kMinUnitBytes = 4096;
 inline constexpr uint32_t kMaxUnits = 65536;
 enum MapState : uint32_t {
   kIsGrowing = 0,
-  kIsFull = 1,     // All units are present.
+  kIsFull = 1,     // The copy is complete.
   kIsDropped = 2,  // No process may use or fill it any more.
 };
 inline constexpr uint8_t kPresent = 1;
@@ -221,18 +199,17 @@ inline constexpr char kStateSuffix[] = ".state";  // After the socket's path.
 // A daemon with another store or source puts another file in its place.
 inline constexpr uint64_t kMaxStateTextBytes = 16383;
 enum StateFlag : uint64_t {
-  kFills = 1,   // Readers may begin copies.
-  kAsks = 2,    // Readers look files up before they open the source.
-  kShared = 4,  // The store has several users: look in public/, too.
-  // The daemon takes small files of its own user from memory.
-  kTakes = 16,  // 8 is of an earlier version.
+  kFills = 1,      // The daemon makes copies.
+  kAsks = 2,       // Readers look files up before they open the source.
+  kShared = 4,     // The store has several users: look in public/, too.
+  kUnchecked = 8,  // Copies are opened without a look at the source.
+  kSyncs = 16,     // A look at the source asks its server.
 };
 
 // Counters of a process since its start.
 struct Counts {
   uint64_t copy_opens;     // Complete copies that were opened.
   uint64_t copy_bytes;     // Sum of the sizes of these copies.
-  uint64_t copy_stats;     // Calls of stat() that a copy's attribute answered.
   uint64_t source_opens;   // Files opened in the source for lack of a copy.
   uint64_t source_bytes;   // Bytes read from the source, as the shim sees it.
   uint64_t growing_bytes;  // Bytes read from partial copies.
@@ -242,75 +219,33 @@ struct Counts {
 
 // Message to the daemon on a SOCK_SEQPACKET socket, followed by the bytes of
 // PATH without a zero. Only kAsk is answered. A reader that cannot send at once
-// drops the message, so messages may be lost: the daemon also checks partial
-// copies from time to time. The credentials are the socket's: each process,
-// also a forked one, has its own connection, which it keeps.
+// drops the message, so messages may be lost. The credentials are the socket's:
+// each process, also a forked one, has its own connection, which it keeps.
 struct Message {
   uint32_t magic;     // kMessageMagic.
   uint32_t kind;      // MessageKind.
   Identity identity;  // Identity of the source when it was opened; or 0.
   Counts counts;
 };
-static_assert(sizeof(Message) == 200, "the layout is the daemon's too");
+static_assert(sizeof(Message) == 192, "the layout is the daemon's too");
 inline constexpr uint32_t kMessageMagic = 0x714d4654;  // "TFMq"
 enum MessageKind : uint32_t {
-  // With descriptors of source, map, and part if there is one.
-  kGrowing = 1,
-  kFull = 2,  // The map is full.
-  // The reader has closed the file before all units were present; or it has the
-  // claim, and makes no copy.
-  kClosed = 3,
+  kReading = 1,  // With descriptors of source and map.
+  // The reader has closed the file, or sends nothing more about it; or it has
+  // the claim, and does not read the file.
+  kClosed = 2,
   // The reader goes on to read in a way that the shim does not see. With a
-  // descriptor of the source, if no kGrowing was sent.
-  kUnseen = 4,
-  // PATH, a file or a folder with its contents, was changed through the shim,
-  // which has removed the user's own copies.
-  kChanged = 5,
+  // descriptor of the source, if no kReading was sent.
+  kUnseen = 3,
   // PATH is a complete copy that was opened lately, or empty. At most one
   // message a second, and one when the process ends.
-  kCounts = 6,
-  kWhole = 7,  // With descriptors of source, and part if there is one.
-  kAsk = 8,    // With the write end of a pipe.
-  // 9 is of an earlier version.
-  kQueue = 10,   // With the descriptor of the process's queue; no PATH.
-  kHanded = 11,  // A file is in the queue, which was not watched; no PATH.
+  kCounts = 4,
+  kWhole = 5,  // A small file was read. With a descriptor of the source.
+  kAsk = 6,    // With the write end of a pipe.
 };
 // Maximum size of a small file.
 inline constexpr int64_t kSmallFileBytes = 1 << 20;
 
-// Queue of the small files that a reader hands over: a memfd of kQueueBytes
-// that can neither shrink nor grow. It begins with a QueueHeader; from
-// kQueueRingOffset on, it is a ring of records, of which none wraps around its
-// end. Positions never decrease: a record is at its position modulo
-// kQueueRingBytes.
-struct QueueHeader {
-  uint32_t magic;  // kQueueMagic.
-  uint32_t version;
-  uint64_t written;     // Position after the last record; set by the reader.
-  uint64_t taken;       // Position of the next record; set by the daemon.
-  uint32_t is_watched;  // 1: the daemon looks again without a message.
-  uint32_t is_busy;     // 1: the daemon is copying the record at `taken`.
-};
-inline constexpr uint32_t kQueueMagic = 0x754d4654;  // "TFMu"
-inline constexpr uint64_t kQueueRingOffset = 4096;
-inline constexpr uint64_t kQueueRingBytes = 4 << 20;
-inline constexpr uint64_t kQueueBytes = kQueueRingOffset + kQueueRingBytes;
-// Record of one file, followed by its key and its bytes.
-struct QueueRecord {
-  uint32_t magic;  // kRecordMagic; or kSkipMagic: the next is at the begin.
-  uint32_t key_size;
-  uint64_t size;          // Size of the whole record: QueueRecordSize().
-  uint32_t is_withdrawn;  // 1: the reader wants no copy any more.
-  uint32_t reserved;
-  Identity identity;
-};
-inline constexpr uint32_t kRecordMagic = 0x724d4654;   // "TFMr"
-inline constexpr uint32_t kSkipMagic = 0x6b4d4654;     // "TFMk"
-inline constexpr uint64_t kQueueRecordAlignment = 64;  // Bytes.
-inline constexpr uint64_t QueueRecordSize(uint64_t key, uint64_t data) {
-  return (sizeof(QueueRecord) + key + data + kQueueRecordAlignment - 1) /
-         kQueueRecordAlignment * kQueueRecordAlignment;
-}
 enum Reply : uint8_t {
   kUseSource = 'S',  // No other node has the file: this node has the claim.
   kUseCopy = 'C',    // A complete copy exists now.

@@ -57,9 +57,6 @@ inline ssize_t WriteAt(int fd, const void* data, size_t size, int64_t offset) {
 inline int64_t Seek(int fd, int64_t offset, int whence) {
   return syscall(SYS_lseek, fd, offset, whence);
 }
-inline int Unlink(const char* path) {
-  return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
-}
 inline int Fcntl(int fd, int command, long argument = 0) {
   return static_cast<int>(syscall(SYS_fcntl, fd, command, argument));
 }
@@ -69,8 +66,8 @@ inline int CachedStatus(int fd, struct statx* status) {
                                   AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
                                   STATX_BASIC_STATS | STATX_BTIME, status));
 }
-inline int Status(const char* path, struct statx* status) {
-  return static_cast<int>(syscall(SYS_statx, AT_FDCWD, path, 0,
+inline int Status(const char* path, int flags, struct statx* status) {
+  return static_cast<int>(syscall(SYS_statx, AT_FDCWD, path, flags,
                                   STATX_BASIC_STATS | STATX_BTIME, status));
 }
 // Returns the soft limit of a resource; 0 if it cannot be read.

@@ -37,12 +37,15 @@ class FuseSource:
         files: Their contents, by name.
         fails_from: Reads beyond this offset end with EIO; None if none do.
         only: The only user who may look up and open files, not even root; None for all.
+        modified_s: Time of the last modification and change, in seconds since 1970.
+        remembered_s: Time for which the kernel need not ask again for a status, in seconds.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = dict(files)
         self.fails_from: int | None = None
         self.only: int | None = None
+        self.modified_s, self.remembered_s = _OLD, 1
         self._names = list(files)
 
     def serve(self, device: int) -> None:
@@ -78,9 +81,11 @@ class FuseSource:
             if name not in self.files:
                 raise OSError(errno.ENOENT, "")
             number = self._names.index(name) + 2
-            return struct.pack("<4Q2I", number, 0, 1, 1, 0, 0) + self._attributes(number)
+            valid_s = self.remembered_s
+            entry = struct.pack("<4Q2I", number, 0, valid_s, valid_s, 0, 0)
+            return entry + self._attributes(number)
         if code == GETATTR:
-            return struct.pack("<Q2I", 1, 0, 0) + self._attributes(node)
+            return struct.pack("<Q2I", self.remembered_s, 0, 0) + self._attributes(node)
         if code in (OPEN, OPENDIR):
             return struct.pack("<Q2I", 0, 0, 0)
         if code == READ:
@@ -99,7 +104,7 @@ class FuseSource:
         mode, owner = (0o100600 if node > 1 else 0o40755), self.only or 0
         if self.only is None and node > 1:
             mode = 0o100644
-        times = (_OLD, _OLD, _OLD)
+        times = (_OLD, self.modified_s, self.modified_s)
         return _ATTRIBUTES.pack(
             node, size, -(-size // 512), *times, 0, 0, 0, mode, 1, owner, owner, 0, 4096, 0
         )

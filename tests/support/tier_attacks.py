@@ -73,14 +73,17 @@ def _is_heard(to: socket.socket, path: str) -> bool:
 
 
 def _hand_over(server: str, path: str, part: str) -> str:
-    """Hand over another file as the complete copy of one of his own."""
+    """Hand over another file as one of his own, or as the copy of one, in every message."""
     to = _connected(server)
     try:
         taken = os.open(part, os.O_RDONLY)
     except PermissionError:
         return "out of reach"
     source = os.open(path, os.O_RDONLY)
-    _send(to, MessageKind.WHOLE, path, source, taken, source=source)
+    for kind in (MessageKind.WHOLE, MessageKind.UNSEEN, MessageKind.READING):
+        for descriptors in ((taken,), (source, taken), (taken, taken), (source, taken, taken)):
+            _send(to, kind, path, *descriptors, source=source)
+            _send(to, kind, path, *descriptors, source=taken)
     return "heard" if _is_heard(to, path) else "not heard"
 
 
@@ -119,18 +122,19 @@ def _fill_pipes(server: str, path: str) -> str:
     return "asking"
 
 
-def _change(server: str, path: str) -> str:
-    """Say for ever, on many connections, that a folder was changed."""
+def _send_without_end(server: str, path: str) -> str:
+    """Send messages for ever, on many connections."""
     for _ in range(_CONNECTIONS):
         to = _connected(server)
 
         def say(to: socket.socket = to) -> None:
             with suppress(OSError):  # He is hung up on.
                 while True:
-                    _send(to, MessageKind.CHANGED, path)
+                    for kind in (MessageKind.COUNTS, MessageKind.CLOSED, MessageKind.UNSEEN):
+                        _send(to, kind, path)
 
         threading.Thread(target=say, daemon=True).start()
-    return "changing"
+    return "sending"
 
 
 def _connect(server: str, count: str) -> str:
@@ -152,7 +156,7 @@ _VERBS = {
     "hand over": _hand_over,
     "paths": _send_paths,
     "pipes": _fill_pipes,
-    "change": _change,
+    "messages": _send_without_end,
 }
 
 

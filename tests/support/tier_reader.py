@@ -11,14 +11,11 @@ from pathlib import Path
 from tests.support.tiers import TierNode
 from tf_malleable.tier.protocol import (
     MAP_BYTES,
-    STATE_OFFSET,
     Identity,
     MapHead,
-    MapState,
     MessageKind,
     ReaderCounts,
     ReaderMessage,
-    name_of,
     unit_of,
 )
 
@@ -55,59 +52,35 @@ class TierReader:
                 heard += piece
         raise AssertionError(f"no reply in time, after {heard!r}")
 
-    def whole(self, path: Path) -> bytes:
-        """Read a small file from the source, and give the daemon what was read."""
-        folder = self.node.store / "growing" / "private" / str(os.geteuid())
-        part = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    def whole(self, path: Path, kind: MessageKind = MessageKind.WHOLE) -> bytes:
+        """Read a small file from the source, and tell the daemon."""
         with open(path, "rb") as source:
             data = source.read()
-            os.pwrite(part, data, 0)
             identity = Identity.of(os.fstat(source.fileno()))
-            self.say(MessageKind.WHOLE, path, source.fileno(), part, identity=identity)
-        os.close(part)
+            self.say(kind, path, source.fileno(), identity=identity)
         return data
 
 
-class GrowingFile:
-    """A large file that a reader reads, and whose copy it fills."""
+class ReadFile:
+    """A large file that a reader reads."""
 
-    def __init__(self, reader: TierReader, path: Path, fills: bool = True) -> None:
+    def __init__(self, reader: TierReader, path: Path) -> None:
         self.reader, self.path = reader, path
         self.source = os.open(path, os.O_RDONLY)
         self.identity = Identity.of(os.fstat(self.source))
         size = self.identity.size
         self.unit = unit_of(size)
-        self.head = MapHead(self.unit, -(-size // self.unit), 0, fills, self.identity)
-        self.part = -1
-        if fills:
-            folder = reader.node.store / "growing" / "private" / str(os.geteuid())
-            base = folder / name_of(str(path))
-            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
-            self.part = os.open(f"{base}.part", flags, 0o600)
-            os.posix_fallocate(self.part, 0, size)
-            self.map = os.open(f"{base}.map", flags, 0o600)
-        else:
-            self.map = os.memfd_create("tier")
+        self.head = MapHead(self.unit, -(-size // self.unit), 0, self.identity)
+        self.map = os.memfd_create("tier")
         os.pwrite(self.map, self.head.encode(False), 0)
-        reader.say(
-            MessageKind.GROWING, path, self.source, self.map, *([self.part] if fills else [])
-        )
+        reader.say(MessageKind.READING, path, self.source, self.map)
 
-    def read(self, begin: int, end: int, spoiled: bool = False) -> bytes:
+    def read(self, begin: int, end: int) -> bytes:
         """Read a part of it, from the beginning of a unit to that of another, or the end."""
         data = os.pread(self.source, end - begin, begin)
-        if self.part >= 0:
-            os.pwrite(self.part, bytes(len(data)) if spoiled else data, begin)
         count = -(-end // self.unit) - begin // self.unit
         os.pwrite(self.map, b"\x01" * count, MAP_BYTES + begin // self.unit)
         return data
 
-    def full(self) -> None:
-        self.reader.say(MessageKind.FULL, self.path)
-
     def end(self) -> None:
         self.reader.say(MessageKind.CLOSED, self.path)
-
-    @property
-    def is_dropped(self) -> bool:
-        return os.pread(self.map, 4, STATE_OFFSET)[0] == MapState.DROPPED

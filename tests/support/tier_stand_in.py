@@ -1,12 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""A stand-in for a tier's daemon: publishes what readers fill, and does what a test says."""
+"""A stand-in for a tier's daemon: copies what readers have read, and does what a test says."""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -15,48 +14,100 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final
 
 import tf_malleable.runtime
 from tf_malleable.linux.processes.peer_credentials import peer_of
-from tf_malleable.tier.readers.reader_queue import ReaderQueue
+from tf_malleable.tier.protocol import (
+    LARGEST_MESSAGE,
+    MAP_BYTES,
+    STATE,
+    STATE_BYTES,
+    STATE_MAGIC,
+    STATE_OFFSET,
+    UNASKED,
+    UNASKED_OFFSET,
+    VERSION,
+    Identity,
+    MapHead,
+    MapState,
+    MessageKind,
+    ReaderCounts,
+    ReaderMessage,
+    StateFlag,
+    folder_hash,
+    name_of,
+    unit_of,
+)
+from tf_malleable.tier.store import blocks, layout
 
-SHIM = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_tier.so")
-GROWING, FULL, CLOSED, UNSEEN, CHANGED, COUNTS, WHOLE, ASK = range(1, 9)
-QUEUE, HANDED = 10, 11
-FILLS, ASKS, SHARED, TAKES = 1, 2, 4, 16
-DEADLINE = 30.0
-_ATTRIBUTE = "user.tfm.source"
-_IDENTITY = struct.Struct("<II QQq qqqq IIII IIII qq QQ")
-_MESSAGE = struct.Struct(f"<II {_IDENTITY.size}s 8Q")
-_STATE = struct.Struct("<II QQQQ QQ")
-_STATE_BYTES = 4096
-_MAP_BYTES = 256
-_OLD = 1_000_000_000
+SHIM: Final = Path(tf_malleable.runtime.__file__).with_name("libtf_malleable_tier.so")
+DEADLINE: Final = 60.0
+_OLD: Final = 1_000_000_000
+_DESCRIPTORS: Final = {
+    MessageKind.READING: (2,),
+    MessageKind.WHOLE: (1,),
+    MessageKind.UNSEEN: (0, 1),
+    MessageKind.ASK: (1,),
+}
 
 
-class Sums(NamedTuple):
-    """What a reader has done so far."""
+@dataclass(frozen=True)
+class Said:
+    """A message of a reader's.
 
-    copy_opens: int
-    copy_bytes: int
-    copy_stats: int
-    source_opens: int
-    source_bytes: int
-    growing_bytes: int
-    waits: int
-    wait_ns: int
+    Attributes:
+        kind: Kind of the message.
+        path: Path of the file; empty for none.
+        counts: Counters of the reader.
+        identity: Identity of the file when it was opened; None for none.
+        inodes: Inodes of the files whose descriptors came with the message.
+        pid: Process id of the reader.
+    """
+
+    kind: MessageKind
+    path: str
+    counts: ReaderCounts
+    identity: Identity | None
+    inodes: tuple[int, ...]
+    pid: int
 
 
 @dataclass
-class Said:
-    """A message of a reader's."""
+class Reading:
+    """A file that a reader reads: its descriptor, and the map in which the reader marks units.
 
-    kind: int
+    Attributes:
+        path: Path of the file.
+        identity: Identity of the file when it was opened.
+        source: Descriptor of the file in the source.
+        map: Descriptor of the map.
+    """
+
     path: str
-    sums: Sums
-    identity: bytes
-    files: list[int]
+    identity: Identity
+    source: int
+    map: int
+
+    def __post_init__(self) -> None:
+        self.head = MapHead.decode(os.pread(self.map, MAP_BYTES, 0))
+        assert self.head.identity == self.identity
+        assert self.head.state == MapState.GROWING
+
+    def units(self) -> bytes:
+        """Return the units as the reader has marked them so far."""
+        marked = os.pread(self.map, self.head.units + 1, MAP_BYTES)
+        assert len(marked) <= self.head.units
+        return marked.ljust(self.head.units, b"\0")
+
+    def is_full(self) -> bool:
+        """Return whether the reader has read the whole file."""
+        return self.units() == b"\1" * self.head.units
+
+    def close(self) -> None:
+        """Close both descriptors."""
+        os.close(self.source)
+        os.close(self.map)
 
 
 @dataclass
@@ -65,18 +116,19 @@ class StandIn:
 
     Attributes:
         folder: Where everything is.
-        flags: What the page says: FILLS, ASKS, SHARED.
-        publishes: Copies that are complete are put in their place.
-        answer: Called for each question; returns what is written.
-        taken: The paths of what was handed over, with what became of it.
+        flags: Flags of the state.
+        publishes: Files that were read are copied.
+        answer: Called for each lookup; returns the replies.
+        said: What the readers have said.
+        units: The last map of each file that a reader has closed.
     """
 
     folder: Path
-    flags: int = FILLS
+    flags: StateFlag = StateFlag.FILLS
     publishes: bool = True
     answer: Callable[[StandIn, str], bytes] = lambda _daemon, _path: b"S"
     said: list[Said] = field(default_factory=list)
-    taken: list[tuple[str, int]] = field(default_factory=list)
+    units: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.uid = os.geteuid()
@@ -86,14 +138,14 @@ class StandIn:
         for folder in (self.source, self.own, self.growing, self.store / "growing" / "public"):
             folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "socket"
-        self._growing: dict[str, Said] = {}
         self._lives, self._frozen = False, threading.Event()
+        self._placing = threading.Lock()
         self._readers: list[tuple[int, threading.Thread]] = []
 
     def __enter__(self) -> StandIn:
         self._page = os.open(f"{self.socket}.state", os.O_RDWR | os.O_CREAT, 0o644)
         text = f"store={self.store}\nsource={self.source}\n"
-        os.pwrite(self._page, bytes(_STATE_BYTES) + text.encode(), 0)
+        os.pwrite(self._page, bytes(STATE_BYTES) + text.encode(), 0)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.socket))
         self._listener.listen(64)
@@ -110,30 +162,19 @@ class StandIn:
             thread.join()
         self._listener.close()
         os.close(self._page)
-        self.forget()
-
-    def forget(self) -> None:
-        """Close what readers sent."""
-        for each in self.said:
-            for descriptor in each.files:
-                os.close(descriptor)
-            each.files = []
 
     def live(self, seconds: float = 3600, largest: int = 1 << 40) -> None:
         """Say for how long this lives; 0 for not at all."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:16]
         until = time.clock_gettime_ns(time.CLOCK_BOOTTIME) + int(seconds * 1e9) if seconds else 0
         store = os.stat(self.store)
-        state = (0x734D4654, 1, int(boot, 16), until, self.flags, largest)
-        state += (store.st_dev, store.st_ino)
-        os.pwrite(self._page, _STATE.pack(*state), 0)
+        state = (STATE_MAGIC, VERSION, int(boot, 16), until, self.flags, largest)
+        os.pwrite(self._page, STATE.pack(*state, store.st_dev, store.st_ino), 0)
 
     def leave_unasked(self, folder: Path) -> None:
         """Say that nobody asks of the files in a folder."""
-        code = 0xCBF29CE484222325
-        for byte in os.fsencode(folder):
-            code = (code ^ byte) * 0x100000001B3 % (1 << 64)
-        os.pwrite(self._page, code.to_bytes(8, "little"), 64 + code % 500 * 8)
+        code = folder_hash(str(folder))
+        os.pwrite(self._page, code.to_bytes(8, "little"), UNASKED_OFFSET + code % UNASKED * 8)
 
     def freeze(self) -> None:
         """Receive nothing any more, as a daemon that was stopped."""
@@ -151,11 +192,11 @@ class StandIn:
         """Return where the complete copy of a file is."""
         return Path(f"{self.own}{path}")
 
-    def kinds(self, path: Path | str) -> list[int]:
+    def kinds(self, path: Path | str) -> list[MessageKind]:
         """Return the kinds of the messages about a file, so far."""
         return [each.kind for each in tuple(self.said) if each.path == str(path)]
 
-    def wait_for(self, path: Path | str, kind: int) -> Said:
+    def wait_for(self, path: Path | str, kind: MessageKind) -> Said:
         """Wait for a message about a file."""
         until = time.monotonic() + DEADLINE
         while time.monotonic() < until:
@@ -163,7 +204,7 @@ class StandIn:
                 if each.path == str(path) and each.kind == kind:
                     return each
             time.sleep(0.01)
-        raise AssertionError(f"no message {kind} about {path}, only {self.kinds(path)}")
+        raise AssertionError(f"no {kind!r} of {path}, only {self.kinds(path)}")
 
     def wait_for_copy(self, path: Path | str) -> Path:
         """Wait for the complete copy of a file."""
@@ -173,30 +214,25 @@ class StandIn:
             time.sleep(0.01)
         return copy
 
-    def publish(self, path: str, identity: bytes, part: int) -> None:
+    def publish(self, path: str, identity: Identity, part: int) -> None:
         """Put a complete copy in its place."""
         copy = self.copy_of(path)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        values = list(_IDENTITY.unpack(identity))
-        values[-1] = os.fstat(part).st_ino
-        os.setxattr(part, _ATTRIBUTE, _IDENTITY.pack(*values))
-        copy.unlink(missing_ok=True)
+        layout.mark(part, identity, tuple(blocks.checksums_of(part, identity.size)))
         # With a folder, os.link() follows links.
         folder = os.open("/proc/self/fd", os.O_PATH)
-        os.link(str(part), copy, src_dir_fd=folder, follow_symlinks=True)
+        with self._placing:
+            copy.unlink(missing_ok=True)
+            os.link(str(part), copy, src_dir_fd=folder, follow_symlinks=True)
         os.close(folder)
 
-    def identity_of(self, path: Path | str) -> bytes:
-        """Return what tells a file of the source from others."""
-        about = os.stat(path)
-        times = (about.st_mtime_ns, about.st_ctime_ns, about.st_atime_ns, 0)
-        return _IDENTITY.pack(
-            *(0x694D4654, 1, about.st_dev, about.st_ino, about.st_size),
-            *(each // 10**9 for each in times),
-            *(each % 10**9 for each in times),
-            *(about.st_mode, about.st_uid, about.st_gid, about.st_nlink),
-            *(about.st_blocks, about.st_blksize, about.st_rdev, 0),
-        )
+    def place(self, path: Path | str, data: bytes) -> Path:
+        """Make a complete copy of a file, as if its content was this; returns the copy."""
+        part = os.open(self.growing, os.O_TMPFILE | os.O_RDWR, 0o600)
+        os.write(part, data)
+        self.publish(str(path), Identity.of(os.stat(path)), part)
+        os.close(part)
+        return self.copy_of(path)
 
     def fetch(
         self, path: Path, data: bytes, pieces: int, seconds: float, most: int | None = None
@@ -210,25 +246,28 @@ class StandIn:
             seconds: How long it takes, from when the folder has a file "go".
             most: After so many bytes nothing more comes; None for all of them.
         """
-        name = _name_of(path)
-        part = os.open(self.growing / f"{name}.part", os.O_RDWR | os.O_CREAT, 0o600)
-        units, identity = -(-len(data) // 4096), self.identity_of(path)
-        grown = os.open(self.growing / f"{name}.map", os.O_RDWR | os.O_CREAT, 0o600)
-        header = struct.pack("<8I", 0x6D4D4654, 1, 4096, units, 0, 1, 1, 0) + identity
-        os.pwrite(grown, header.ljust(_MAP_BYTES, b"\0"), 0)
+        names = [self.growing / f"{name_of(str(path))}.{each}" for each in ("part", "map")]
+        part, grown = (os.open(name, os.O_RDWR | os.O_CREAT, 0o600) for name in names)
+        unit, identity = unit_of(len(data)), Identity.of(os.stat(path))
+        units = -(-len(data) // unit)
+        head = MapHead(unit, units, MapState.GROWING, identity)
+        os.pwrite(grown, head.encode(is_fetching=True), 0)
 
         def write() -> None:
             step = -(-units // pieces)
             while self._lives and not (self.folder / "go").exists():
                 time.sleep(0.005)
             for first in range(0, units, step):
-                if most is not None and first * 4096 >= most:
+                if most is not None and first * unit >= most:
                     break
                 time.sleep(seconds / pieces)
-                os.pwrite(part, data[first * 4096 : (first + step) * 4096], first * 4096)
-                os.pwrite(grown, b"\1" * min(step, units - first), _MAP_BYTES + first)
+                os.pwrite(part, data[first * unit : (first + step) * unit], first * unit)
+                os.pwrite(grown, b"\1" * min(step, units - first), MAP_BYTES + first)
             else:
                 self.publish(str(path), identity, part)
+                os.pwrite(grown, MapState.FULL.to_bytes(4, "little"), STATE_OFFSET)
+                for name in names:
+                    name.unlink()
             os.close(part)
             os.close(grown)
 
@@ -270,7 +309,7 @@ class StandIn:
             if self._frozen.is_set():
                 continue
             pid = peer_of(reader).pid
-            thread = threading.Thread(target=self._serve, args=[reader])
+            thread = threading.Thread(target=self._serve, args=[reader, pid])
             thread.start()
             self._readers.append((pid, thread))
 
@@ -290,52 +329,84 @@ class StandIn:
                 thread.join(DEADLINE)
         self._readers = [(pid, thread) for pid, thread in self._readers if thread.is_alive()]
 
-    def _serve(self, reader: socket.socket) -> None:
+    def _serve(self, reader: socket.socket, pid: int) -> None:
         reader.settimeout(0.05)
-        queue: ReaderQueue | None = None
+        readings: dict[str, list[Reading]] = {}
+        data = b"-"
         with reader:
-            while self._lives:
+            while self._lives and data:
                 if self._frozen.is_set():
                     time.sleep(0.05)
                     continue
                 data, files = b"-", []
                 with suppress(TimeoutError):
-                    data, files, _, _ = socket.recv_fds(reader, 8192, 3)
-                if len(data) > 1 and self._take(data, files) == QUEUE:
-                    queue = ReaderQueue(files[0], self.own, self.growing, [str(self.source)])
-                while queue is not None and (taken := queue.take()):
-                    self.taken += [(each.path, each.error) for each in taken]
-                if not data:
-                    return
+                    data, files, _, _ = socket.recv_fds(reader, LARGEST_MESSAGE, 3)
+                if len(data) > 1:
+                    self._take(ReaderMessage.decode(data), files, pid, readings)
+                for reading in (each for some in readings.values() for each in some):
+                    if reading.is_full():
+                        self._copy(reading.path, reading.identity, reading.source)
+            for reading in (each for some in readings.values() for each in some):
+                self.units[reading.path] = reading.units()
+                reading.close()
 
-    def _take(self, data: bytes, files: list[int]) -> int:
-        """Do what follows from a message; returns its kind."""
-        magic, kind, identity, *sums = _MESSAGE.unpack(data[: _MESSAGE.size])
-        assert magic == 0x714D4654
-        path = os.fsdecode(data[_MESSAGE.size :])
-        said = Said(kind, path, Sums(*sums), identity, files)
-        if kind == ASK:
+    def _take(
+        self,
+        message: ReaderMessage,
+        files: list[int],
+        pid: int,
+        readings: dict[str, list[Reading]],
+    ) -> None:
+        """Do what follows from a message; takes over its descriptors."""
+        kind, path, identity = message.kind, message.path, message.identity
+        assert len(files) in _DESCRIPTORS.get(kind, (0,)), (kind, files)
+        inodes = tuple(os.fstat(each).st_ino for each in files)
+        if kind == MessageKind.READING:
+            assert identity is not None
+            readings.setdefault(path, []).append(Reading(path, identity, *files))
+            files = []
+        elif kind == MessageKind.ASK:
             for each in self.answer(self, path):
                 os.write(files[0], bytes([each]))
-            os.close(files.pop())
-        if kind == GROWING and len(files) == 3:
-            self._growing[path] = said
-        if self.publishes and kind == WHOLE and len(files) == 2:
-            self.publish(path, identity, files[1])
-        if self.publishes and kind == FULL and path in self._growing:
-            self.publish(path, identity, self._growing.pop(path).files[2])
-            for each in self.growing.glob(f"{_name_of(path)}.*"):
-                each.unlink()
-        self.said.append(said)
-        return int(kind)
+        elif kind in (MessageKind.WHOLE, MessageKind.UNSEEN):
+            for source in files or [each.source for each in readings.get(path, [])]:
+                assert identity is not None
+                self._copy(path, identity, source)
+        elif kind == MessageKind.CLOSED and path in readings:
+            reading = readings[path].pop(0)
+            self.units[path] = reading.units()
+            if reading.is_full():
+                self._copy(path, reading.identity, reading.source)
+            reading.close()
+        for each in files:
+            os.close(each)
+        # At last: who has seen it finds what follows from it.
+        self.said.append(Said(kind, path, message.counts, identity, inodes, pid))
 
+    def _copy(self, path: str, identity: Identity, source: int) -> None:
+        """Copy a file by a descriptor of it, unless that has changed or has a copy."""
+        if not self.publishes or self._is_copied(path, identity):
+            return
+        # As for the daemon: an error of the source, or a full disk, ends the copy.
+        with suppress(OSError):
+            part = os.open(self.growing, os.O_TMPFILE | os.O_RDWR, 0o600)
+            try:
+                while (done := os.fstat(part).st_size) < identity.size:
+                    data = os.pread(source, 1 << 20, done)
+                    if not data or os.pwrite(part, data, done) != len(data):
+                        return
+                about = os.fstat(source), os.stat(path)
+                if all(identity.is_same(each) for each in about):
+                    self.publish(path, identity, part)
+            finally:
+                os.close(part)
 
-def _name_of(path: Path | str) -> str:
-    """Return what a copy of a file is called while it grows: its path's FNV-1a hash."""
-    value = 0x6C62272E07BB014262B821756295C58D
-    for byte in os.fsencode(path):
-        value = (value ^ byte) * ((1 << 88) + 0x13B) % (1 << 128)
-    return f"{value:032x}"
+    def _is_copied(self, path: str, identity: Identity) -> bool:
+        try:
+            found = layout.identity_of(self.copy_of(path))
+        except OSError:
+            return False
+        return found is not None and found._replace(copy_inode=0) == identity
 
 
 def stop(process: subprocess.Popen[str]) -> None:

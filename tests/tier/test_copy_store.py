@@ -20,9 +20,11 @@ from tf_malleable.tier.settings import NodeAddress
 from tf_malleable.tier.store import layout
 from tf_malleable.tier.store.copy_store import CopyStore
 from tf_malleable.tier.store.disk import is_open
-from tf_malleable.tier.store.publication import NotPublishedError, new_copy, publish
+from tf_malleable.tier.store.partial_copy import NotPublishedError, PartialCopy
 
 DATA = b"data" * 1000
+# Other users may not enter pytest's folders.
+AREA = f"private/{os.geteuid()}"
 
 
 @pytest.fixture
@@ -35,16 +37,16 @@ def store(tmp_path, source):
     return CopyStore(tmp_path / "store", (source,), 1 << 30, "this boot")
 
 
-def copied(store, path, area="public"):
+def copied(store, path, area=AREA):
     """Return the key of the copy of a file, as the daemon makes it."""
     key = key_of(area, str(path))
     file = os.open(path, os.O_RDONLY)
-    copy = new_copy(store, key, Identity.of(os.fstat(file)), file)
+    copy = PartialCopy.create(store, key, Identity.of(os.fstat(file)), file)
     os.close(file)
     assert store.take_free(copy.size)
     os.pwrite(copy.part, DATA, 0)
     copy.take(0, next(iter(layout_codes(path))))
-    publish(store, copy, 1.0)
+    copy.publish(store, 1.0)
     copy.end()
     return key
 
@@ -58,7 +60,7 @@ def layout_codes(path):
 
 def test_what_is_in_the_folder_is_what_there_is(tmp_path, store, source):
     key = copied(store, source / "3")
-    strange = store.folder / "public" / "strange"
+    strange = store.folder / AREA / "strange"
     strange.write_bytes(b"by hand")
     again = CopyStore(store.folder, (source,), 1 << 30, "this boot")
     assert again.keys() == store.keys() == {key: again.get(key).version.encode()}
@@ -79,9 +81,9 @@ def test_after_another_boot_nobody_finds_a_copy_before_it_is_compared(store, sou
 
 
 def test_data_sets(store, source):
-    datasets = {store.dataset_of(key_of("public", str(source / name))) for name in ("set/1", "3")}
-    assert datasets == {key_of("public", f"{source}/set"), key_of("public", str(source))}
-    assert store.dataset_of(key_of("public", f"{source}/set/deep/x")) in datasets
+    datasets = {store.dataset_of(key_of(AREA, str(source / name))) for name in ("set/1", "3")}
+    assert datasets == {key_of(AREA, f"{source}/set"), key_of(AREA, str(source))}
+    assert store.dataset_of(key_of(AREA, f"{source}/set/deep/x")) in datasets
 
 
 def test_what_is_open_or_mapped_is_seen(tmp_path):
@@ -102,9 +104,9 @@ def test_an_open_copy_is_not_evicted(tmp_path, source):
     first, second = copied(store, source / "set/1"), copied(store, source / "set/2")
     dropped: list[str] = []
     with store.path(first).open("rb"):
-        assert store.reserve(key_of("public", str(source / "3")), len(DATA), dropped=dropped.append)
+        assert store.reserve(key_of(AREA, str(source / "3")), len(DATA), dropped=dropped.append)
     assert dropped == [second]
-    assert not store.reserve(key_of("public", str(source / "3")), 10 * len(DATA))
+    assert not store.reserve(key_of(AREA, str(source / "3")), 10 * len(DATA))
     assert store.get(first) is not None
 
 
@@ -116,7 +118,7 @@ def test_room_that_is_made_for_one_copy_goes_to_no_other(tmp_path, source):
     def dropped(_key: str) -> None:
         others.append(store.take_free(len(DATA)))
 
-    assert store.reserve(key_of("public", str(source / "3")), len(DATA), dropped=dropped)
+    assert store.reserve(key_of(AREA, str(source / "3")), len(DATA), dropped=dropped)
     assert others == [False]
     assert store.used == 2 * len(DATA)
 
@@ -124,10 +126,10 @@ def test_room_that_is_made_for_one_copy_goes_to_no_other(tmp_path, source):
         raise OSError("the loop has ended")
 
     with pytest.raises(OSError, match="ended"):
-        store.reserve(key_of("public", str(source / "4")), len(DATA), fails)
+        store.reserve(key_of(AREA, str(source / "4")), len(DATA), fails)
     assert store.used == 2 * len(DATA)
     # If there cannot be enough, nothing is kept.
-    assert not store.reserve(key_of("public", str(source / "3")), 10 * len(DATA))
+    assert not store.reserve(key_of(AREA, str(source / "3")), 10 * len(DATA))
     assert store.used == 2 * len(DATA)
 
 
@@ -172,7 +174,7 @@ def test_copies_are_valid_once_they_have_been_compared(store, source):
     key = copied(store, source / "3")
     (source / "3").unlink()
     service = TierService(store, [source], Counters())
-    rechecking = Revalidation(service)
+    rechecking = Revalidation(service, staleness=60.0)
     assert not rechecking.is_valid(0.0)
     asyncio.run(rechecking.once())
     assert store.get(key) is None
@@ -182,15 +184,15 @@ def test_copies_are_valid_once_they_have_been_compared(store, source):
 def test_a_file_that_was_replaced_is_not_published(store, source):
     path = source / "3"
     file = os.open(path, os.O_RDONLY)
-    key = key_of("public", str(path))
-    copy = new_copy(store, key, Identity.of(os.fstat(file)), file)
+    key = key_of(AREA, str(path))
+    copy = PartialCopy.create(store, key, Identity.of(os.fstat(file)), file)
     os.replace(source / "set/1", path)
     copy.take(0, 1)
     with pytest.raises(NotPublishedError, match="replaced"):
-        publish(store, copy, 1.0)
+        copy.publish(store, 1.0)
     copy.end("no")
     os.close(file)
-    assert not list((store.folder / "growing" / "public").iterdir())
+    assert not list((store.folder / "growing" / AREA).iterdir())
 
 
 def test_the_nodes_are_the_addresses_of_a_name():
@@ -222,24 +224,39 @@ def test_the_header_of_a_map(tmp_path, size):
     from tf_malleable.tier.protocol import unit_of
 
     unit = unit_of(size)
-    head = MapHead(unit, -(-size // unit), 0, True, identity)
+    head = MapHead(unit, -(-size // unit), 0, identity)
     assert head.units <= 65536
     assert MapHead.decode(head.encode(False)) == head
     for wrong in (b"", head.encode(False)[1:], bytes(256)):
         with pytest.raises(ProtocolError):
             MapHead.decode(wrong)
     with pytest.raises(ProtocolError, match="units"):
-        MapHead.decode(MapHead(unit * 2, head.units + 1, 0, True, identity).encode(False))
+        MapHead.decode(MapHead(unit * 2, head.units + 1, 0, identity).encode(False))
 
 
 @pytest.mark.parametrize("path", [b"relative", b"/a/../b", b"/a//b", b"/a/./b", b"/a/", b"/a\0b"])
 def test_a_message_with_such_a_path_is_refused(path):
     from tf_malleable.tier.protocol import MessageKind, ReaderCounts
 
-    data = ReaderMessage(MessageKind.FULL, ReaderCounts(), "").encode()
+    data = ReaderMessage(MessageKind.CLOSED, ReaderCounts(), "").encode()
     assert ReaderMessage.decode(data + b"/a b\n\xff").path == "/a b\n\udcff"
     with pytest.raises(ProtocolError, match="absolute"):
         ReaderMessage.decode(data + path)
+
+
+def test_no_area_can_evict_what_others_are_entitled_to(tmp_path, source):
+    store = CopyStore(tmp_path / "store", (source,), 4 * len(DATA), "this boot")
+    for name in ("set/1", "set/2", "3"):
+        copied(store, source / name)
+    own = [key_of("private/7", f"/a/{number}") for number in range(3)]
+    # The first area has more than its half, and gives up one copy, but no more.
+    assert store.reserve(own[0], len(DATA))
+    assert store.reserve(own[1], len(DATA))
+    assert len(store) == 2
+    assert not store.reserve(own[2], len(DATA))
+    assert len(store) == 2
+    assert not store.reserve(own[2], 4 * len(DATA))
+    assert len(store) == 2
 
 
 def test_a_copy_that_is_published_takes_its_room_once(tmp_path, source):

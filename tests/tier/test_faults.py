@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.controllers import wait_for
-from tests.support.tier_reader import GrowingFile, TierReader
+from tests.support.tier_reader import ReadFile, TierReader
 from tests.support.tiers import SECRET, TierNode, make_source, nodes, one_node
 from tf_malleable.tier.node_messages import RecordsMessage, key_of
 from tf_malleable.tier.peers.node_client import NoCopyError, NodeClient, PeerGoneError, RottenError
@@ -194,7 +194,7 @@ def test_a_peer_that_goes_in_mid_transfer(tmp_path, source, how):
     with nodes(tmp_path, source, 2) as (a, b):
         one, two = TierReader(a), TierReader(b)
         assert one.ask(path) == "S"
-        file = GrowingFile(one, path)
+        file = ReadFile(one, path)
         file.read(0, 1 << 20)
         assert two.ask(path).lstrip("W") == "F"
         if how == "killed":
@@ -204,9 +204,8 @@ def test_a_peer_that_goes_in_mid_transfer(tmp_path, source, how):
         wait_for(lambda: not b.status()["growing"])
         assert not b.has(path)
         assert two.ask(path).lstrip("W") == "S"
-        other = GrowingFile(two, path)
+        other = ReadFile(two, path)
         other.read(0, len(BIG))
-        other.full()
         wait_for(lambda: b.has(path))
 
 
@@ -284,7 +283,7 @@ def test_after_a_restart_of_the_daemon_copies_are_used_at_once(tmp_path, source)
     with one_node(tmp_path, source) as node:
         node.warm(source)
         reader = TierReader(node)
-        GrowingFile(reader, source / "small/1").read(0, 5)
+        ReadFile(reader, source / "small/1").read(0, 5)
         node.kill()
         (source / "small/3").unlink()
         node.start()

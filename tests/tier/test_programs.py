@@ -138,7 +138,7 @@ def test_all_processes_of_a_job_add_up_what_they_read(tmp_path, source):
         prints = "od -An -v -t u8 -w64 ${TF_MALLEABLE_TIER##*counts=}"
         script = f"cat {path} > /dev/null; {reads}; {reads} & wait; {prints}"
         done = run_through(node, "sh", "-c", f"({script}) | tail -1")
-        opens, copied, _, source_opens, from_source, *_ = map(int, done.stdout.split())
+        opens, copied, source_opens, from_source, *_ = map(int, done.stdout.split())
         size = len(FILES["d0/f3"])
         assert opens + source_opens == 3
         assert (copied, from_source) == (opens * size, source_opens * size)

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from tests.support.controllers import wait_for
-from tests.support.tier_reader import GrowingFile, TierReader
+from tests.support.tier_reader import ReadFile, TierReader
 from tests.support.tiers import make_source, nodes, one_node, settle
-from tf_malleable.tier.protocol import Identity, MessageKind
+from tf_malleable.tier.protocol import Identity, MapHead, MessageKind, unit_of
 from tf_malleable.tier.store import layout
 
 pytestmark = pytest.mark.slow
@@ -52,40 +52,59 @@ def test_a_small_file_that_was_read_whole_is_published(node, reader, source):
 
 def test_a_large_file_is_published_once_it_is_full(node, reader, source):
     path = source / "big"
-    file = GrowingFile(reader, path)
+    file = ReadFile(reader, path)
     middle = 1 << 20
+    growing = node.store / "growing" / "private" / str(os.geteuid())
     file.read(middle, len(BIG))
-    file.full()  # A reader may err.
+    wait_for(lambda: list(growing.glob("*.part")))
     assert not node.has(path)
     file.read(0, middle)
-    file.full()
     wait_for(lambda: node.has(path))
     assert node.copy(path).read_bytes() == BIG
-    growing = node.store / "growing" / "private" / str(os.geteuid())
     wait_for(lambda: not list(growing.iterdir()))
+    # The daemon has read nothing from the source that the reader had not.
+    assert node.counted("source_bytes") == 0
 
 
-def test_what_is_full_is_published_even_if_nobody_says_so(node, reader, source):
-    file = GrowingFile(reader, source / "big")
-    file.read(0, len(BIG))
+def test_what_several_readers_read_makes_one_copy(node, source):
+    one, two = TierReader(node), TierReader(node)
+    files = [ReadFile(each, source / "big") for each in (one, two)]
+    files[0].read(0, 1 << 20)
+    files[1].read(2 << 20, len(BIG))
+    # Half of a block by each of them.
+    files[0].read(1 << 20, 3 << 19)
+    one.close()
+    files[1].read(3 << 19, 2 << 20)
     wait_for(lambda: node.has(source / "big"))
+    assert node.copy(source / "big").read_bytes() == BIG
+    assert node.counted("source_bytes") == 0
+
+
+def test_a_reader_that_has_a_file_open_twice(node, reader, source):
+    one, two = ReadFile(reader, source / "big"), ReadFile(reader, source / "big")
+    one.read(0, 1 << 20)
+    one.end()
+    two.read(1 << 20, len(BIG))
+    wait_for(lambda: node.has(source / "big"))
+    two.end()
+    assert node.counted("source_bytes") == 0
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
 def test_a_reader_that_stops_early(node, reader, source, how):
-    file = GrowingFile(reader, source / "big")
+    file = ReadFile(reader, source / "big")
     file.read(0, 1 << 20)
     if how == "closed":
         file.end()
     else:
         reader.close()
-    wait_for(lambda: file.is_dropped)
+    wait_for(lambda: node.counted("unpublished") == 1)
     assert not node.has(source / "big")
     assert node.status()["used"] == 0
 
 
 def test_the_daemon_reads_the_rest_of_what_was_nearly_read(node, reader, source):
-    file = GrowingFile(reader, source / "big")
+    file = ReadFile(reader, source / "big")
     file.read(1 << 20, 3 << 20)
     wait_for(lambda: node.status()["growing"])
     file.end()
@@ -94,7 +113,7 @@ def test_the_daemon_reads_the_rest_of_what_was_nearly_read(node, reader, source)
 
 
 def test_a_file_that_was_read_with_gaps_is_copied(node, reader, source):
-    file = GrowingFile(reader, source / "big")
+    file = ReadFile(reader, source / "big")
     for begin in range(0, len(BIG), 1 << 18):
         file.read(begin, min(len(BIG), begin + (1 << 18) - file.unit))
     wait_for(lambda: node.status()["growing"])
@@ -104,37 +123,33 @@ def test_a_file_that_was_read_with_gaps_is_copied(node, reader, source):
 
 
 def test_what_is_read_unseen_is_copied_by_the_daemon(node, reader, source):
-    file = GrowingFile(reader, source / "big")
+    ReadFile(reader, source / "big")
     reader.say(MessageKind.UNSEEN, source / "big")
     wait_for(lambda: node.has(source / "big"))
     assert node.copy(source / "big").read_bytes() == BIG
-    with (source / "small").open("rb") as opened:
-        identity = Identity.of(os.fstat(opened.fileno()))
-        reader.say(MessageKind.UNSEEN, source / "small", opened.fileno(), identity=identity)
+    reader.whole(source / "small", MessageKind.UNSEEN)
     wait_for(lambda: node.has(source / "small"))
-    assert not file.is_dropped
 
 
 def test_a_file_that_was_replaced_is_not_published_under_its_name(node, reader, source):
     path = source / "big"
-    file = GrowingFile(reader, path)
+    file = ReadFile(reader, path)
     new = source / "new"
     new.write_bytes(BIG[::-1])
     settle(new)
     os.replace(new, path)
     file.read(0, len(BIG))
-    file.full()
-    wait_for(lambda: file.is_dropped)
+    wait_for(lambda: node.counted("unpublished") == 1)
     assert not node.has(path)
 
 
 def test_a_file_that_was_cut_off_while_it_was_read(node, reader, source):
     path = source / "big"
-    file = GrowingFile(reader, path)
+    ReadFile(reader, path)
     wait_for(lambda: node.status()["growing"])
     os.truncate(path, 1000)
     reader.say(MessageKind.UNSEEN, path)
-    wait_for(lambda: file.is_dropped)
+    wait_for(lambda: node.counted("unpublished") == 1)
     assert not node.has(path)
 
 
@@ -163,34 +178,57 @@ def test_nonsense_is_no_reason_to_stop(node, reader, source):
     path = source / "small"
     reader.socket.send(b"x")
     reader.socket.send(b"y" * 5000)
-    with path.open("rb") as opened:
+    with path.open("rb") as opened, (source / "big").open("rb") as big:
         number = opened.fileno()
-        reader.say(MessageKind.GROWING, path, number)
-        reader.say(MessageKind.GROWING, path, number, number)
-        reader.say(MessageKind.GROWING, path, number, number, number)
-        reader.say(MessageKind.WHOLE, path, number, number)
-        reader.say(MessageKind.ASK, path)
-        for _ in range(100):
-            reader.say(MessageKind.FULL, path, number)
-        reader.say(MessageKind.QUEUE, path, number)
-        reader.say(MessageKind.HANDED, path)
+        for kind in MessageKind:
+            for count in range(4):
+                reader.say(kind, path, *[number] * count)
+            identity = Identity.of(os.fstat(big.fileno()))
+            reader.say(kind, path, number, identity=identity)
+            reader.say(kind, path, big.fileno(), identity=identity)
         reader.say(MessageKind.UNSEEN, source / ".." / "x", number)
         read, written = os.pipe()
-        reader.say(MessageKind.GROWING, path, number, read)
+        reader.say(MessageKind.READING, path, number, read)
         os.close(read)
         os.close(written)
-    reader.whole(path)
-    wait_for(lambda: node.has(path))
+    reader.whole(source / "sub" / "other")
+    wait_for(lambda: node.has(source / "sub" / "other"))
     assert len(os.listdir(f"/proc/{node.process.pid}/fd")) < 60
 
 
-def test_a_change_through_a_reader_drops_the_copy(node, reader, source):
+@pytest.mark.parametrize("kind", [MessageKind.READING, MessageKind.WHOLE, MessageKind.UNSEEN])
+def test_a_reader_may_hand_over_only_what_is_named(node, reader, source, tmp_path, kind):
+    """Nothing else is copied, marked or changed, whoever owns it."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(BIG)
+    settle(secret)
+    secret.chmod(0o4755)
+    before = (secret.stat().st_mode, secret.stat().st_ctime_ns, os.listxattr(secret))
+    path = source / "big"
+    with secret.open("rb") as opened:
+        identity = Identity.of(os.fstat(opened.fileno()))
+        growth = os.memfd_create("map")
+        unit = unit_of(len(BIG))
+        head = MapHead(unit, -(-len(BIG) // unit), 0, identity)
+        os.pwrite(growth, head.encode(False) + b"\x01" * head.units, 0)
+        descriptors = (
+            [opened.fileno(), growth] if kind is MessageKind.READING else [opened.fileno()]
+        )
+        reader.say(kind, path, *descriptors, identity=identity)
     reader.whole(source / "small")
-    reader.whole(source / "sub/other")
-    wait_for(lambda: node.has(source / "small") and node.has(source / "sub/other"))
-    reader.say(MessageKind.CHANGED, source / "sub")
-    wait_for(lambda: not node.has(source / "sub/other"))
-    assert node.has(source / "small")
+    wait_for(lambda: node.has(source / "small"))
+    wait_for(lambda: not node.status()["growing"])
+    assert not node.has(path)
+    assert not [each for each in node.store.rglob("*") if each.is_file() and each.samefile(secret)]
+    assert (secret.stat().st_mode, secret.stat().st_ctime_ns, os.listxattr(secret)) == before
+
+
+def test_a_copy_of_what_was_changed_goes_with_the_next_comparison(node, source):
+    path = source / "small"
+    node.warm(path)
+    wait_for(lambda: node.has(path))
+    path.write_bytes(b"another small file")
+    assert "changed since it was copied" in node.tfm("why", path).stdout
 
 
 def test_what_a_reader_counts_is_added_up(node, reader, source):
@@ -219,12 +257,11 @@ def test_a_reader_that_asks_follows_what_grows_at_another_node(tmp_path, source)
     with nodes(tmp_path, source, 2) as (a, b):
         one, two = TierReader(a), TierReader(b)
         assert one.ask(path) == "S"
-        file = GrowingFile(one, path)
+        file = ReadFile(one, path)
         file.read(0, 1 << 20)
         assert two.ask(path).lstrip("W") == "F"
         assert b.status()["growing"] == 1
         file.read(1 << 20, len(BIG))
-        file.full()
         wait_for(lambda: b.has(path))
         assert b.copy(path).read_bytes() == BIG
         assert b.counted("peer_bytes") == len(BIG)

@@ -6,22 +6,15 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
+import shutil
 import subprocess
+import sys
 
 import pytest
 
-from tests.support.tier_stand_in import (
-    ASKS,
-    CLOSED,
-    FILLS,
-    FULL,
-    GROWING,
-    TAKES,
-    UNSEEN,
-    WHOLE,
-    StandIn,
-)
-from tf_malleable.tier.store import blocks, layout
+from tests.support.tier_stand_in import SHIM, StandIn
+from tf_malleable.tier.protocol import SMALL_FILE_BYTES, MessageKind, StateFlag
 
 SMALL, LARGE = 100_001, 5_000_003
 READERS = {
@@ -112,22 +105,25 @@ def test_every_reader_gets_the_sources_bytes_cold_and_from_a_copy(daemon, size):
     for name in ("read", "pieces", "readinto", "preadv", "readv"):
         daemon.wait_for_copy(paths[name])
     assert daemon.python(code).split() == expected
-    assert daemon.said[-1].sums.copy_opens >= 5
+    assert daemon.said[-1].counts.copy_opens >= 5
 
 
-@pytest.mark.parametrize(("size", "kind"), [(SMALL, WHOLE), (LARGE, FULL)])
-def test_what_a_reader_reads_fills_the_copy_and_the_next_one_opens_it(daemon, size, kind):
+@pytest.mark.parametrize(
+    ("size", "kind"), [(SMALL, MessageKind.WHOLE), (LARGE, MessageKind.READING)]
+)
+def test_what_a_reader_reads_is_copied_and_the_next_one_opens_the_copy(daemon, size, kind):
     data = content(size)
     path = daemon.make("set/file", data)
     daemon.python(IMPORTS + READERS["pieces"], path)
     daemon.wait_for(path, kind)
     copy = daemon.wait_for_copy(path)
     assert copy.read_bytes() == data
-    # Were it opened again, this would be read.
-    path.write_bytes(bytes(size))
-    assert daemon.python(IMPORTS + READERS["read"], path).strip() == digest(data)
-    assert daemon.said[-1].sums.copy_opens == 1
-    assert daemon.said[-1].sums.copy_bytes == size
+    # Only the copy has these bytes.
+    copy.write_bytes(content(size, 2))
+    assert daemon.python(IMPORTS + READERS["read"], path).strip() == digest(content(size, 2))
+    counts = daemon.said[-1].counts
+    assert (counts.copy_opens, counts.copy_bytes) == (1, size)
+    assert (counts.source_bytes, daemon.kinds(path).count(kind)) == (0, 1)
 
 
 @pytest.mark.parametrize("reader", ["pread", "threads"])
@@ -139,9 +135,22 @@ def test_a_copy_is_filled_in_any_order(daemon, reader):
 
 def test_a_file_that_is_read_in_part_has_no_copy(daemon):
     path = daemon.make("set/file", content(LARGE))
-    daemon.python(IMPORTS + "file = open(path, 'rb'); file.read(100_000); file.close()", path)
-    assert daemon.kinds(path) == [GROWING, CLOSED]
+    code = "file = os.open(path, os.O_RDONLY)\nos.read(file, 100_000)\nos.close(file)"
+    daemon.python(IMPORTS + code, path)
+    assert daemon.kinds(path) == [MessageKind.READING, MessageKind.CLOSED]
     assert not daemon.copy_of(path).exists()
+    units = -(-LARGE // 4096)
+    assert daemon.units[str(path)] == (b"\1" * (100_000 // 4096)).ljust(units, b"\0")
+
+
+def test_a_reader_sends_descriptors_of_the_source_and_of_a_map(daemon):
+    path = daemon.make("set/file", content(LARGE))
+    daemon.python(IMPORTS + READERS["pieces"], path)
+    said = daemon.wait_for(path, MessageKind.READING)
+    assert said.inodes[0] == path.stat().st_ino
+    assert len(set(said.inodes)) == 2
+    # The reader has written nothing: the copy is the daemon's.
+    assert not list(daemon.growing.iterdir())
 
 
 def test_status_is_the_sources(daemon):
@@ -149,18 +158,23 @@ def test_status_is_the_sources(daemon):
     path.chmod(0o640)
     code = """
 def all_of(about):
-    return about[:10], about.st_mtime_ns, about.st_ctime_ns, about.st_blocks, about.st_blksize
+    # Without the time of access, which is the source's own.
+    times = about.st_mtime_ns, about.st_ctime_ns
+    return *about[:7], *times, about.st_blocks, about.st_blksize, about.st_rdev
 file = os.open(path, os.O_RDONLY)
-print(all_of(os.stat(path)), all_of(os.fstat(file)), os.listxattr(file))
+assert all_of(os.stat(path)) == all_of(os.fstat(file))
+print(all_of(os.fstat(file)), os.listxattr(file))
 data = os.read(file, 1_000_000)"""
     cold = daemon.python(IMPORTS + code, path)
     daemon.wait_for_copy(path)
     assert daemon.python(IMPORTS + code, path) == cold
-    assert daemon.said[-1].sums.copy_stats >= 1
-    printed = daemon.run("stat", "--format=%d %i %s %a %Y", path)
+    assert daemon.said[-1].counts.copy_opens == 1
+    told = "--format=%d %i %s %a %Y"
     about = path.stat()
     expected = f"{about.st_dev} {about.st_ino} {SMALL} 640 {int(about.st_mtime)}\n"
-    assert printed == expected
+    assert daemon.run("stat", told, path) == expected
+    # A descriptor that a program has not opened itself.
+    assert daemon.run("sh", "-c", f'stat "{told}" - < "$0"', path) == expected
 
 
 @pytest.mark.parametrize("command", ["cp", "cp -a", "tar"])
@@ -191,9 +205,83 @@ def test_cp_and_tar(daemon, tmp_path, command, size):
 def test_a_mapped_file_is_left_to_the_daemon(daemon):
     path = daemon.make("set/file", content(LARGE))
     daemon.python(IMPORTS + READERS["mmap"], path)
-    said = daemon.wait_for(path, UNSEEN)
-    assert os.fstat(said.files[0]).st_ino == path.stat().st_ino
-    assert daemon.kinds(path) == [UNSEEN]
+    assert daemon.kinds(path) == [MessageKind.UNSEEN]
+    assert daemon.wait_for(path, MessageKind.UNSEEN).inodes == (path.stat().st_ino,)
+    copy = daemon.wait_for_copy(path)
+    assert copy.read_bytes() == content(LARGE)
+    copy.write_bytes(content(LARGE, 2))
+    assert daemon.python(IMPORTS + READERS["mmap"], path).strip() == digest(content(LARGE, 2))
+
+
+def test_a_file_that_is_read_and_then_mapped_is_said_with_no_second_descriptor(daemon):
+    path = daemon.make("set/file", content(LARGE))
+    code = """
+file = os.open(path, os.O_RDONLY)
+os.read(file, 100_000)
+mmap.mmap(file, 0, prot=mmap.PROT_READ)
+mmap.mmap(file, 0, prot=mmap.PROT_READ)
+os.close(file)"""
+    daemon.python(IMPORTS + code, path)
+    kinds = [MessageKind.READING, MessageKind.UNSEEN, MessageKind.CLOSED]
+    assert daemon.kinds(path) == kinds
+    assert daemon.wait_for(path, MessageKind.UNSEEN).inodes == ()
+    assert daemon.wait_for_copy(path).read_bytes() == content(LARGE)
+
+
+def test_a_mapping_gets_a_copy_that_was_made_after_the_file_was_opened(daemon):
+    path = daemon.make("set/file", content(LARGE))
+    code = """
+file = os.open(path, os.O_RDONLY)
+os.lseek(file, 7, os.SEEK_SET)
+print("opened", flush=True)
+sys.stdin.readline()
+data = mmap.mmap(file, 0, prot=mmap.PROT_READ)[:]
+about = os.fstat(file), os.stat(path)
+assert about[0].st_ino == about[1].st_ino and about[0].st_size == about[1].st_size
+print(hashlib.sha256(data).hexdigest(), os.lseek(file, 0, os.SEEK_CUR), os.get_inheritable(file))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", IMPORTS + code, path],
+        env=daemon.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as reader:  # fmt: skip
+        assert reader.stdout.readline() == "opened\n"
+        daemon.place(path, content(LARGE, 2))
+        printed, _ = reader.communicate("\n", timeout=60)
+    assert printed.split() == [digest(content(LARGE, 2)), "7", "False"]
+
+
+def test_of_a_file_that_goes_on_unseen_or_as_a_copy_the_reader_sends_nothing_more(daemon):
+    stdio, swapped = (daemon.make(f"set/{number}", content(LARGE)) for number in range(2))
+    code = """
+for each in sys.argv[1:]:
+    file = os.open(each, os.O_RDONLY)
+    os.read(file, 100_000)
+    if each == path:
+        ctypes.CDLL(None).fdopen(file, b"r")
+    else:
+        print("read", flush=True)
+        sys.stdin.readline()
+        mmap.mmap(file, 0, prot=mmap.PROT_READ)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", "import ctypes\n" + IMPORTS + code, stdio, swapped],
+        env=daemon.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as reader:  # fmt: skip
+        assert reader.stdout.readline() == "read\n"
+        daemon.place(swapped, content(LARGE))
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        assert reader.stdout.readline() == "done\n"
+        # The reader still runs: it does not keep the daemon waiting, or its descriptors.
+        daemon.wait_for(stdio, MessageKind.CLOSED)
+        daemon.wait_for(swapped, MessageKind.CLOSED)
+        reader.communicate("\n", timeout=60)
+    kinds = [MessageKind.READING, MessageKind.UNSEEN, MessageKind.CLOSED]
+    assert daemon.kinds(stdio) == kinds
+    kinds = [MessageKind.READING, MessageKind.CLOSED]
+    assert [kind for kind in daemon.kinds(swapped) if kind != MessageKind.COUNTS] == kinds
 
 
 def test_stdio_reads_a_copy_and_leaves_the_source_to_the_daemon(daemon):
@@ -201,82 +289,93 @@ def test_stdio_reads_a_copy_and_leaves_the_source_to_the_daemon(daemon):
     path = daemon.make("set/file", data)
     # grep and wc read by themselves; od by fopen().
     printed = daemon.run("od", "-An", "-tx1", "-v", path)
-    daemon.wait_for(path, UNSEEN)
-    daemon.python(IMPORTS + READERS["read"], path)
-    daemon.wait_for_copy(path)
-    path.write_bytes(bytes(SMALL))
-    assert daemon.run("od", "-An", "-tx1", "-v", path) == printed
     assert bytes.fromhex(printed) == data
-
-
-@pytest.fixture
-def roomy(tmp_path):
-    with StandIn(tmp_path, flags=FILLS | TAKES) as started:
-        yield started
+    assert daemon.kinds(path) == [MessageKind.UNSEEN]
+    daemon.wait_for_copy(path).write_bytes(content(SMALL, 2))
+    assert bytes.fromhex(daemon.run("od", "-An", "-tx1", "-v", path)) == content(SMALL, 2)
 
 
 @pytest.mark.parametrize("reader", ["read", "pieces", "preadv"])
-@pytest.mark.parametrize("size", [7, 12_000, SMALL, 1 << 20])
-def test_with_much_room_a_reader_hands_over_a_small_file(roomy, reader, size):
-    path = roomy.make("set/inner/file", content(size))
+@pytest.mark.parametrize("size", [7, 12_000, SMALL, SMALL_FILE_BYTES])
+def test_a_small_file_is_sent_when_it_was_read(daemon, reader, size):
+    path = daemon.make("set/inner/file", content(size))
     expected = digest(path.read_bytes())
-    assert roomy.python(IMPORTS + READERS[reader], path).strip() == expected
-    assert roomy.taken == [(str(path), 0)]
-    assert roomy.kinds(path) == []
-    copy = roomy.copy_of(path)
-    assert copy.read_bytes() == path.read_bytes()
-    identity = layout.identity_of(copy)
-    assert identity.is_same(path.stat())
-    assert identity.copy_inode == copy.stat().st_ino
-    with copy.open("rb") as file:
-        codes = tuple(blocks.checksums_of(file.fileno(), size))
-        assert layout.codes_of(file.fileno(), size) == codes
-    path.write_bytes(bytes(size))
-    assert roomy.python(IMPORTS + READERS[reader], path).strip() == expected
+    assert daemon.python(IMPORTS + READERS[reader], path).strip() == expected
+    assert daemon.kinds(path) == [MessageKind.WHOLE]
+    assert daemon.wait_for(path, MessageKind.WHOLE).inodes == (path.stat().st_ino,)
+    assert daemon.copy_of(path).read_bytes() == path.read_bytes()
+    assert daemon.python(IMPORTS + READERS[reader], path).strip() == expected
+    assert daemon.kinds(path)[1:] in ([], [MessageKind.COUNTS])
+    assert daemon.said[-1].counts.copy_opens == 1
 
 
-def test_a_reader_hands_over_no_file_that_has_lost_its_name(roomy):
-    path = roomy.make("set/file", content(SMALL))
-    other = roomy.make("set/other", content(SMALL, 2))
-    code = "file = open(path, 'rb')\nos.replace(sys.argv[2], path)\nfile.read()"
-    # Not through the shim, which would drop the copy.
-    code = code.replace("os.replace(", "ctypes.CDLL(None).syscall(82, os.fsencode(").replace(
-        ", path)", "), os.fsencode(path))", 1
-    )
-    roomy.python(IMPORTS + "import ctypes\n" + code, path, other)
-    assert other.exists() is False
-    assert roomy.kinds(path) == [WHOLE]
-    assert roomy.taken == []
+def test_a_file_that_is_larger_by_a_byte_has_a_map(daemon):
+    path = daemon.make("set/file", content(SMALL_FILE_BYTES + 1))
+    daemon.python(IMPORTS + READERS["read"], path)
+    assert daemon.kinds(path) == [MessageKind.READING, MessageKind.CLOSED]
+    assert daemon.copy_of(path).exists()
 
 
-def test_a_reader_does_not_hand_over_a_large_file(roomy):
-    path = roomy.make("set/file", content(LARGE))
-    roomy.python(IMPORTS + READERS["read"], path)
-    assert roomy.kinds(path) == [GROWING, FULL]
+@pytest.mark.parametrize(
+    "reads",
+    ["os.pread(file, 100, 50_000)", "os.read(file, 100)\nos.pread(file, 100, 101)"],
+    ids=["from the middle", "with a gap"],
+)
+def test_a_small_file_that_is_read_in_another_order_is_left_to_the_daemon(daemon, reads):
+    path = daemon.make("set/file", content(SMALL))
+    code = f"file = os.open(path, os.O_RDONLY)\n{reads}\nos.pread(file, 1_000_000, 0)"
+    daemon.python(IMPORTS + code, path)
+    assert daemon.kinds(path) == [MessageKind.UNSEEN]
+    assert daemon.wait_for(path, MessageKind.UNSEEN).inodes == (path.stat().st_ino,)
+    assert daemon.copy_of(path).read_bytes() == content(SMALL)
 
 
-def test_a_copy_of_another_version_is_replaced(roomy):
-    path = roomy.make("set/file", content(SMALL))
-    roomy.python(IMPORTS + READERS["read"], path)
-    # As if the daemon had dropped its mark, but not removed it yet.
-    roomy.copy_of(path).chmod(0)
-    data = content(SMALL, 3)
-    roomy.make("set/file", data)
-    assert roomy.python(IMPORTS + READERS["read"], path).strip() == digest(data)
-    assert roomy.taken == [(str(path), 0)] * 2
-    assert roomy.copy_of(path).read_bytes() == data
+def test_a_small_file_that_is_read_in_part_has_no_copy(daemon):
+    path = daemon.make("set/file", content(SMALL))
+    daemon.python(IMPORTS + "os.read(os.open(path, os.O_RDONLY), 50_000)", path)
+    assert MessageKind.WHOLE not in daemon.kinds(path)
+    assert MessageKind.UNSEEN not in daemon.kinds(path)
 
 
-def test_what_a_program_reads_and_changes_is_taken_back(roomy):
-    path = roomy.make("set/file", content(SMALL))
-    code = "open(path, 'rb').read()\nfile = open(path, 'r+b')\ntime.sleep(1)\nfile.write(b'new')"
-    roomy.python(IMPORTS + "import time\n" + code, path)
-    assert not roomy.copy_of(path).exists()
-
-
-def test_a_forked_process_has_a_queue_of_its_own(roomy):
-    paths = [roomy.make(f"set/{number}", content(SMALL, number)) for number in range(8)]
+def test_threads_that_read_a_small_file_together_send_it_once(daemon):
+    paths = [daemon.make(f"set/{number}", content(SMALL, number)) for number in range(50)]
     code = """
+for each in sys.argv[1:]:
+    file = os.open(each, os.O_RDONLY)
+    size = os.fstat(file).st_size
+    data, ready = bytearray(size), threading.Barrier(4)
+    def fill(first):
+        ready.wait()
+        for begin in range(first * 1024, size, 4 * 1024):
+            data[begin:begin + 1024] = os.pread(file, 1024, begin)
+    threads = [threading.Thread(target=fill, args=[i]) for i in range(4)]
+    [each.start() for each in threads]
+    [each.join() for each in threads]
+    print(hashlib.sha256(data).hexdigest())
+"""
+    printed = daemon.python(IMPORTS + code, *paths).split()
+    assert printed == [digest(content(SMALL, number)) for number in range(50)]
+    for path in paths:
+        kinds = daemon.kinds(path)
+        assert len([kind for kind in kinds if kind != MessageKind.COUNTS]) <= 1, kinds
+        if MessageKind.WHOLE in kinds or MessageKind.UNSEEN in kinds:
+            assert daemon.copy_of(path).read_bytes() == path.read_bytes()
+
+
+def test_a_copy_of_another_version_is_replaced(daemon):
+    path = daemon.make("set/file", content(SMALL))
+    daemon.python(IMPORTS + READERS["read"], path)
+    data = content(SMALL, 3)
+    daemon.make("set/file", data)
+    assert daemon.python(IMPORTS + READERS["read"], path).strip() == digest(data)
+    assert daemon.kinds(path).count(MessageKind.WHOLE) == 2
+    assert daemon.copy_of(path).read_bytes() == data
+
+
+def test_each_process_sends_the_files_that_it_has_opened(daemon):
+    paths = [daemon.make(f"set/{number}", content(SMALL, number)) for number in range(8)]
+    code = """
+print(os.getpid())
 for number, each in enumerate(sys.argv[1:]):
     if number % 2 == 0:
         child = os.fork()
@@ -287,14 +386,76 @@ for number, each in enumerate(sys.argv[1:]):
             os._exit(0)
         os.waitpid(child, 0)
 """
-    roomy.python(IMPORTS + code, *paths)
-    assert sorted(path for path, _ in roomy.taken) == sorted(map(str, paths))
+    parent = int(daemon.python(IMPORTS + code, *paths))
     for number, path in enumerate(paths):
-        assert roomy.copy_of(path).read_bytes() == content(SMALL, number)
+        said = daemon.wait_for(path, MessageKind.WHOLE)
+        assert (said.pid == parent) == (number % 2 == 0)
+        assert daemon.copy_of(path).read_bytes() == content(SMALL, number)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
+def test_a_forked_process_says_nothing_of_the_files_of_its_parent(daemon, size):
+    path = daemon.make("set/file", content(size))
+    code = """
+file = os.open(path, os.O_RDONLY)
+data = os.pread(file, 50_000, 0)
+print(os.getpid(), flush=True)
+child = os.fork()
+if child == 0:
+    os.pread(file, 10_000, 50_000)
+    mmap.mmap(file, 0, prot=mmap.PROT_READ)
+    os.dup(file)
+    os.close(file)
+    open(path + "2", "rb").read()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+os.close(file)
+"""
+    other = daemon.make("set/file2", content(SMALL))
+    parent = int(daemon.python(IMPORTS + code, path))
+    assert {each.pid for each in daemon.said if each.path == str(path)} <= {parent}
+    assert daemon.wait_for(other, MessageKind.WHOLE).pid != parent
+    # What the child has read is not in the map of the parent.
+    if size == LARGE:
+        assert daemon.units[str(path)].count(b"\1") == 50_000 // 4096
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
+def test_a_process_that_has_forked_goes_on_to_say_what_it_reads(daemon, size):
+    path = daemon.make("set/file", content(size))
+    code = """
+file = os.open(path, os.O_RDONLY)
+digest = hashlib.sha256(os.read(file, 10_000))
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+while piece := os.read(file, 10_000):
+    digest.update(piece)
+print(digest.hexdigest())
+"""
+    assert daemon.python(IMPORTS + code, path).strip() == digest(content(size))
+    assert daemon.copy_of(path).read_bytes() == content(size)
+
+
+def test_a_process_that_has_forked_says_that_it_maps_a_file(daemon):
+    path = daemon.make("set/file", content(LARGE))
+    code = """
+file = os.open(path, os.O_RDONLY)
+os.read(file, 10_000)
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.waitpid(child, 0)
+mmap.mmap(file, 0, prot=mmap.PROT_READ)
+"""
+    daemon.python(IMPORTS + code, path)
+    assert MessageKind.UNSEEN in daemon.kinds(path)
+    assert daemon.copy_of(path).read_bytes() == content(LARGE)
 
 
 def test_of_files_in_a_folder_that_is_left_unasked_nobody_asks(tmp_path):
-    with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
+    with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS) as daemon:
         asked = []
         daemon.answer = lambda _daemon, path: asked.append(path) or b"S"
         names = ("set", "set/inner", "set/inner/most", "other")
@@ -303,3 +464,15 @@ def test_of_files_in_a_folder_that_is_left_unasked_nobody_asks(tmp_path):
         for path in paths:
             daemon.python(IMPORTS + READERS["read"], path)
         assert asked == list(map(str, paths[2:]))
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="needs readelf")
+def test_the_shim_needs_no_constructor_but_its_own():
+    """Hooks may be called before any constructor of the shim has run."""
+    found = subprocess.run(
+        ["readelf", "--wide", "--section-headers", SHIM], capture_output=True, text=True, check=True
+    ).stdout
+    sizes = dict(re.findall(r"\] (\.\S+) +\S+ +\S+ +\S+ ([0-9a-f]+)", found))
+    # The compiler's frame_dummy, and Load() of hooks_open.cc.
+    assert int(sizes[".init_array"], 16) == 2 * 8
+    assert ".ctors" not in sizes

@@ -19,17 +19,8 @@ import pytest
 
 from tests.support import tier_stand_in
 from tests.support.fuse_source import FuseSource, mounted
-from tests.support.tier_stand_in import (
-    ASKS,
-    CHANGED,
-    CLOSED,
-    FILLS,
-    FULL,
-    GROWING,
-    WHOLE,
-    StandIn,
-    stop,
-)
+from tests.support.tier_stand_in import StandIn, stop
+from tf_malleable.tier.protocol import MessageKind, StateFlag
 
 pytestmark = pytest.mark.slow
 LARGE = 3_000_001
@@ -73,6 +64,13 @@ def copied(daemon, path):
     return daemon.wait_for_copy(path)
 
 
+def marked(daemon, path):
+    """Have a file copied, and write other bytes to the copy: whoever reads zeros reads it."""
+    copy = copied(daemon, path)
+    copy.write_bytes(bytes(copy.stat().st_size))
+    return copy
+
+
 def test_without_a_daemon_the_source_is_read(tmp_path):
     daemon = StandIn(tmp_path)
     path = make(daemon, "set/file", LARGE)
@@ -81,26 +79,75 @@ def test_without_a_daemon_the_source_is_read(tmp_path):
     daemon.python(WHOLE_READ, path)
 
 
-def test_a_daemon_that_is_gone_leaves_its_copies_to_who_checks_them(daemon, path):
-    copy = copied(daemon, path)
-    daemon.live(seconds=0)
-    # The copy is taken, as the source has the same status.
-    copy.write_bytes(bytes(LARGE))
-    reads = COMMON + "print(open(path, 'rb').read(1))"
-    assert daemon.python(reads, path).strip() == repr(b"\0")
-    # It is not, as the source is another one.
-    os.utime(path, (2_000_000, 2_000_000))
-    daemon.python(WHOLE_READ, path)
-    # And none is begun.
-    other = make(daemon, "set/other", LARGE)
-    daemon.python(WHOLE_READ, other)
-    assert not daemon.kinds(other)
+FIRST_BYTE = COMMON + "print(*open(path, 'rb').read(1))"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [StateFlag.FILLS, StateFlag.FILLS | StateFlag.UNCHECKED, StateFlag.FILLS | StateFlag.SYNCS],
+    ids=["checked", "unchecked", "synchronised"],
+)
+def test_a_daemon_that_is_gone_leaves_copies_which_readers_compare(tmp_path, flags):
+    with StandIn(tmp_path, flags=flags) as daemon:
+        path = make(daemon, "set/file", LARGE)
+        marked(daemon, path)
+        daemon.live(seconds=0)
+        # The copy is taken, as the source has the same status.
+        assert daemon.python(FIRST_BYTE, path) == "0\n"
+        # It is not, as the source is another version.
+        os.utime(path, (2_000_000, 2_000_000))
+        daemon.python(WHOLE_READ, path)
+        # And none is begun.
+        other = make(daemon, "set/other", LARGE)
+        daemon.python(WHOLE_READ, other)
+        assert not daemon.kinds(other)
+
+
+def test_copies_are_opened_unchecked_only_if_the_daemon_permits_it(tmp_path):
+    with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.UNCHECKED) as daemon:
+        path = make(daemon, "set/file", LARGE)
+        marked(daemon, path)
+        os.utime(path, (2_000_000, 2_000_000))
+        assert daemon.python(FIRST_BYTE, path) == "0\n"
+        daemon.flags = StateFlag.FILLS
+        daemon.live()
+        daemon.python(WHOLE_READ, path)
 
 
 def test_a_page_of_another_boot_is_none(daemon, path):
-    copied(daemon, path).write_bytes(bytes(LARGE))
+    marked(daemon, path)
     os.pwrite(daemon._page, bytes(8), 8)
     daemon.python(WHOLE_READ, path)
+
+
+@pytest.mark.parametrize("damage", ["none", "short", "version"])
+def test_a_copy_without_its_attribute_is_none(daemon, path, damage):
+    copy = marked(daemon, path)
+    said = os.getxattr(copy, "user.tfm.source")
+    if damage == "none":
+        os.removexattr(copy, "user.tfm.source")
+    else:
+        changed = said[:-1] if damage == "short" else said[:4] + b"\1" + said[5:]
+        os.setxattr(copy, "user.tfm.source", changed)
+    daemon.python(WHOLE_READ, path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+def test_a_look_at_a_remote_source_asks_its_server_if_the_daemon_says_so(tmp_path):
+    with StandIn(tmp_path) as daemon:
+        source = FuseSource({"file": content(LARGE)})
+        source.remembered_s = 3600
+        with mounted(source, daemon.source):
+            path = daemon.source / "file"
+            told = []
+            daemon.python("import sys; open(sys.argv[1], 'rb').read()", path)
+            daemon.wait_for_copy(path).write_bytes(bytes(LARGE))
+            source.modified_s += 1
+            source.files["file"] = content(LARGE, 2)
+            for daemon.flags in (StateFlag.FILLS, StateFlag.FILLS | StateFlag.SYNCS):
+                daemon.live()
+                told.append(int(daemon.python(FIRST_BYTE, path)))
+        assert told == [0, content(LARGE, 2)[0]]
 
 
 def test_a_daemon_that_hangs_delays_nobody(daemon):
@@ -113,7 +160,7 @@ def test_a_daemon_that_hangs_delays_nobody(daemon):
 
 
 def test_a_daemon_that_does_not_answer_is_asked_once(tmp_path):
-    with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
+    with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS) as daemon:
         paths = [make(daemon, f"set/{i}", 10_000) for i in range(20)]
         daemon.freeze()
         code = COMMON + (
@@ -128,17 +175,14 @@ def test_a_daemon_that_does_not_answer_is_asked_once(tmp_path):
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_reader_that_asks_gets_a_copy_without_opening_the_source(tmp_path, when):
     def answer(daemon, path):
-        part = os.open(daemon.folder / "part", os.O_RDWR | os.O_CREAT, 0o600)
-        os.write(part, content(LARGE))
-        daemon.publish(path, daemon.identity_of(path), part)
-        os.close(part)
+        daemon.place(path, content(LARGE))
         return b"WWC" if when == "meanwhile" else b"C"
 
-    with StandIn(tmp_path, flags=FILLS | ASKS, answer=answer) as daemon:
+    with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS, answer=answer) as daemon:
         path = make(daemon, "set/file", LARGE)
         daemon.python(WHOLE_READ, path)
-        sums = daemon.said[-1].sums
-        assert (sums.copy_opens, sums.source_opens, sums.waits) == (1, 0, 1)
+        counts = daemon.said[-1].counts
+        assert (counts.copy_opens, counts.source_opens, counts.waits) == (1, 0, 1)
 
 
 def test_a_reader_follows_what_comes_from_another_node(tmp_path):
@@ -146,26 +190,26 @@ def test_a_reader_follows_what_comes_from_another_node(tmp_path):
         path = make(daemon, "set/file", LARGE)
         daemon.fetch(path, content(LARGE), pieces=20, seconds=0.5)
         daemon.python(COMMON + "go(); check(open(path, 'rb').read())", path)
-        sums = daemon.said[-1].sums
-        assert sums.growing_bytes >= LARGE * 0.9
-        assert sums.waits > 0
+        counts = daemon.said[-1].counts
+        assert counts.growing_bytes >= LARGE * 0.9
+        assert counts.waits > 0
 
 
 def test_a_reader_follows_what_comes_though_there_is_room_for_no_other_copy(tmp_path):
-    with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
+    with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS) as daemon:
         daemon.live(largest=0)
         path = make(daemon, "set/file", LARGE)
         daemon.fetch(path, content(LARGE), pieces=20, seconds=0.5)
         daemon.python(COMMON + "go(); check(open(path, 'rb').read())", path)
-        assert daemon.said[-1].sums.growing_bytes >= LARGE * 0.9
+        assert daemon.said[-1].counts.growing_bytes >= LARGE * 0.9
 
 
 def test_a_reader_that_makes_no_copy_says_so_to_others_that_wait_for_it(tmp_path):
-    with StandIn(tmp_path, flags=FILLS | ASKS) as daemon:
+    with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS) as daemon:
         daemon.live(largest=LARGE - 1)
         path = make(daemon, "set/file", LARGE)
         daemon.python(WHOLE_READ, path)
-        assert [each.path for each in daemon.said if each.kind == CLOSED] == [str(path)]
+        assert daemon.kinds(path) == [MessageKind.ASK, MessageKind.CLOSED]
 
 
 def test_a_reader_does_not_wait_for_what_does_not_come(tmp_path):
@@ -198,7 +242,7 @@ def test_a_mapping_waits_for_a_copy_that_comes(tmp_path):
         assert printed == [str(daemon.copy_of(path)), "7", "False"]
 
 
-def test_two_readers_at_once_fill_one_copy(daemon, path):
+def test_readers_at_once_have_one_copy_made(daemon, path):
     code = COMMON + (
         "file = os.open(path, os.O_RDONLY)\n"
         "data = b''\n"
@@ -213,10 +257,10 @@ def test_two_readers_at_once_fill_one_copy(daemon, path):
     ]
     assert [reader.wait() for reader in readers] == [0, 0, 0]
     assert daemon.wait_for_copy(path).read_bytes() == path.read_bytes()
-    assert daemon.kinds(path).count(GROWING) == 1
+    assert daemon.kinds(path).count(MessageKind.READING) == 3
 
 
-def test_a_reader_that_is_killed_leaves_a_copy_that_the_next_one_fills(daemon, path):
+def test_of_a_reader_that_is_killed_the_daemon_knows_what_it_has_read(daemon, path):
     code = COMMON + (
         "file = os.open(path, os.O_RDONLY)\n"
         "os.read(file, 1_000_000)\nprint('read', flush=True)\ntime.sleep(60)"
@@ -229,6 +273,10 @@ def test_a_reader_that_is_killed_leaves_a_copy_that_the_next_one_fills(daemon, p
     )
     assert reader.stdout.readline() == "read\n"
     stop(reader)
+    while str(path) not in daemon.units:
+        time.sleep(0.01)
+    assert daemon.units[str(path)].count(b"\1") == 1_000_000 // 4096
+    assert not daemon.copy_of(path).exists()
     daemon.python(WHOLE_READ, path)
     assert daemon.wait_for_copy(path).read_bytes() == path.read_bytes()
 
@@ -273,23 +321,93 @@ CHANGES = {
     "truncate": "os.truncate(path, 10)",
     "rename away": "os.rename(path, path + '.away'); open(path, 'wb').write(b'new')",
     "rename over": "open(path + '.x', 'wb').write(b'new'); os.replace(path + '.x', path)",
+    "rename over, same status": (
+        "old = os.stat(path)\n"
+        "open(path + '.x', 'wb').write(b'x' * old.st_size)\n"
+        "os.utime(path + '.x', ns=(old.st_atime_ns, old.st_mtime_ns))\n"
+        "os.replace(path + '.x', path)"
+    ),
+    "write, same status": (
+        "old = os.stat(path)\n"
+        "file = open(path, 'r+b', buffering=0)\n"
+        "file.write(b'new')\n"
+        "os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))"
+    ),
+    "map": (
+        "with open(path, 'r+b') as file, mmap.mmap(file.fileno(), 0) as data:\n"
+        "    data[:3] = b'new'\n"
+        "    data.flush()"
+    ),
     "unlink": "os.unlink(path); open(path, 'xb').write(b'new')",
+    "folder": (
+        "folder = os.path.dirname(path)\n"
+        "os.rename(folder, folder + '.old'); os.mkdir(folder); open(path, 'wb').write(b'new')"
+    ),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_through_the_shim_drops_the_copy(daemon, path, change):
-    copy = copied(daemon, path)
-    code = COMMON + CHANGES[change] + "\nsys.stdout.buffer.write(open(path, 'rb').read())"
-    printed = subprocess.run(
+@pytest.mark.parametrize("who", ["the reader", "another program"])
+def test_after_a_change_of_the_source_no_open_gets_an_old_byte(daemon, path, change, who):
+    marked(daemon, path)
+    before = path.stat()
+    program = COMMON + (
+        "assert open(path, 'rb').read(1) == b'\\0'\n"
+        "print('read', flush=True)\nsys.stdin.readline()\n"
+        f"{CHANGES[change] if who == 'the reader' else ''}\n"
+        "sys.stdout.buffer.write(open(path, 'rb').read())"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", program, path],
+        env=daemon.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as reader:
+        assert reader.stdout.readline() == b"read\n"
+        if who == "another program":
+            code = COMMON + CHANGES[change]
+            subprocess.run([sys.executable, "-S", "-c", code, path], check=True)
+        printed, _ = reader.communicate(b"\n", timeout=60)
+    if change == "map" and path.stat().st_ctime_ns == before.st_ctime_ns:
+        pytest.skip("on this file system, a write to a mapping changes no status")
+    assert printed == path.read_bytes()
+
+
+def test_no_open_gets_an_old_byte_while_another_program_changes_the_file(daemon):
+    """Of each version but the last there is a copy when the next one is written."""
+    other = daemon.make("set/other", b"other")
+    path = daemon.make("set/file", b"00000")
+
+    def rewrite(text):
+        path.write_text(text)
+
+    def rewrite_in_place(text):
+        with path.open("r+") as file:
+            file.write(text)
+
+    def rename_over(text):
+        other.write_text(text)
+        os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+        other.replace(path)
+
+    changes = (rewrite, rewrite_in_place, rename_over)
+    code = COMMON + (
+        "for line in sys.stdin:\n    print(open(path, 'rb').read().decode(), flush=True)\n"
+    )
+    with subprocess.Popen(
         [sys.executable, "-S", "-c", code, path],
         env=daemon.environment(),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        check=True,
-    ).stdout
-    assert printed == path.read_bytes()
-    assert not copy.exists()
-    daemon.wait_for(path, CHANGED)
+        text=True,
+    ) as reader:
+        for number in range(1, 501):
+            daemon.place(daemon.make("set/file", path.read_bytes()), path.read_bytes())
+            changes[number % len(changes)](f"{number:05}")
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+            assert reader.stdout.readline() == f"{number:05}\n"
+        reader.stdin.close()
 
 
 def test_a_program_may_close_all_descriptors_and_reuse_their_numbers(daemon, path):
@@ -398,14 +516,27 @@ def test_ten_thousand_open_files(daemon):
     daemon.python(code, daemon.source / "set")
 
 
-def test_a_limit_on_the_size_of_files_kills_nobody(daemon, path):
+@pytest.mark.parametrize("limit", [0, 300, 1_000_000])
+def test_a_limit_on_the_size_of_files_kills_nobody(daemon, path, limit):
     code = COMMON + (
         "import resource\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "check(open(path, 'rb').read())\n"
     )
     daemon.python(code, path)
-    assert daemon.kinds(path) == []
+    # The map is a file, too: a small one.
+    assert daemon.copy_of(path).exists() == (limit == 1_000_000)
+
+
+def test_a_small_file_is_copied_whatever_the_limit_on_the_size_of_files(daemon):
+    path = make(daemon, "set/small", 100_000)
+    code = COMMON + (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "check(open(path, 'rb').read())\n"
+    )
+    daemon.python(code, path)
+    assert daemon.wait_for_copy(path).read_bytes() == content(100_000)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
@@ -419,16 +550,16 @@ def test_a_full_disk_ends_the_copy_and_not_the_reader(tmp_path, size):
         with StandIn(tmp_path) as daemon:
             path = make(daemon, "set/file", size)
             daemon.python(WHOLE_READ, path)
-            assert daemon.kinds(path) == []
+            assert not daemon.copy_of(path).exists()
             assert not list(daemon.growing.iterdir())
     finally:
         subprocess.run(["umount", "-l", str(tmp_path / "store")], check=True)
 
 
-def test_a_store_that_cannot_be_written_is_none(daemon, path):
-    shutil.rmtree(daemon.growing)
+def test_readers_need_no_folder_of_partial_copies(daemon, path):
+    shutil.rmtree(daemon.store / "growing")
     daemon.python(WHOLE_READ, path)
-    assert daemon.kinds(path) == []
+    assert daemon.kinds(path) == [MessageKind.READING, MessageKind.CLOSED]
 
 
 @pytest.mark.parametrize(
@@ -468,7 +599,7 @@ def test_long_paths(daemon, levels):
 
 
 def test_other_ways_to_write_a_path(daemon, path):
-    copied(daemon, path).write_bytes(b"copy")
+    copied(daemon, path).write_bytes(b"copy" * (LARGE // 4))
     code = COMMON + (
         "folder, name = os.path.split(path)\n"
         "outer, inner = os.path.split(folder)\n"
@@ -496,8 +627,13 @@ def test_links_out_of_the_source_are_followed_as_without_the_shim(daemon, path, 
     )
     told = "b'outside' True True\n40\n"
     assert daemon.python(code, link) == told
-    daemon.wait_for_copy(link)
+    copy = daemon.wait_for_copy(link)
     assert daemon.python(code, link) == told
+    copy.write_bytes(b"copied!")
+    assert daemon.python(code, link) == told.replace("outside", "copied!")
+    # What counts is the file behind the link.
+    (tmp_path / "out").write_bytes(b"changed")
+    assert daemon.python(code, link) == told.replace("outside", "changed")
 
 
 def test_folders_are_the_sources(daemon, path):
@@ -559,11 +695,11 @@ def test_an_error_of_the_source_reaches_the_program_and_no_copy_is_made(daemon, 
         with mounted(source, daemon.source):
             if with_shim:
                 told[with_shim] = daemon.python(code, path)
-                assert not {FULL, WHOLE} & set(daemon.kinds(path))
+                assert MessageKind.WHOLE not in daemon.kinds(path)
+                assert not daemon.copy_of(path).exists()
                 source.fails_from = None
                 assert daemon.python("import sys; print(len(open(sys.argv[1], 'rb').read()))", path)
                 assert daemon.wait_for_copy(path).read_bytes() == content(size)
-                daemon.forget()
             else:
                 done = subprocess.run(
                     [sys.executable, "-S", "-c", code, path], stdout=subprocess.PIPE, check=True
@@ -574,40 +710,36 @@ def test_an_error_of_the_source_reaches_the_program_and_no_copy_is_made(daemon, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_copy_that_its_owner_could_not_remove_is_none_for_him(tmp_path):
-    """Where the folder is the daemon's, a reader takes all rights from a copy that is old."""
+@pytest.mark.parametrize("closed", ["file", "folder", "folder above"])
+def test_a_copy_is_none_for_a_user_who_may_not_open_the_source_any_more(closed):
     folder = Path(tempfile.mkdtemp(prefix="tfm-shim-"))  # Others may not enter pytest's own.
     try:
         folder.chmod(0o755)
         shutil.copy(tier_stand_in.SHIM, folder / "shim.so")
         with StandIn(folder) as daemon:
-            path = make(daemon, "file", LARGE)
+            path = make(daemon, "set/inner/file", LARGE)
             daemon.uid = uid = 4001
-            own = daemon.store / "private" / str(uid)
-            daemon.own = own
-            own.mkdir(mode=0o711)
-            copy = daemon.copy_of(path)
-            copy.parent.mkdir(parents=True)
-            part = os.open(copy.parent / "part", os.O_RDWR | os.O_CREAT, 0o600)
-            os.write(part, b"old" * (LARGE // 3))
-            daemon.publish(str(path), daemon.identity_of(path), part)
-            os.close(part)
+            daemon.own = daemon.store / "private" / str(uid)
+            daemon.own.mkdir(mode=0o711)
+            copy = daemon.place(path, bytes(LARGE))
             os.chown(copy, uid, uid)
-            os.chown(path, uid, uid)
-            reads = "import sys; sys.stdout.buffer.write(open(sys.argv[1], 'rb').read(3))"
-            changes = "import sys; open(sys.argv[1], 'r+b').write(b'new')"
             environment = {**daemon.environment(), "LD_PRELOAD": str(folder / "shim.so")}
-            # Of a page of root's, readers believe that it lives; of a socket they may not use, no.
-            told = [
-                subprocess.run(
+            code = (
+                "import sys\n"
+                "try: print(open(sys.argv[1], 'rb').read(1))\n"
+                "except PermissionError: print('closed')\n"
+            )
+
+            def read():
+                return subprocess.run(
                     ["/usr/bin/python3", "-S", "-c", code, path],
                     env=environment, user=uid, group=uid, extra_groups=[], check=True,
-                    stdout=subprocess.PIPE,
-                ).stdout
-                for code in (reads, changes, reads)
-            ]  # fmt: skip
-            assert told == [b"old", b"", b"new"]
-            assert copy.stat().st_mode & 0o777 == 0
+                    stdout=subprocess.PIPE, text=True,
+                ).stdout  # fmt: skip
+
+            assert read() == "b'\\x00'\n"
+            {"file": path, "folder": path.parent, "folder above": path.parents[1]}[closed].chmod(0)
+            assert read() == "closed\n"
     finally:
         shutil.rmtree(folder)
 

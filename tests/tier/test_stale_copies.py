@@ -15,7 +15,6 @@ from tests.support.long_reader import LongReader
 from tests.support.tiers import make_source, one_node
 
 pytestmark = pytest.mark.slow
-NO_LOOK = "while the daemon lives, a hit does not look at the source"
 FILES = 20
 SIZES = {"small": 100_001, "large": (2 << 20) + 777}
 
@@ -66,7 +65,6 @@ def reader_of(node):
     return LongReader(command, environment)
 
 
-@pytest.mark.xfail(strict=True, reason=NO_LOOK)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("change", KINDS, ids=lambda change: change.__name__)
 def test_no_old_byte_is_read_after_a_change(tmp_path, change, size):
@@ -87,7 +85,6 @@ def test_no_old_byte_is_read_after_a_change(tmp_path, change, size):
             assert old == 0
 
 
-@pytest.mark.xfail(strict=True, reason=NO_LOOK)
 def test_a_file_that_is_gone_is_gone(tmp_path):
     source = make_source(tmp_path / "source", {"set/file": b"x" * 1000})
     with one_node(tmp_path, source) as node:

@@ -72,9 +72,9 @@ def read(node: TierNode, uid: int, path: Path) -> bytes | None:
 
 
 def wait_until_admitted(node: TierNode, uid: int) -> None:
-    """Wait until the folders of a user are there, whose owner comes last."""
+    """Wait until the folders of a user are there."""
     growing = node.store / "growing" / "private" / str(uid)
-    wait_for(lambda: growing.exists() and growing.stat().st_uid == uid)
+    wait_for(lambda: growing.exists() and tenancy.ACL_ATTRIBUTE in os.listxattr(growing))
 
 
 def test_what_everybody_may_read_is_copied_once_by_the_daemon(node, source):
@@ -93,9 +93,6 @@ def test_what_everybody_may_read_is_copied_once_by_the_daemon(node, source):
 def test_what_only_some_may_read_each_has_of_his_own(node, source, name):
     path = source / name
     data = path.read_bytes()
-    # After a user's first program there is a folder for his copies.
-    assert read(node, ONE, path) == data
-    wait_until_admitted(node, ONE)
     assert read(node, ONE, path) == data
     copy = node.copy(path, f"private/{ONE}")
     wait_for(copy.exists)
@@ -113,10 +110,20 @@ def test_a_file_that_is_not_everybodys_any_more(node, source):
     assert read(node, ONE, path) == SMALL
     wait_for(lambda: node.copy(path, "public").exists())
     path.chmod(0o600)
-    node.kill()
-    node.start()
-    wait_for(lambda: not node.copy(path, "public").exists())
     assert read(node, ONE, path) is None
+    wait_for(lambda: not node.copy(path, "public").exists())
+
+
+def test_a_folder_that_is_closed_takes_its_public_copies_along(node, source):
+    inner = source / "inner" / "most"
+    path = make_source(inner, {"file": SMALL}) / "file"
+    assert read(node, ONE, path) == SMALL
+    wait_for(lambda: node.copy(path, "public").exists())
+    (source / "inner").chmod(0o700)
+    assert read(node, ONE, path) is None
+    wait_for(lambda: not node.copy(path, "public").exists())
+    (source / "inner").chmod(0o755)
+    assert read(node, ONE, path) == SMALL
 
 
 def test_a_user_cannot_change_what_is_everybodys(node, source):
@@ -137,24 +144,21 @@ def test_a_user_cannot_change_what_is_everybodys(node, source):
 def test_the_folders_of_a_user_are_his_alone(node, source):
     read(node, ONE, source / "group")
     wait_until_admitted(node, ONE)
-    private = node.store / "private" / str(ONE)
-    growing = node.store / "growing" / "private" / str(ONE)
-    assert (growing.stat().st_uid, growing.stat().st_mode & 0o777) == (ONE, 0o700)
-    assert private.stat().st_uid == 0
-    assert os.getxattr(private, tenancy.ACL_ATTRIBUTE) == tenancy.search_acl(ONE)
+    for folder in (node.store / "private", node.store / "growing" / "private"):
+        own = folder / str(ONE)
+        assert own.stat().st_uid == 0
+        assert os.getxattr(own, tenancy.ACL_ATTRIBUTE) == tenancy.search_acl(ONE)
 
 
 def test_a_death_while_the_folders_of_a_user_were_made(node, source):
-    """They have neither the attribute nor the owner yet, and get both when he is back."""
+    """They have no ACL yet, and get it when he is back."""
     node.kill()
     for folder in (node.store / "private", node.store / "growing" / "private"):
         (folder / str(ONE)).mkdir(mode=0o700, parents=True)
     node.start()
     path = source / "group"
     data = read(node, ONE, path)
-    wait_until_admitted(node, ONE)
     assert data
-    assert read(node, ONE, path) == data
     copy = node.copy(path, f"private/{ONE}")
     wait_for(copy.exists)
     opens = node.counted("copy_opens")
@@ -184,8 +188,6 @@ def test_where_root_may_not_read_who_may_gets_a_copy(folder):
             (source / "file").read_bytes()
         with one_node(folder, source, "--shared") as node:
             node.folder.chmod(0o755)
-            assert read(node, ONE, source / "small") == SMALL
-            wait_until_admitted(node, ONE)
             for name, data in (("file", BIG), ("small", SMALL)):
                 path = source / name
                 assert read(node, ONE, path) == data

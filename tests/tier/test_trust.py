@@ -427,7 +427,7 @@ def serving(place: Path, **paths: Path) -> Iterator[tuple[int | None, str]]:
     source = make(place / "data", 0)
     settings = TierSettings(
         sources=(source,), store=paths.get("store", place / "mine" / "store"),
-        socket=paths.get("socket", place / "mine" / "run" / "tier.sock"), prefetches=False,
+        socket=paths.get("socket", place / "mine" / "run" / "tier.sock"),
     )  # fmt: skip
     make(place / "mine", VICTIM)
     with log.open("wb") as said:

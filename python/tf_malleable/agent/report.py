@@ -12,9 +12,9 @@ from tf_malleable.agent import steps
 from tf_malleable.runtime import library, limits
 
 _VARIABLE = "TF_MALLEABLE_TIER"
-# As Counts in cc/tier/protocol.h: opens, bytes and stats of copies, opens and bytes of the source,
-# bytes of growing copies, waits and their nanoseconds.
-_COUNTS = struct.Struct("<8Q")
+# As Counts in cc/tier/protocol.h: opens and bytes of copies, opens and bytes of the source, bytes
+# of partial copies, waits and their nanoseconds.
+_COUNTS = struct.Struct("<7Q")
 
 
 def has_steps() -> bool:
@@ -55,7 +55,7 @@ def _reading() -> dict[str, int] | None:
 def _read_counts(path: str) -> dict[str, int] | None:
     try:
         with open(path, "rb") as file:
-            opens, copied, _, source_opens, source, growing, *_ = _COUNTS.unpack(
+            opens, copied, source_opens, source, growing, *_ = _COUNTS.unpack(
                 file.read(_COUNTS.size)
             )
     except (OSError, struct.error):

@@ -23,7 +23,6 @@ class Counters:
         peer_opens: Files fetched from other nodes.
         copy_bytes: Bytes of files that readers opened as complete copies.
         copy_opens: Files that readers opened as complete copies.
-        copy_stats: stat calls answered from a copy, without asking the source.
         growing_bytes: Bytes that readers read from partial copies.
         served_bytes: Bytes that other nodes fetched from this one.
         metadata: stat calls of the daemon to the source.
@@ -32,7 +31,6 @@ class Counters:
         evictions: Copies evicted to make room.
         rotten: Copies, here or on other nodes, that did not match their checksums.
         unpublished: Copies that were abandoned.
-        prefetched_bytes: Bytes of files copied before a program opened them.
     """
 
     source_bytes: int = 0
@@ -41,7 +39,6 @@ class Counters:
     peer_opens: int = 0
     copy_bytes: int = 0
     copy_opens: int = 0
-    copy_stats: int = 0
     growing_bytes: int = 0
     served_bytes: int = 0
     metadata: int = 0
@@ -50,7 +47,6 @@ class Counters:
     evictions: int = 0
     rotten: int = 0
     unpublished: int = 0
-    prefetched_bytes: int = 0
 
     def as_dict(self) -> dict[str, float]:
         """Return all counters by name."""
@@ -64,7 +60,6 @@ _HELP: Final = {
     "peer_opens": "Files fetched from other nodes",
     "copy_bytes": "Bytes of files opened as complete copies",
     "copy_opens": "Files opened as complete copies",
-    "copy_stats": "Times a copy told the state of a file",
     "growing_bytes": "Bytes read from growing copies",
     "served_bytes": "Bytes that other nodes fetched here",
     "metadata": "Times the daemon asked the source for the state of a file",
@@ -73,7 +68,6 @@ _HELP: Final = {
     "evictions": "Copies that were evicted",
     "rotten": "Copies that failed their checksums",
     "unpublished": "Copies that were given up",
-    "prefetched_bytes": "Bytes of files copied before they were opened",
 }
 
 

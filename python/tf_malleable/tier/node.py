@@ -11,10 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tf_malleable.linux.file_systems import is_on_file_server
 from tf_malleable.tier.admin.admin import TierAdmin
 from tf_malleable.tier.admin.warmup import Warmup
 from tf_malleable.tier.metrics import Counters
-from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage, key_of
+from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage, area_and_path, key_of
 from tf_malleable.tier.peers.directory import Directory
 from tf_malleable.tier.peers.membership import Membership
 from tf_malleable.tier.peers.node_client import NodeClient, PeerGoneError
@@ -23,20 +24,16 @@ from tf_malleable.tier.peers.peer_fetch import PeerFetch
 from tf_malleable.tier.peers.served_copy import ServedCopy
 from tf_malleable.tier.peers.tls import contexts
 from tf_malleable.tier.protocol import Identity, StateFlag
-from tf_malleable.tier.readers.fill import Turn, at_once, fill
-from tf_malleable.tier.readers.handoff import ROOM, Handoff
 from tf_malleable.tier.readers.lookup import Lookup
-from tf_malleable.tier.readers.prefetch import Prefetcher
-from tf_malleable.tier.readers.reader_events import ReaderEvents, fetch_of
+from tf_malleable.tier.readers.reader_events import ReaderEvents
 from tf_malleable.tier.readers.reader_server import ReaderServer
 from tf_malleable.tier.readers.state_file import LifeSign
 from tf_malleable.tier.request_signature import Signer
 from tf_malleable.tier.revalidation import Revalidation
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.settings import NodeAddress, TierSettings
+from tf_malleable.tier.source_watch import SourceWatch
 from tf_malleable.tier.store.copy_store import CopyStore
-from tf_malleable.tier.store.partial_copy import PartialCopy
-from tf_malleable.tier.store.publication import new_copy
 from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import area_of, private_area
 
@@ -52,7 +49,7 @@ class TierNode:
         counters: Counters for metrics.
         service: Decisions about copies, and their publication.
         node: Address of this node, its name among the nodes; empty without other nodes.
-        asking: Answers to lookups of readers.
+        lookup: Answers to lookups of readers.
         readers: Server for messages of readers.
         people: Operations for administrators.
     """
@@ -66,18 +63,12 @@ class TierNode:
         self._client: NodeClient | None = None
         self._membership = Membership("", (), None, lambda node: True)
         self._tasks: list[asyncio.Task[None]] = []
-        self._rechecking = Revalidation(self.service)
-        beginning = ReaderEvents(self.service, settings.shared)
-        self._beginning = beginning
-        self.asking = Lookup(self.service, settings.shared)
-        self._prefetching = None
-        if settings.prefetches and not settings.shared:
-            self._prefetching = Prefetcher(self.service, self._prefetch)
-        # With several users, the tier would have to trust the file contents of each of them.
-        self._taking = None if settings.shared else Handoff(self.service, settings.sources)
-        self.readers = ReaderServer(
-            beginning, self.asking, counters, self._prefetching, self._taking
-        )
+        self._rechecking = Revalidation(self.service, settings.staleness)
+        self._syncs = any(is_on_file_server(str(each)) for each in settings.sources)
+        self._watch: SourceWatch | None = None
+        self.lookup = Lookup(self.service, settings.shared)
+        self._events = ReaderEvents(self.service, settings.shared, self.lookup.published)
+        self.readers = ReaderServer(self._events, self.lookup, counters)
         self.people = self._people()
 
     async def start(self) -> None:
@@ -106,12 +97,11 @@ class TierNode:
             self.people = self._people()
             self._in_background(self._membership.follow())
             self._in_background(directory.beat())
-        self._beginning.admit(os.geteuid())
+        self._events.admit(os.geteuid())
+        if settings.shared:
+            self._watch_source()
         self._in_background(self._verify())
         self._in_background(self._rechecking.run())
-        self._in_background(self._beginning.sweep())
-        if self._prefetching is not None:
-            self._in_background(self._prefetching.run())
 
     async def live(self, state: LifeSign) -> None:
         """Signal to readers each second that the tier is alive, until cancelled.
@@ -119,7 +109,8 @@ class TierNode:
         No signal is given while a comparison of the copies with the source is overdue: readers
         then compare them on their own.
         """
-        self.asking.habits.tell = state.set_unasked
+        settings = self._settings
+        self.lookup.habits.tell = state.set_unasked
         while True:
             if self._rechecking.is_valid(time.monotonic()):
                 flags = StateFlag(0)
@@ -127,20 +118,35 @@ class TierNode:
                     flags |= StateFlag.FILLS
                 if self._membership.others:
                     flags |= StateFlag.ASKS
-                if self._settings.shared:
+                if settings.shared:
                     flags |= StateFlag.SHARED
-                taking = self._taking
-                if taking is not None and taking.is_supported and self._store.free >= ROOM:
-                    flags |= StateFlag.TAKES
+                if settings.staleness > 0:
+                    flags |= StateFlag.UNCHECKED
+                if self._syncs:
+                    flags |= StateFlag.SYNCS
                 state.publish(flags, self.service.largest)
             # Twice a second, so that the first signal comes soon after the first comparison.
             await asyncio.sleep(_BEAT_SECONDS)
+
+    def _watch_source(self) -> None:
+        """Drop copies soon after their files are changed, or closed to their users."""
+        store = self._store
+        watch = self._watch = SourceWatch(self._rechecking.soon)
+
+        def added(key: str) -> None:
+            watch.watch(area_and_path(key)[1])
+
+        store.added = added
+        for key in list(store.keys()):
+            added(key)
 
     async def stop(self) -> None:
         """Stop all tasks, and close all connections to other nodes."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._watch is not None:
+            self._watch.close()
         if self._server is not None:
             await self._server.stop()
         if self._client is not None:
@@ -178,63 +184,18 @@ class TierNode:
             about = os.fstat(source)
             uid = os.geteuid()
             area = area_of(Path(path), about, uid) if self._settings.shared else private_area(uid)
-            key = key_of(area, path)
-            if not service.refusal(key, path, SourceVersion.of(about)):
-                growing = await service.in_thread(
-                    lambda: new_copy(service.store, key, Identity.of(about), source)
-                )
-                await self._copy(growing, at_once)
-            elif (known := service.growing.get(key)) is not None:
-                while not known.is_closed:
-                    await asyncio.sleep(_LOOK_SECONDS)
-        except OSError as error:
-            service.disk_failed(error)
+            key, version = key_of(area, path), SourceVersion.of(about)
+            copy = service.growing.get(key)
+            if copy is not None:
+                copy.wanted = True
+                await copy.wait_until_closed()
+            elif not service.refusal(key, path, version):
+                copy = await service.create(key, Identity.of(about), source)
+                if copy is not None:
+                    copy.wanted = True
+                    await service.complete(copy)
         finally:
             os.close(source)
-
-    async def _prefetch(self, path: str, turn: Turn) -> int:
-        """Copy a file unless it is being copied or does not fit without evictions.
-
-        Returns:
-            Number of bytes copied; 0 if the file was not copied.
-        """
-        service = self.service
-        key = key_of(private_area(os.geteuid()), path)
-        if not service.is_source(path) or service.store.get(key) is not None:
-            return 0
-        await turn(0)
-        source = -1
-        try:
-            source = await service.in_thread(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            about = os.fstat(source)
-            is_refused = service.refusal(key, path, SourceVersion.of(about))
-            if is_refused or about.st_size > min(service.largest, service.store.free):
-                return 0
-            growing = await service.in_thread(
-                lambda: new_copy(service.store, key, Identity.of(about), source)
-            )
-            # A reader that opens the file meanwhile waits for a block instead of reading it, too.
-            growing.set_fetching(True)
-            await self._copy(growing, turn)
-        except OSError as error:
-            service.disk_failed(error)
-            return 0
-        finally:
-            if source >= 0:
-                os.close(source)
-        return 0 if growing.problem else growing.size
-
-    async def _copy(self, growing: PartialCopy, turn: Turn) -> None:
-        """Fill a copy, from another node's copy or from the source."""
-        where = await self.service.begin(growing)
-        if where is None:
-            return
-        if not where.is_yours:
-            problem = await self.service.follow(fetch_of(growing), where)
-            if not problem or growing.is_closed:
-                return
-            self.service.claimed.add(growing.key)
-        await fill(self.service, growing, turn)
 
     async def _verify(self) -> None:
         """Verify the copies from before the last boot, one by one, and use the good ones again."""
@@ -268,7 +229,7 @@ class TierNode:
             if growing is not None and key in self.service.claimed:
                 return growing if version in ("", growing.version.encode()) else None
             # A reader with a claim may have been told to read the source, and not have begun yet.
-            if not self.asking.has_claimed(key) or time.monotonic() > end:
+            if not self.lookup.has_claimed(key) or time.monotonic() > end:
                 return None
             await asyncio.sleep(_LOOK_SECONDS / 4)
 

@@ -11,13 +11,15 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Final, NamedTuple
 
-VERSION: Final = 1
+from tf_malleable.linux.file_status import FileStatus
+
+VERSION: Final = 2
 SOURCE_ATTRIBUTE: Final = "user.tfm.source"
 BLOCKS_ATTRIBUTE: Final = "user.tfm.blocks"
 
 _IDENTITY: Final = struct.Struct("<IIQQqqqqqIIIIIIIIqqQQ")
 _IDENTITY_MAGIC: Final = 0x694D4654
-_MAP: Final = struct.Struct("<8I128s96x")
+_MAP: Final = struct.Struct("<6I8x128s96x")
 _MAP_MAGIC: Final = 0x6D4D4654
 MAP_BYTES: Final = _MAP.size
 STATE_OFFSET: Final = 16
@@ -31,9 +33,11 @@ VALID_OFFSET: Final = 16
 UNASKED_OFFSET: Final = 64
 UNASKED: Final = 500
 MOST_TEXT: Final = 16383
-_MESSAGE: Final = struct.Struct("<II128s8Q")
+_MESSAGE: Final = struct.Struct("<II128s7Q")
 _MESSAGE_MAGIC: Final = 0x714D4654
 LARGEST_MESSAGE: Final = _MESSAGE.size + 4096
+SMALL_FILE_BYTES: Final = 1 << 20
+"""Maximum size of a file that is copied at once, without a block map."""
 _FNV_PRIME: Final = 0x0000000001000000000000000000013B
 _FNV_BASIS: Final = 0x6C62272E07BB014262B821756295C58D
 _FNV_MASK: Final = (1 << 128) - 1
@@ -59,22 +63,19 @@ class StateFlag(IntFlag):
     FILLS = 1
     ASKS = 2
     SHARED = 4
-    TAKES = 16
+    UNCHECKED = 8
+    SYNCS = 16
 
 
 class MessageKind(IntEnum):
     """Kind of a reader's message."""
 
-    GROWING = 1
-    FULL = 2
-    CLOSED = 3
-    UNSEEN = 4
-    CHANGED = 5
-    COUNTS = 6
-    WHOLE = 7
-    ASK = 8
-    QUEUE = 10
-    HANDED = 11
+    READING = 1
+    CLOSED = 2
+    UNSEEN = 3
+    COUNTS = 4
+    WHOLE = 5
+    ASK = 6
 
 
 _KINDS: Final = {kind.value: kind for kind in MessageKind}
@@ -117,7 +118,7 @@ class Identity(NamedTuple):
     copy_inode: int = 0
 
     @classmethod
-    def of(cls, about: os.stat_result) -> Identity:
+    def of(cls, about: os.stat_result | FileStatus) -> Identity:
         """Return the identity from a stat result; the birth time is unknown."""
         mtime, ctime, atime = (
             divmod(each, 10**9)
@@ -151,13 +152,14 @@ class Identity(NamedTuple):
         """Return the identity with the number that the source's device has on this node."""
         return self._replace(device=device, copy_inode=0)
 
-    def is_same(self, about: os.stat_result) -> bool:
-        """Return whether a stat result shows the same version with the same owner and mode."""
+    def is_same(self, about: os.stat_result | FileStatus) -> bool:
+        """Return whether a stat result shows the same version with the same permissions."""
         return (
             stat.S_ISREG(about.st_mode)
             and (self.inode, self.size) == (about.st_ino, about.st_size)
             and self.mtime_s * 10**9 + self.mtime_ns == about.st_mtime_ns
-            and (self.mode, self.uid, self.gid) == (about.st_mode, about.st_uid, about.st_gid)
+            # Changes with mode, owner and ACL, too, and cannot be set back.
+            and self.ctime_s * 10**9 + self.ctime_ns == about.st_ctime_ns
         )
 
 
@@ -169,20 +171,18 @@ class MapHead:
         unit: Number of bytes of the file for which one byte of the map stands.
         units: Number of units.
         state: State of the copy.
-        fills: True if readers fill the part; False if they only mark what they have read.
         identity: Identity of the file in the source.
     """
 
     unit: int
     units: int
     state: int
-    fills: bool
     identity: Identity
 
     def encode(self, is_fetching: bool) -> bytes:
         """Return the header in its binary format."""
         return _MAP.pack(
-            _MAP_MAGIC, VERSION, self.unit, self.units, self.state, is_fetching, self.fills, 0,
+            _MAP_MAGIC, VERSION, self.unit, self.units, self.state, is_fetching,
             self.identity.encode(),
         )  # fmt: skip
 
@@ -195,10 +195,10 @@ class MapHead:
         """
         if len(data) < _MAP.size:
             raise ProtocolError("the map of a copy is too short")
-        magic, version, unit, units, state, _, fills, _, identity = _MAP.unpack_from(data)
+        magic, version, unit, units, state, _, identity = _MAP.unpack_from(data)
         if (magic, version) != (_MAP_MAGIC, VERSION):
             raise ProtocolError("malformed map of a copy")
-        found = cls(unit, units, state, bool(fills), Identity.decode(identity))
+        found = cls(unit, units, state, Identity.decode(identity))
         size = found.identity.size
         if unit != unit_of(size) or units != -(-size // unit):
             raise ProtocolError("the map of a copy has another number of units")
@@ -210,7 +210,6 @@ class ReaderCounts(NamedTuple):
 
     copy_opens: int = 0
     copy_bytes: int = 0
-    copy_stats: int = 0
     source_opens: int = 0
     source_bytes: int = 0
     growing_bytes: int = 0

@@ -4,58 +4,91 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from tf_malleable.tier.node_messages import area_and_path
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store.copy_store import CopyStore, Kept
+from tf_malleable.tier.store.tenancy import PUBLIC, is_everybodys, private_area
 
-PERIOD_SECONDS: Final = 50.0
-LEAST_PAUSE_SECONDS: Final = 5.0
-VALID_SECONDS: Final = 60.0
+PERIOD_SECONDS: Final = 60.0
+"""Time between two comparisons, if readers look at the source themselves."""
+_LEAST_PAUSE_SECONDS: Final = 1.0
 _AT_A_TIME: Final = 256
 
 
 class Revalidation:
     """Periodic comparison of all copies with the source."""
 
-    def __init__(self, service: TierService) -> None:
-        self._service = service
-        self._compared_at = -VALID_SECONDS
+    def __init__(self, service: TierService, staleness: float) -> None:
+        """Create a comparison that has not begun.
+
+        Args:
+            service: Service of the tier.
+            staleness: Seconds for which a comparison is good enough; 0 if readers look at the
+                source themselves.
+        """
+        self._service, self._staleness = service, staleness
+        self._compared_at = -math.inf
 
     def is_valid(self, now: float) -> bool:
-        """Return whether every copy was compared with the source within the last minute.
+        """Return whether readers may use copies: the last comparison is good enough.
 
         Args:
             now: Current time of the monotonic clock, in seconds.
         """
-        return now - self._compared_at < VALID_SECONDS
+        return not self._staleness or now - self._compared_at < self._staleness
 
     async def once(self) -> None:
         """Compare all copies, and drop those whose source files have changed or are gone."""
-        service, began = self._service, time.monotonic()
-        kept = service.store.kept()
+        began = time.monotonic()
+        await self._compare(self._service.store.kept())
+        self._compared_at = began
+
+    def soon(self, paths: frozenset[str], closed: frozenset[str]) -> None:
+        """Compare some copies in the background.
+
+        Args:
+            paths: Paths of files, or of folders all of whose files are meant; "/" for all.
+            closed: Folders whose permissions may have changed. Private copies of files in them are
+                dropped, as only the kernel knows whether their users may enter the folders.
+        """
+        self._service.in_background(self._compare_below(paths, closed))
+
+    async def _compare_below(self, paths: frozenset[str], closed: frozenset[str]) -> None:
+        service = self._service
+        kept = await service.in_thread(lambda: _below(service.store.kept(), paths))
+        lost = await service.in_thread(lambda: _below(kept, closed))
+        for each in lost:
+            if area_and_path(each.key)[0] not in (PUBLIC, private_area(os.geteuid())):
+                service.forget(each.key)
+        await self._compare(kept)
+
+    async def _compare(self, kept: list[Kept]) -> None:
+        service = self._service
         for start in range(0, len(kept), _AT_A_TIME):
             some = kept[start : start + _AT_A_TIME]
             changed = await service.in_thread(lambda some=some: compare(service.store, some))  # type: ignore[misc]
             service.counters.metadata += len(some)
             for key in changed:
                 service.forget(key)
-        self._compared_at = began
 
     async def run(self) -> None:
-        """Compare all copies about once a minute, until cancelled.
+        """Compare all copies again and again, until cancelled.
 
-        The pause is short enough for the next comparison to end within VALID_SECONDS.
+        The pause is short enough for the next comparison to end before this one is too old.
         """
+        period = 0.8 * self._staleness or PERIOD_SECONDS
         while True:
             began = time.monotonic()
             await self.once()
             took = time.monotonic() - began
-            await asyncio.sleep(max(LEAST_PAUSE_SECONDS, PERIOD_SECONDS - 2 * took))
+            await asyncio.sleep(max(_LEAST_PAUSE_SECONDS, period - 2 * took))
 
 
 def compare(
@@ -63,12 +96,14 @@ def compare(
 ) -> list[str]:
     """Return the keys of the copies that differ from the files of their names in the source.
 
+    These are also those of files that others may not read any more.
+
     If only the device number of the source has changed, as after a remount, the new one is
     written to the copy's extended attribute.
     """
     found = []
     for each in kept:
-        path = area_and_path(each.key)[1]
+        area, path = area_and_path(each.key)
         try:
             about = look(path)
         except FileNotFoundError:
@@ -77,8 +112,21 @@ def compare(
         except OSError:
             # The source does not answer, or not to this user: that says nothing about the file.
             continue
-        if not each.identity.is_same(about):
+        is_closed = area == PUBLIC and not is_everybodys(Path(path), about)
+        if is_closed or not each.identity.is_same(about):
             found.append(each.key)
         elif each.identity.device != about.st_dev:
             store.renumber(each.key, about.st_dev)
+    return found
+
+
+def _below(kept: Iterable[Kept], paths: frozenset[str]) -> list[Kept]:
+    """Return the copies of files whose paths, or folders on them, are among some paths."""
+    found = []
+    for each in kept if paths else ():
+        path = area_and_path(each.key)[1]
+        while path and path not in paths:
+            path = path.rpartition("/")[0]
+        if path or "/" in paths:
+            found.append(each)
     return found

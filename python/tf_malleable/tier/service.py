@@ -1,5 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Tier service: the life cycle of copies on one node, from admission to publication."""
+"""Tier service: the life cycle of copies on one node, from admission to eviction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +17,10 @@ from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.peers.directory import Directory
 from tf_malleable.tier.peers.location_records import Location
 from tf_malleable.tier.peers.peer_fetch import Fetch, PeerFetch
+from tf_malleable.tier.protocol import Identity
+from tf_malleable.tier.store import blocks
 from tf_malleable.tier.store.copy_store import CopyStore, Kept
-from tf_malleable.tier.store.partial_copy import PartialCopy
-from tf_malleable.tier.store.publication import NotPublishedError, is_of_disk, publish
+from tf_malleable.tier.store.partial_copy import NotPublishedError, PartialCopy, is_of_disk
 from tf_malleable.tier.store.source_version import SourceVersion
 
 _DISK_PAUSE_SECONDS: Final = 30.0
@@ -30,6 +31,9 @@ _THREADS: Final = 16
 # must open one.
 _MOST_PASSING: Final = 256 << 20
 _PASSING_SECONDS: Final = 1.0
+# Pauses between two looks at what readers have read: the first, and the longest.
+_LOOK_SECONDS: Final = (0.005, 0.1)
+_PIECE: Final = 1 << 20
 
 _Value = TypeVar("_Value")
 _log = logging.getLogger(__name__)
@@ -93,13 +97,18 @@ class TierService:
         """Return whether a file is in a folder whose files are copied."""
         return any(path.startswith(source + "/") for source in self._sources)
 
-    def device_of(self, path: str) -> int:
-        """Return the device number of the source that contains a file; 0 if unknown."""
+    def devices_of(self, path: str) -> tuple[int, ...]:
+        """Return the device numbers that a file may have, by its path in the source. Blocks.
+
+        The first is that of its folder, if the daemon may look at it; the last that of the source.
+        """
+        found = []
         for source in self._sources:
             if path.startswith(source + "/"):
-                with suppress(OSError):
-                    return os.stat(source).st_dev
-        return 0
+                for folder in (os.path.dirname(path), source):
+                    with suppress(OSError):
+                        found.append(os.stat(folder).st_dev)
+        return tuple(found)
 
     def refusal(self, key: str, path: str, version: SourceVersion) -> str:
         """Return the reason against a copy of a file; empty if a copy may begin.
@@ -120,52 +129,109 @@ class TierService:
             return "it was modified less than 10 s ago"
         return self.problem
 
-    async def begin(self, growing: PartialCopy) -> Location | None:
-        """Add a partial copy, and ask for the location of its bytes.
-
-        Returns:
-            The location; None if the copy has been abandoned, or is complete by now.
-        """
-        key = growing.key
-        if not await self.add(growing):
-            # A lookup may have given the claim to the copy's reader.
-            self._release(key)
-            return None
-        where = Location(True)
-        if self.directory is not None:
-            where = await self.directory.ask(key, growing.version.encode())
-        if growing.is_closed:
-            if where.is_yours and self.store.get(key) is None:
-                self._release(key)
-            return None
-        if where.is_yours:
-            self.claimed.add(key)
-        return where
-
-    async def add(self, growing: PartialCopy, may_pass: bool = False) -> bool:
-        """Add a partial copy; return whether there is room for it.
+    async def create(
+        self, key: str, identity: Identity, source: int = -1, *, may_pass: bool = False
+    ) -> PartialCopy | None:
+        """Begin a copy, if there is room; room is reserved before any is taken on the disk.
 
         Args:
-            growing: Partial copy.
+            key: Key of the file.
+            identity: Identity of the file in the source.
+            source: Descriptor of the file, which the copy duplicates; -1 for none.
             may_pass: True to accept the copy for a short time if there is no room: another node
                 keeps the file.
         """
-        key = growing.key
+        has_room = await self.make_way(key, identity.size)
+        is_passing = not has_room and may_pass and self._passing + identity.size <= _MOST_PASSING
+        if not has_room and not is_passing:
+            self.counters.unpublished += 1
+            self._release(key)
+            return None
+        try:
+            copy = await self.in_thread(
+                lambda: PartialCopy.create(self.store, key, identity, source)
+            )
+        except OSError as error:  # Another reader may have begun it at the same moment.
+            if has_room:
+                self.store.unreserve(identity.size)
+            self.disk_failed(error)
+            return None
+        if is_passing:
+            copy.is_passing = True
+            self._passing += copy.size
+        self.growing[key] = copy
+        return copy
+
+    async def make_way(self, key: str, size: int) -> bool:
+        """Drop the copy of another version, and reserve room; return whether there is room."""
         if self.store.get(key) is not None:
             self.forget(key)
-        self.growing[key] = growing
-        has_room = await self.reserve(key, growing.size)
-        if not has_room and may_pass and self._passing + growing.size <= _MOST_PASSING:
-            growing.is_passing = True
-            self._passing += growing.size
-            return True
-        if not has_room:
-            if self.growing.get(key) is growing:
-                del self.growing[key]
-            growing.end("there is no room for a copy")
-            self.counters.unpublished += 1
-            return False
-        return True
+        return await self.reserve(key, size)
+
+    async def complete(self, copy: PartialCopy) -> None:
+        """Fill a copy, from another node's copy or from the source, and publish it."""
+        where = await self._locate(copy)
+        if where is None:
+            return
+        if not where.is_yours:
+            copy.set_fetching(True)
+            problem = await self.follow(Fetch.into(copy), where)
+            if not problem or copy.is_closed:
+                return
+            # Go on as if no other node had a copy.
+            self.claimed.add(copy.key)
+        await self._fill(copy)
+
+    async def _fill(self, copy: PartialCopy) -> None:
+        """Copy from the source what readers read, and publish the copy once it is complete."""
+        if copy.is_closed:
+            return
+        # Duplicates: both may be closed, and their numbers reused, while a thread copies.
+        target, source = os.dup(copy.part), os.dup(copy.source)
+        pause, longest = _LOOK_SECONDS
+        try:
+            while not copy.is_closed and not copy.is_whole:
+                is_eager = copy.is_eager
+                copy.set_fetching(is_eager)
+                due = copy.due()
+                for number in due:
+                    begin, end = blocks.span_of(number, copy.size)
+                    code, seconds = await self.in_thread(
+                        lambda span=(begin, end): _copy_block(source, target, *span)  # type: ignore[misc]
+                    )
+                    self._wrote(seconds)
+                    if is_eager and not copy.was_read(number):
+                        self.counters.source_bytes += end - begin
+                    if copy.is_closed:
+                        return
+                    copy.take(number, code)
+                if not due and copy.is_left:
+                    self.give_up(copy, "its readers have read only a part of it")
+                    return
+                pause = _LOOK_SECONDS[0] if due else min(pause * 1.5, longest)
+                if not copy.is_whole:
+                    await copy.wait_for_readers(pause)
+        except OSError as error:
+            self.disk_failed(error)
+            self.give_up(copy, f"{error.strerror or error}")
+            return
+        finally:
+            os.close(target)
+            os.close(source)
+        await self.finish(copy)
+
+    async def _locate(self, copy: PartialCopy) -> Location | None:
+        """Ask for the location of a copy's bytes; None if it has been abandoned meanwhile."""
+        where = Location(True)
+        if self.directory is not None:
+            where = await self.directory.ask(copy.key, copy.version.encode())
+        if copy.is_closed:
+            if where.is_yours and self.store.get(copy.key) is None:
+                self._release(copy.key)
+            return None
+        if where.is_yours:
+            self.claimed.add(copy.key)
+        return where
 
     async def follow(self, fetch: Fetch, where: Location) -> str:
         """Fetch a copy from other nodes, and publish it.
@@ -184,27 +250,43 @@ class TierService:
                 copy.set_fetching(False)
         return problem
 
-    async def finish(self, *copies: PartialCopy) -> None:
-        """Publish complete copies; abandon those that cannot be published."""
-        some = [copy for copy in copies if not copy.is_closed and copy.key not in self._finishing]
-        if not some:
+    async def finish(self, copy: PartialCopy) -> None:
+        """Publish a complete copy; abandon it if it cannot be published."""
+        if copy.is_closed or copy.key in self._finishing:
             return
-        self._finishing.update(copy.key for copy in some)
-        kept = await self.in_thread(lambda: [self._publish(copy) for copy in some])
-        self._finishing.difference_update(copy.key for copy in some)
-        for copy, found in zip(some, kept, strict=True):
-            if isinstance(found, Exception):
-                if isinstance(found, OSError):
-                    self.disk_failed(found)
-                self.give_up(copy, str(found))
-            else:
-                self._published(copy)
-
-    def _publish(self, growing: PartialCopy) -> Kept | Exception:
+        self._finishing.add(copy.key)
         try:
-            return publish(self.store, growing, self._clock())
+            await self.in_thread(lambda: copy.publish(self.store, self._clock()))
         except (NotPublishedError, OSError) as error:
-            return error
+            self._finishing.discard(copy.key)
+            if isinstance(error, OSError):
+                self.disk_failed(error)
+            self.give_up(copy, str(error))
+        else:
+            self._finishing.discard(copy.key)
+            self._published(copy)
+
+    def adopt(self, results: Mapping[str, Kept | Exception]) -> None:
+        """Note which small files have been copied, and return the room of the others.
+
+        Args:
+            results: By key, the copy, or why there is none.
+        """
+        kept = {key: each for key, each in results.items() if isinstance(each, Kept)}
+        if self.directory is not None:
+            self.directory.hold({key: each.version.encode() for key, each in kept.items()})
+        for key, error in results.items():
+            if isinstance(error, Exception):
+                self.counters.unpublished += 1
+                if isinstance(error, OSError):
+                    self.disk_failed(error)
+                self._release(key)
+                _log.info("no copy of %s: %s", key, error)
+
+    def refused(self, path: str, reason: Exception) -> None:
+        """Note that a reader has handed over what it must not."""
+        self.counters.unpublished += 1
+        _log.info("no copy of %s: %s", path, reason)
 
     def _published(self, growing: PartialCopy) -> None:
         key = growing.key
@@ -247,7 +329,7 @@ class TierService:
         self._disk_off_until = self._clock() + _DISK_PAUSE_SECONDS
         _log.warning("%s", self._disk_problem)
 
-    def wrote(self, seconds: float) -> None:
+    def _wrote(self, seconds: float) -> None:
         """Note the time in seconds to write a block; a slow disk gets no copies for a while."""
         if seconds > _SLOW_SECONDS:
             self._disk_problem = f"the store's disk took {seconds:.1f} s for a block"
@@ -303,3 +385,20 @@ class TierService:
         self.claimed.discard(key)
         if self.directory is not None:
             self.directory.release(key)
+
+
+def _copy_block(source: int, target: int, begin: int, end: int) -> tuple[int, float]:
+    """Copy a part of a file; return its checksum, and the seconds spent on writing."""
+    code, seconds = 0, 0.0
+    while begin < end:
+        data = os.pread(source, min(_PIECE, end - begin), begin)
+        if not data:
+            raise OSError("the file was cut off while it was copied")
+        code = blocks.checksum(data, code)
+        began = time.monotonic()
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(target, view, begin)
+            view, begin = view[written:], begin + written
+        seconds += time.monotonic() - began
+    return code, seconds

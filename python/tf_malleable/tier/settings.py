@@ -52,8 +52,7 @@ class TierSettings:
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
         shared: Whether several users read through the tier. Only the daemon then makes the
             copies that all of them read.
-        prefetches: Whether files that are likely to be opened next are copied in advance; has no
-            effect if `shared`.
+        staleness: Seconds for which a copy may be used without a look at its source; 0 for never.
     """
 
     sources: tuple[Path, ...]
@@ -68,7 +67,7 @@ class TierSettings:
     authority: Path | None = None
     metrics: int | None = None
     shared: bool = False
-    prefetches: bool = True
+    staleness: float = 0.0
 
 
 def node_address(text: str, option: str) -> NodeAddress:

@@ -38,7 +38,6 @@ def room_of(machine, folder: str) -> int:
     return (about.f_blocks - about.f_bfree) * about.f_frsize
 
 
-@pytest.mark.xfail(strict=True, reason="readers allocate what the capacity has no room for")
 def test_files_that_are_open_take_no_more_than_the_capacity(machine, small_disk):
     machine.read(OTHER, machine.file(f"{DATA}/first", b"x", OTHER, 0o600))
     paths = [sparse(machine, f"own/{number}", OTHER, 16 << 20) for number in range(10)]
@@ -50,7 +49,6 @@ def test_files_that_are_open_take_no_more_than_the_capacity(machine, small_disk)
         assert max(taken) <= CAPACITY * 1.2
 
 
-@pytest.mark.xfail(strict=True, reason="room is made for all of a file when its first byte is read")
 def test_a_file_of_nearly_the_capacity_evicts_nobodys_copies(machine, small_disk):
     machine.read(HOSTILE, machine.file(f"{DATA}/first", b"x", HOSTILE, 0o600))
     for number in range(4):

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.controllers import wait_for
 from tests.support.tier_machine import DATA, OWNER
 
 
-@pytest.mark.xfail(strict=True, reason="a user's folder is made when his first program connects")
 def test_a_private_file_is_copied_at_the_first_read_of_its_user(machine, shared, big):
     path = machine.file(f"{DATA}/own/big", big, OWNER, 0o600)
     assert machine.read(OWNER, path) == big

@@ -11,7 +11,6 @@ import pytest
 from tests.support.tier_attacks import attack
 from tests.support.tier_machine import DATA, HOSTILE, READER, daemon
 
-ROOTS = "what belongs to root is taken for a part that the daemon has made"
 # Files are published within 20 ms of their arrival.
 _PUBLISHED_SECONDS = 3.0
 
@@ -38,7 +37,6 @@ def is_untouched(path, before) -> bool:
     return same
 
 
-@pytest.mark.xfail(strict=True, reason=ROOTS)
 def test_a_setuid_program_of_roots(machine, running, big):
     program = machine.file("/srv/tools/su", big, 0, 0o4755)
     own = machine.file(f"{DATA}/scratch/own", bytes(len(big)), HOSTILE)
@@ -48,7 +46,6 @@ def test_a_setuid_program_of_roots(machine, running, big):
         assert is_untouched(machine.path(program), before)
 
 
-@pytest.mark.xfail(strict=True, reason=ROOTS)
 def test_a_public_copy(machine, running, public, big):
     running.read_from_copy(READER, public, big)
     (copy,) = machine.stored(running.store, len(big))
@@ -74,7 +71,6 @@ def test_a_file_of_another_user(machine, running, big):
         assert is_untouched(machine.path(theirs), before)
 
 
-@pytest.mark.xfail(strict=True, reason="an error of the kernel's is no error of the protocol")
 def test_a_descriptor_that_is_good_for_nothing_is_closed(machine, shared, public):
     before = len(os.listdir(f"/proc/{shared.process.pid}/fd"))
     with attack(machine, "paths", shared.socket, public) as said:

@@ -59,7 +59,6 @@ def last_success(read) -> bool:
 
 
 @BY_WAY
-@pytest.mark.xfail(strict=True, reason="a hit asks neither the source nor the daemon")
 def test_taken_away_by(machine, shared, public, big, way):
     with machine.reader(HOSTILE) as hostile, machine.reader(HOSTILE, through=False) as plain:
         shared.read_from_copy(READER, public, big)
@@ -71,7 +70,6 @@ def test_taken_away_by(machine, shared, public, big, way):
 
 
 @BY_WAY
-@pytest.mark.xfail(strict=True, reason="everybody may enter the store's public folders")
 def test_taken_away_in_the_store_by(machine, shared, public, big, way):
     shared.read_from_copy(READER, public, big)
     copies = machine.stored(STORE, len(big))
@@ -84,7 +82,6 @@ def test_taken_away_in_the_store_by(machine, shared, public, big, way):
         )
 
 
-@pytest.mark.xfail(strict=True, reason="whose a copy is, is decided when it begins")
 def test_taken_away_while_the_copy_is_made(machine, shared, public, big):
     half = len(big) // 2
     with machine.reader(READER) as reader, machine.reader(HOSTILE, through=False) as hostile:
@@ -110,7 +107,6 @@ def appears(find) -> object:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="a hit asks neither the source nor the daemon")
 def test_a_permission_that_comes_and_goes(machine, shared, public, big):
     """A hit that follows a chmod on the same machine knows of it."""
     succeeded = 0
@@ -133,7 +129,6 @@ def test_a_private_copy_is_its_users_alone(machine, shared, big):
             assert hostile.read(each) is None
 
 
-@pytest.mark.xfail(strict=True, reason="a hit asks neither the source nor the daemon")
 @pytest.mark.parametrize("through", [True, False], ids=["tier", "store"])
 def test_taken_away_from_the_user_of_a_private_copy(machine, shared, big, through):
     path = machine.file(f"{DATA}/own/big", big, READER, 0o600)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.tier_machine import DATA, OTHER, OWNER, READER, STORE, daemon
 
-ANOTHER_MOUNT = "a part of a reader cannot be linked from the reader's mount into the daemon's"
 # As the how-to has it: docker run -v DATA:DATA:ro -v STORE:STORE -v RUN:RUN.
 CONTAINER = f"""
 mount --bind {DATA} {DATA}
@@ -50,31 +49,26 @@ def test_a_public_file_under_the_unit(machine, unit, public, big, within):
     unit.read_from_copy(OTHER, public, big, within=within)
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_MOUNT)
 @pytest.mark.parametrize("within", ["", CONTAINER], ids=["host", "container"])
 def test_a_private_file_under_the_unit(machine, unit, private, big, first, within):
     first(OWNER, within=within)
     unit.read_from_copy(OWNER, private, big, within=within)
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_MOUNT)
 def test_a_small_private_file_under_the_unit(machine, unit, first):
     first(OWNER)
     path = machine.file(f"{DATA}/own/small", SMALL, OWNER, 0o600)
     unit.read_from_copy(OWNER, path, SMALL)
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_MOUNT)
 def test_a_private_file_in_a_container(machine, shared, private, big, first):
     first(OWNER)
     shared.read_from_copy(OWNER, private, big, within=CONTAINER)
 
 
 @pytest.mark.parametrize("size", ["big", "small"])
-def test_a_file_in_a_daemon_sets_pods(machine, request, size, big):
-    """One user, without --shared; the small file goes another way."""
-    if size == "big":
-        request.applymarker(pytest.mark.xfail(strict=True, reason=ANOTHER_MOUNT))
+def test_a_file_in_a_daemon_sets_pods(machine, size, big):
+    """One user, without --shared."""
     data = big if size == "big" else SMALL
     path = machine.file(f"{DATA}/set/{size}", data)
     machine.folder(NODE, OWNER)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _VARIABLE: Final = "TF_MALLEABLE_TIER"
 _PRELOAD: Final = "LD_PRELOAD"
-_COUNTS_BYTES: Final = 64
+_COUNTS_BYTES: Final = 56
 
 
 def join_tier() -> None:

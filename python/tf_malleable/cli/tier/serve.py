@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tf_malleable.api.transport.tier_address import own_tier_socket
-from tf_malleable.workload.options import Size
+from tf_malleable.workload.options import Duration, Size
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _LEAST_CAPACITY = 1 << 20
@@ -71,10 +71,11 @@ _LEAST_CAPACITY = 1 << 20
     help="Also serve /metrics for Prometheus on 127.0.0.1:PORT.",
 )
 @click.option(
-    "--prefetch/--no-prefetch",
-    default=True,
-    show_default=True,
-    help="Copy the files likely to be opened next while the source is idle. Not with --shared.",
+    "--staleness",
+    type=Duration(),
+    metavar="TIME",
+    help="Use a copy for this long without a look at its source, which saves a request to a file"
+    " server.  [default: look each time]",
 )
 @click.option("-v", "--verbose", count=True, help="Log each copy.")
 def serve(
@@ -89,7 +90,7 @@ def serve(
     certificate: Path | None,
     authority: Path | None,
     metrics: int | None,
-    prefetch: bool,
+    staleness: float | None,
     verbose: int,
 ) -> None:
     """Keep copies of training data on this node, and share them with other nodes.
@@ -117,7 +118,7 @@ def serve(
         authority=authority,
         metrics=metrics,
         shared=shared,
-        prefetches=prefetch,
+        staleness=staleness or 0.0,
     )
     settings.check_peers(given)
     code = daemon.run(given, verbose)

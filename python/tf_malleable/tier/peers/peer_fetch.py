@@ -38,17 +38,27 @@ class Fetch:
         copy: Partial copy; None until a peer has sent the identity of the file.
     """
 
-    def __init__(self, key: str, make: Make, copy: PartialCopy | None = None) -> None:
+    def __init__(self, key: str, make: Make) -> None:
         """Create a fetch.
 
         Args:
             key: Key of the file.
             make: Function that creates the partial copy.
-            copy: Partial copy; None if `make` has to create it.
         """
-        self.key, self.copy = key, copy
-        self._make = make
+        self.key, self._make = key, make
+        self.copy: PartialCopy | None = None
         self._descriptor = -1
+
+    @classmethod
+    def into(cls, copy: PartialCopy) -> Fetch:
+        """Return a fetch into an existing partial copy."""
+
+        async def make(identity: Identity) -> PartialCopy:
+            return copy
+
+        fetch = cls(copy.key, make)
+        fetch.copy = copy
+        return fetch
 
     async def begin(self, header: BlocksHeader) -> None:
         """Take a peer's description of the file, and create the copy if need be.

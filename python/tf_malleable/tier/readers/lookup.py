@@ -21,7 +21,6 @@ from tf_malleable.tier.protocol import Identity, Reply
 from tf_malleable.tier.readers.lookup_policy import LookupPolicy
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store.partial_copy import PartialCopy
-from tf_malleable.tier.store.publication import new_copy
 from tf_malleable.tier.store.tenancy import PUBLIC, private_area
 
 WHOLE_SECONDS: Final = 0.2
@@ -173,14 +172,14 @@ class Lookup:
 
     async def _fetch(self, key: str, path: str, uid: int, where: Location) -> str:
         service = self._service
-        device = service.device_of(path)
+        devices = await service.in_thread(lambda: service.devices_of(path))
+        device = devices[0] if devices else 0
 
         async def make(identity: Identity) -> PartialCopy:
-            own = identity.on(device)
-            copy = await service.in_thread(lambda: new_copy(service.store, key, own))
-            copy.set_fetching(True)
-            if not await service.add(copy, may_pass=True):
+            copy = await service.create(key, identity.on(device), may_pass=True)
+            if copy is None:
                 raise OSError("there is no room for a copy")
+            copy.set_fetching(True)
             return copy
 
         fetch = Fetch(key, make)

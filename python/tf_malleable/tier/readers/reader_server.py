@@ -8,10 +8,12 @@ user's own copies are not made.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import resource
 import socket
-import stat
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,23 +28,17 @@ from tf_malleable.tier.protocol import (
     ReaderCounts,
     ReaderMessage,
 )
-from tf_malleable.tier.readers.access_order import OpeningProgram
-from tf_malleable.tier.readers.handoff import Followed, Handoff
 from tf_malleable.tier.readers.lookup import Lookup
-from tf_malleable.tier.readers.prefetch import Prefetcher
-from tf_malleable.tier.readers.reader_events import Opened, ReaderEvents
-from tf_malleable.tier.readers.reader_queue import HandedFile
+from tf_malleable.tier.readers.reader_events import ReaderEvents
+from tf_malleable.tier.store.partial_copy import Reading
 
 _BACKLOG: Final = 512
 _MOST_DESCRIPTORS: Final = 3
+_DESCRIPTORS: Final = {MessageKind.READING: 2, MessageKind.WHOLE: 1, MessageKind.ASK: 1}
 _AT_A_TIME: Final = 64
-
-_OPENS: Final = (
-    MessageKind.ASK,
-    MessageKind.GROWING,
-    MessageKind.WHOLE,
-    MessageKind.COUNTS,
-)
+# No user takes more than one of so many parts of the descriptors for connections, and no more for
+# files.
+_SHARE_OF_DESCRIPTORS: Final = 4
 
 _log = logging.getLogger(__name__)
 
@@ -55,42 +51,29 @@ class _Connection:
         socket: Connected socket.
         uid: User id of the reader.
         counts: Last reported counters of the reader.
-        opened: Files whose copying the reader has begun, by path.
-        program: State for learning the order in which the reader opens files.
-        queue: Queue of files that the reader hands over; None until it passes one.
+        readings: What the reader reads, by path; a process may have a file open several times.
     """
 
     socket: socket.socket
     uid: int
     counts: ReaderCounts = field(default_factory=ReaderCounts)
-    opened: dict[str, Opened] = field(default_factory=dict)
-    program: OpeningProgram = field(default_factory=OpeningProgram)
-    queue: Followed | None = None
+    readings: dict[str, list[Reading]] = field(default_factory=dict)
 
 
 class ReaderServer:
     """Server for the messages of readers."""
 
-    def __init__(
-        self,
-        beginning: ReaderEvents,
-        asking: Lookup,
-        counters: Counters,
-        prefetching: Prefetcher | None = None,
-        taking: Handoff | None = None,
-    ) -> None:
+    def __init__(self, events: ReaderEvents, lookup: Lookup, counters: Counters) -> None:
         """Create a server.
 
         Args:
-            beginning: Handler of messages about copies.
-            asking: Lookup service.
+            events: Handler of messages about copies.
+            lookup: Lookup service.
             counters: Counters to which those of the readers are added.
-            prefetching: Prefetcher; None for no prefetching.
-            taking: Handoff of small files; None for no handoff.
         """
-        self._beginning, self._asking, self._counters = beginning, asking, counters
-        self._prefetching, self._taking = prefetching, taking
+        self._events, self._lookup, self._counters = events, lookup, counters
         self._connections: dict[int, _Connection] = {}
+        self._readings: Counter[int] = Counter()
         self._listening: socket.socket | None = None
         self._path: Path | None = None
 
@@ -134,7 +117,7 @@ class ReaderServer:
             accepted.setblocking(False)
             try:
                 connection = _Connection(accepted, peer_of(accepted).uid)
-                self._beginning.admit(connection.uid)
+                self._admit(connection.uid)
             except OSError as error:
                 _log.warning("a reader is refused: %s", error)
                 accepted.close()
@@ -142,6 +125,17 @@ class ReaderServer:
             number = accepted.fileno()
             self._connections[number] = connection
             asyncio.get_running_loop().add_reader(number, self._hear, connection)
+
+    def _admit(self, uid: int) -> None:
+        """Prepare for a connection of a user.
+
+        Raises:
+            OSError: The user has too many connections, or its folders cannot be created.
+        """
+        most = _share_of_descriptors()
+        if sum(each.uid == uid for each in self._connections.values()) >= most:
+            raise OSError(errno.EMFILE, f"user {uid} has {most} connections already")
+        self._events.admit(uid)
 
     def _hear(self, connection: _Connection) -> None:
         counts = connection.counts
@@ -168,91 +162,64 @@ class ReaderServer:
         self._count(connection, counts)
 
     def _do(self, connection: _Connection, message: ReaderMessage, descriptors: list[int]) -> None:
-        path = message.path
-        if path and self._prefetching is not None and message.kind in _OPENS:
-            is_copy = message.kind is MessageKind.COUNTS
-            self._prefetching.opened(connection.program, path, is_copy)
-        if message.kind is MessageKind.ASK:
-            if len(descriptors) != 1 or not path:
-                raise ProtocolError("a pipe and a path belong to a question")
-            self._asking.ask(path, connection.uid, descriptors[0])
-            return
-        if descriptors and not all(stat.S_ISREG(os.fstat(each).st_mode) for each in descriptors):
-            raise ProtocolError("the descriptors of a copy must be of files")
-        if message.kind is MessageKind.GROWING:
-            self._begin(connection, path, descriptors)
-        elif message.kind is MessageKind.QUEUE:
-            self._follow(connection, descriptors)
-        elif message.kind in (MessageKind.WHOLE, MessageKind.UNSEEN) and descriptors:
-            self._take_whole(connection, message, descriptors)
+        """Handle a message; takes over its descriptors, unless it raises ProtocolError."""
+        kind, path, uid = message.kind, message.path, connection.uid
+        if len(descriptors) != _DESCRIPTORS.get(kind, 0) and not (
+            kind is MessageKind.UNSEEN and len(descriptors) == 1
+        ):
+            raise ProtocolError("other descriptors belong to this message")
+        if not path and kind is not MessageKind.COUNTS:
+            raise ProtocolError("a path belongs to this message")
+        if kind is MessageKind.ASK:
+            self._lookup.ask(path, uid, descriptors[0])
+        elif kind is MessageKind.READING:
+            self._read(connection, path, *descriptors)
         elif descriptors:
-            raise ProtocolError("no descriptors belong to this message")
+            self._take(message, uid, descriptors[0])
+        elif kind is MessageKind.COUNTS:
+            if path:
+                self._events.read(path, uid)
+        elif not (readings := connection.readings.get(path)):
+            self._lookup.declined(path, uid)
+        elif kind is MessageKind.UNSEEN:
+            for reading in readings:
+                reading.unseen()
         else:
-            self._note(connection, message)
+            self._close_reading(connection, path)
 
-    def _begin(self, connection: _Connection, path: str, descriptors: list[int]) -> None:
-        if not 2 <= len(descriptors) <= _MOST_DESCRIPTORS or not path:
-            raise ProtocolError("two or three descriptors and a path belong to a new copy")
-        self._asking.habits.read(path, os.fstat(descriptors[0]).st_size)
-        before = connection.opened.pop(path, None)
-        if before is not None:
-            self._beginning.closed(before)
-        connection.opened[path] = self._beginning.begin(path, connection.uid, *descriptors)
+    def _close_reading(self, connection: _Connection, path: str) -> None:
+        """Note that a reader has closed a file, which it may still have open otherwise.
 
-    def _take_whole(
-        self, connection: _Connection, message: ReaderMessage, descriptors: list[int]
-    ) -> None:
+        The message does not say which open file it was, and the map of another one may still be
+        written to: all maps are read until the last file is closed.
+        """
+        readings = connection.readings[path]
+        left = [reading for reading in readings if not reading.is_left]
+        left[0].is_left = True
+        if len(left) == 1:
+            self._end(connection, path)
+
+    def _end(self, connection: _Connection, path: str) -> None:
+        readings = connection.readings.pop(path)
+        self._readings[connection.uid] -= len(readings)
+        for reading in readings:
+            reading.close()
+
+    def _read(self, connection: _Connection, path: str, source: int, growth: int) -> None:
+        if self._readings[connection.uid] >= _share_of_descriptors() // 2:
+            raise ProtocolError("a user has too many files copied at a time")
+        reading = self._events.reading(path, connection.uid, source, growth)
+        self._lookup.habits.read(path, os.fstat(source).st_size)
+        connection.readings.setdefault(path, []).append(reading)
+        self._readings[connection.uid] += 1
+
+    def _take(self, message: ReaderMessage, uid: int, source: int) -> None:
         path, identity = message.path, message.identity
-        if identity is None or not path or len(descriptors) == _MOST_DESCRIPTORS:
-            raise ProtocolError("a path and a status belong to a file")
-        self._asking.habits.read(path, identity.size)
-        self._beginning.whole(path, connection.uid, identity, *descriptors)
-
-    def _note(self, connection: _Connection, message: ReaderMessage) -> None:
-        """Handle a message without descriptors."""
-        path, uid, beginning = message.path, connection.uid, self._beginning
-        if message.kind is MessageKind.FULL:
-            beginning.full(path, uid)
-        elif message.kind is MessageKind.CLOSED:
-            opened = connection.opened.pop(path, None)
-            if opened is not None:
-                beginning.closed(opened)
-            elif path:
-                self._asking.declined(path, uid)
-        elif message.kind is MessageKind.UNSEEN:
-            opened = connection.opened.get(path)
-            if opened is not None:
-                beginning.unseen(opened)
-        elif message.kind is MessageKind.CHANGED:
-            beginning.changed(path, uid)
-            self._changed_later(path, uid)
-        elif message.kind is MessageKind.HANDED:
-            if connection.queue is not None:
-                connection.queue.handed.set()
-        elif path:
-            beginning.read(path, uid)
-
-    def _follow(self, connection: _Connection, descriptors: list[int]) -> None:
-        if self._taking is None or connection.uid != os.geteuid() or len(descriptors) != 1:
-            raise ProtocolError("only the tier's own user hands files over, with a descriptor")
-        if connection.queue is not None:
-            connection.queue.end()
-
-        def heard(taken: HandedFile) -> None:
-            if taken.error:
-                self._asking.declined(taken.path, connection.uid)
-                return
-            if self._prefetching is not None:
-                self._prefetching.opened(connection.program, taken.path)
-            self._asking.published(taken.path, connection.uid, taken.identity.size)
-
-        connection.queue = self._taking.follow(descriptors[0], heard)
-        os.close(descriptors[0])
-
-    def _changed_later(self, path: str, uid: int) -> None:
-        """Drop copies of a file that other programs had handed over before its change."""
-        if self._taking is not None:
-            self._taking.then(lambda: self._beginning.changed(path, uid))
+        if identity is None:
+            raise ProtocolError("a status belongs to a file")
+        take = self._events.whole if message.kind is MessageKind.WHOLE else self._events.unseen
+        take(path, uid, identity, source)
+        self._lookup.habits.read(path, identity.size)
 
     def _count(self, connection: _Connection, counts: ReaderCounts) -> None:
         before, connection.counts = connection.counts, counts
@@ -262,7 +229,6 @@ class ReaderServer:
         counters = self._counters
         counters.copy_opens += new.copy_opens
         counters.copy_bytes += new.copy_bytes
-        counters.copy_stats += new.copy_stats
         counters.source_opens += new.source_opens
         counters.source_bytes += new.source_bytes
         counters.growing_bytes += new.growing_bytes
@@ -274,18 +240,12 @@ class ReaderServer:
         asyncio.get_running_loop().remove_reader(number)
         self._connections.pop(number, None)
         connection.socket.close()
-        for opened in connection.opened.values():
-            self._beginning.closed(opened)
-        prefetching = self._prefetching
-        if connection.queue is not None:
-            connection.queue.end()
-        if prefetching is None:
-            return
-        if self._taking is None:
-            prefetching.ended(connection.program)
-        else:
-            # Only when the last files that the program opened are known.
-            self._taking.then(lambda: prefetching.ended(connection.program))
+        for path in tuple(connection.readings):
+            self._end(connection, path)
+
+
+def _share_of_descriptors() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_DESCRIPTORS
 
 
 def _close_all(descriptors: list[int]) -> None:

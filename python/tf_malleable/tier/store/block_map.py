@@ -1,15 +1,16 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Block map: the byte ranges present in a partial copy.
+"""Block map: the units of a file that a reader has read, or that a partial copy has.
 
-A reader may have created the map, and can change it at any time. So the daemon reads the file
-instead of mapping it into memory: if the reader truncates it, a read fails, while an access to
-mapped memory would kill the daemon.
+A reader can change its own map at any time. So the daemon reads the file instead of mapping it
+into memory: if the reader truncates it, a read fails, while an access to mapped memory would kill
+the daemon.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+from typing import Final
 
 from tf_malleable.tier.protocol import (
     FETCHING_OFFSET,
@@ -22,7 +23,8 @@ from tf_malleable.tier.protocol import (
     unit_of,
 )
 
-_THERE = b"\x01"
+THERE: Final = b"\x01"
+"""Value of a unit that was read, or is present."""
 _NUMBER = struct.Struct("<I")
 
 
@@ -60,7 +62,7 @@ class BlockMap:
         """
         unit = unit_of(identity.size)
         units = -(-identity.size // unit)
-        head = MapHead(unit, units, MapState.GROWING, True, identity)
+        head = MapHead(unit, units, MapState.GROWING, identity)
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(descriptor, MAP_BYTES + units)
@@ -90,7 +92,7 @@ class BlockMap:
         os.pwrite(self._descriptor, _NUMBER.pack(state), STATE_OFFSET)
 
     def set_fetching(self, is_fetching: bool) -> None:
-        """Set whether the bytes come from another node, so that readers wait for them.
+        """Set whether the copy is filled ahead of its readers, so that they wait for it.
 
         Raises:
             OSError: The map cannot be written.
@@ -104,7 +106,7 @@ class BlockMap:
             OSError: The map cannot be written.
         """
         first, last = begin // self.head.unit, -(-end // self.head.unit)
-        os.pwrite(self._descriptor, _THERE * (last - first), MAP_BYTES + first)
+        os.pwrite(self._descriptor, THERE * (last - first), MAP_BYTES + first)
 
     def units(self) -> bytes:
         """Return the bytes of all units, as far as the file contains them.
@@ -113,16 +115,3 @@ class BlockMap:
             OSError: The map cannot be read.
         """
         return os.pread(self._descriptor, self.head.units, MAP_BYTES)
-
-    def is_there(self, units: bytes, begin: int, end: int) -> bool:
-        """Return whether a byte range is present, according to a result of units()."""
-        first, last = begin // self.head.unit, -(-end // self.head.unit)
-        # The file may end early: a missing unit counts as not marked.
-        return units.count(_THERE, first, last) == last - first
-
-    def share_there(self, units: bytes) -> float:
-        """Return the share that is present, from 0 to 1, according to a result of units().
-
-        The share counts units, not blocks: HDF5 files are read with small gaps all over.
-        """
-        return units.count(_THERE) / self.head.units

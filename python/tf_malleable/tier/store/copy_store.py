@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ _BOOT_FILE: Final = "boot-id"
 _FREE_SHARE: Final = 0.9
 _MODE: Final = 0o755
 _PRIVATE_MODE: Final = 0o700
+_COPY_MODE: Final = 0o644
+_PRIVATE_COPY_MODE: Final = 0o600
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,11 @@ class Kept:
 
 
 class CopyStore:
-    """The complete copies of a node, and the accounting of their space. Thread-safe."""
+    """The complete copies of a node, and the accounting of their space. Thread-safe.
+
+    Attributes:
+        added: Callback for each copy that is added, in any thread: receives its key.
+    """
 
     def __init__(
         self,
@@ -78,12 +85,14 @@ class CopyStore:
             OSError: The folder cannot be used.
         """
         self.folder = folder
+        self.added: Callable[[str], None] = lambda key: None
         self._sources = sources
         self._lock = threading.RLock()
         self._evicting = threading.Lock()
         self._kept: dict[str, Kept] = {}
         self._unverified: dict[str, Path] = {}
         self._used = self._reserved = 0
+        self._admitted: set[int] = set()
         for name in (PUBLIC, layout.PRIVATE):
             (folder / name).mkdir(mode=_MODE, parents=True, exist_ok=True)
         self._set_aside(boot_id or _BOOT.read_text().strip())
@@ -173,6 +182,10 @@ class CopyStore:
     ) -> bool:
         """Reserve room for a copy, with evictions if need be; return whether there is room.
 
+        Each area is entitled to an equal share of the capacity, so that no user can evict all
+        copies of others: a copy evicts those of its own area, and those of areas that have more
+        than their share while its own has less.
+
         Args:
             key: Key of the file.
             size: Size of the copy in bytes.
@@ -188,7 +201,7 @@ class CopyStore:
             with self._lock:
                 self._reserved += size
                 missing = self._used + self._reserved - self.capacity
-                known = dict(self._kept)
+                known = self._evictable(key, size)
             has_room = False
             try:
                 soles = sole(known) if size <= self.capacity else frozenset()
@@ -210,6 +223,17 @@ class CopyStore:
                 if not has_room:
                     self.unreserve(size)
             return has_room
+
+    def _evictable(self, key: str, size: int) -> dict[str, Kept]:
+        """Return the copies that a new one may evict, by key."""
+        own = area_and_path(key)[0]
+        areas = {each: area_and_path(each)[0] for each in self._kept}
+        used = Counter({own: size})
+        for each, kept in self._kept.items():
+            used[areas[each]] += kept.size
+        share = self.capacity / len(used)
+        victims = {own} | {area for area, total in used.items() if total > share >= used[own]}
+        return {each: kept for each, kept in self._kept.items() if areas[each] in victims}
 
     def take_free(self, size: int) -> bool:
         """Reserve room for a copy if that needs no eviction; return whether it was reserved."""
@@ -237,6 +261,7 @@ class CopyStore:
             before = self._kept.get(kept.key)
             self._used += kept.size - (before.size if before is not None else 0)
             self._kept[kept.key] = kept
+        self.added(kept.key)
 
     def drop(self, key: str) -> bool:
         """Remove a copy; return whether there was one."""
@@ -290,17 +315,27 @@ class CopyStore:
         Raises:
             OSError: The folders cannot be created.
         """
+        if uid in self._admitted:
+            return
         private = self.folder / layout.PRIVATE / str(uid)
         growing = self.growing(f"{layout.PRIVATE}/{uid}")
-        with suppress(FileNotFoundError):
-            # Setting the owner is the last step below, so a correct owner means complete folders.
-            if growing.stat().st_uid == uid and private.is_dir():
-                return
         for folder in (private, growing):
             folder.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
-        if uid != os.geteuid():
-            os.setxattr(private, ACL_ATTRIBUTE, search_acl(uid))
-            os.chown(growing, uid, -1)
+            if uid != os.geteuid():
+                os.setxattr(folder, ACL_ATTRIBUTE, search_acl(uid))
+        self._admitted.add(uid)
+
+    def owner_and_mode(self, area: str) -> tuple[int | None, int]:
+        """Return the owner of the copies of an area, None for this process's user, and their mode.
+
+        Raises:
+            OSError: The folders of the area cannot be created.
+        """
+        if area == PUBLIC:
+            return None, _COPY_MODE
+        uid = int(area.partition("/")[2])
+        self.admit(uid)
+        return uid if uid != os.geteuid() else None, _PRIVATE_COPY_MODE
 
     def growing(self, area: str) -> Path:
         """Return the folder of the partial copies of an area."""

@@ -56,6 +56,17 @@ def mark(descriptor: int, identity: Identity, codes: tuple[int, ...]) -> None:
     os.setxattr(descriptor, SOURCE_ATTRIBUTE, own.encode())
 
 
+def give(descriptor: int, owner: int | None, mode: int) -> None:
+    """Set the permissions of a copy, and its owner unless that is None.
+
+    Raises:
+        OSError: The disk is faulty.
+    """
+    if owner is not None:
+        os.fchown(descriptor, owner, -1)
+    os.fchmod(descriptor, mode)
+
+
 def renumber(path: Path, identity: Identity) -> None:
     """Replace the identity in the extended attribute of a copy.
 

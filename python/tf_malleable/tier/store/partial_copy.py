@@ -1,25 +1,98 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Partial copy: a copy in the making, its present blocks and the waiters for missing ones."""
+"""Partial copy: a copy that the daemon fills, what its readers have read, and its publication.
+
+A copy is absent, partial, complete, published, and at last evicted. The daemon is the only one
+that writes it, reads the bytes itself, and gives it its name.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.tier.protocol import Identity, MapState
-from tf_malleable.tier.store import blocks
-from tf_malleable.tier.store.block_map import BlockMap
+from tf_malleable.linux.file_status import FileStatus, cached_status
+from tf_malleable.tier.node_messages import area_and_path
+from tf_malleable.tier.protocol import Identity, MapState, name_of
+from tf_malleable.tier.store import blocks, layout
+from tf_malleable.tier.store.block_map import THERE, BlockMap
+from tf_malleable.tier.store.copy_store import CopyStore, Kept
 from tf_malleable.tier.store.source_version import SourceVersion
+from tf_malleable.tier.store.tenancy import PUBLIC, is_everybodys
 
-_LOOK_SECONDS: Final = 0.005
+WORTH: Final = 0.5
+"""Share of a file that its readers must have read for the daemon to complete the copy."""
+Status = os.stat_result | FileStatus
+_OF_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
+
+class NotPublishedError(Exception):
+    """A copy cannot be published; the message is one sentence."""
+
+
+class Reading:
+    """What one reader reads of a file.
+
+    Attributes:
+        is_unseen: Whether the reader reads in a way that the map does not show.
+        is_left: Whether the reader has closed the file, but perhaps another one with the same path.
+        is_closed: Whether the reader no longer reads the file.
+        copy: Partial copy of the file; None while there is none.
+    """
+
+    def __init__(self, growth: BlockMap | None = None) -> None:
+        """Take over a reader's map until it ends; None for a reader that reads unseen."""
+        self._map, self._units = growth, 0
+        self._count = 0 if growth is None else growth.head.units
+        self.is_unseen = growth is None
+        self.is_left = self.is_closed = False
+        self.copy: PartialCopy | None = None
+
+    def attach(self, copy: PartialCopy) -> None:
+        """Set the pace of a copy from now on."""
+        self.copy = copy
+        copy.readings.append(self)
+        copy.wake_filler()
+
+    def units(self) -> int:
+        """Return the bytes of the map, one for each unit that was read, as an integer."""
+        if self._map is not None:
+            with suppress(OSError):  # The reader has spoiled its own map.
+                self._units |= int.from_bytes(self._map.units(), "little")
+        return self._units
+
+    def share(self) -> float:
+        """Return the share of the file that was read, from 0 to 1.
+
+        It counts units, not blocks: HDF5 files are read with small gaps all over.
+        """
+        return _share(self.units().to_bytes(self._count, "little"))
+
+    def unseen(self) -> None:
+        """Note that the reader goes on in a way that the map does not show."""
+        self.is_unseen = True
+        self._end()
+
+    def close(self) -> None:
+        """Note that the reader no longer reads the file."""
+        self.is_closed = True
+        self._end()
+
+    def _end(self) -> None:
+        self.units()
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+        if self.copy is not None:
+            self.copy.wake_filler()
 
 
 class PartialCopy:
-    """A copy that readers or the daemon are filling.
+    """A copy in the making.
 
     Attributes:
         key: Key of the file.
@@ -27,16 +100,15 @@ class PartialCopy:
         version: Version of the file in the source.
         size: Size of the whole file in bytes.
         part: Descriptor of the part: the file with the bytes of the copy.
-        map: Block map of the part; None if all bytes are present.
-        names: Paths of the part and its map.
-        codes: Checksum of each block; None for each one that is unknown.
-        by_readers: True if readers fill the part; False if only the daemon does.
+        codes: Checksum of each block; None for each one that is missing.
         source: Descriptor of the file in the source; -1 for none.
+        readings: What this node's readers read of the file.
         problem: Reason why the copy was abandoned; empty otherwise.
         is_closed: Whether the copy has been published or abandoned.
         is_passing: Whether there is no room to keep the copy: it is dropped a moment after its
             publication, in which its reader opens it.
-        wanted: Whether another node waits, or has waited, for the copy.
+        wanted: Whether somebody wants the whole copy, whatever readers read: another node, or an
+            administrator.
     """
 
     def __init__(
@@ -44,9 +116,8 @@ class PartialCopy:
         key: str,
         identity: Identity,
         part: int,
-        growth: BlockMap | None,
-        names: Sequence[Path],
-        by_readers: bool,
+        growth: BlockMap,
+        names: tuple[Path, Path],
         source: int = -1,
     ) -> None:
         """Take over the descriptors of a part, its map and its source, until end().
@@ -55,23 +126,60 @@ class PartialCopy:
             key: Key of the file.
             identity: Identity of the file in the source.
             part: Descriptor of the part.
-            growth: Block map of the part; None if all bytes are present.
-            names: Paths of the part and its map, which end() removes.
-            by_readers: True if readers fill the part; False if only the daemon does.
+            growth: Block map of the part.
+            names: Paths of the map and the part.
             source: Descriptor of the file in the source; -1 for none.
         """
         self.key, self.identity = key, identity
         self.version = SourceVersion.of_identity(identity)
         self.size = identity.size
-        self.part, self.map, self.names = part, growth, tuple(names)
+        self.part, self._map, self._names = part, growth, names
         self.codes: list[int | None] = [None] * blocks.block_count(self.size)
-        self.by_readers = by_readers
         self.source = source
+        self.readings: list[Reading] = []
         self.problem = ""
-        self.wanted = False
-        self.is_passing = False
-        self.is_closed = False
+        self.wanted = self.is_passing = self.is_closed = False
         self._waiting: list[asyncio.Future[None]] = []
+        self._changed = asyncio.Event()
+
+    @classmethod
+    def create(
+        cls, store: CopyStore, key: str, identity: Identity, source: int = -1
+    ) -> PartialCopy:
+        """Create the files of a copy, with its space allocated on the disk. Blocks.
+
+        Args:
+            store: Store with room that is reserved for the copy.
+            key: Key of the file.
+            identity: Identity of the file in the source.
+            source: Descriptor of the file, which the copy duplicates; -1 for none.
+
+        Raises:
+            OSError: The disk is full or faulty, or there is a partial copy already.
+        """
+        area, path = area_and_path(key)
+        folder = store.growing(area)
+        owner, mode = store.owner_and_mode(area)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        name = name_of(path)
+        names = (folder / f"{name}.map", folder / f"{name}.part")
+        growth = BlockMap.create(str(names[0]), identity, owner, mode)
+        try:
+            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
+            part = os.open(names[1], flags, 0o600)
+        except OSError:
+            growth.close()
+            os.unlink(names[0])
+            raise
+        copy = cls(key, identity, part, growth, names, os.dup(source) if source >= 0 else -1)
+        try:
+            if identity.size:
+                os.posix_fallocate(part, 0, identity.size)
+            layout.give(part, owner, mode)
+        except OSError as error:
+            copy.end(error.strerror or str(error))
+            raise
+        return copy
 
     @property
     def is_whole(self) -> bool:
@@ -79,23 +187,18 @@ class PartialCopy:
         return self.first_missing() == len(self.codes)
 
     def take(self, number: int, code: int) -> None:
-        """Note that the daemon has written a block.
+        """Note that a block has been written.
 
         Raises:
             OSError: The map cannot be written.
         """
-        if self.map is not None:
-            self.map.mark(*blocks.span_of(number, self.size))
+        self._map.mark(*blocks.span_of(number, self.size))
         self.codes[number] = code
         self._wake()
 
     def first_missing(self) -> int:
         """Return the number of the first missing block; the number of blocks if none is."""
-        units = self._units()
-        for number, code in enumerate(self.codes):
-            if code is None and not self._is_there(units, number):
-                return number
-        return len(self.codes)
+        return self.codes.index(None) if None in self.codes else len(self.codes)
 
     def there(self, first: int, most: int) -> tuple[int, ...]:
         """Return the checksums of consecutive present blocks.
@@ -103,30 +206,69 @@ class PartialCopy:
         Args:
             first: Number of the first block.
             most: Maximum number of blocks.
-
-        Raises:
-            OSError: A present block cannot be read.
         """
         found: list[int] = []
-        units = self._units()
-        for number in range(first, min(first + most, len(self.codes))):
-            code = self.codes[number]
+        for code in self.codes[first : first + most]:
             if code is None:
-                if not self._is_there(units, number):
-                    break
-                span = blocks.span_of(number, self.size)
-                code = self.codes[number] = blocks.block_checksum(self.part, *span)
+                break
             found.append(code)
         return tuple(found)
 
-    def all_codes(self) -> tuple[int, ...] | None:
-        """Return the checksums of all blocks; None if some are missing. Blocks on disk I/O.
+    @property
+    def is_eager(self) -> bool:
+        """Whether all missing blocks are to be copied, whatever readers read.
 
-        Raises:
-            OSError: A present block cannot be read.
+        That is so if a reader reads unseen; and, once all have left, if somebody else wants the
+        copy or they have read enough of it.
         """
-        found = self.there(0, len(self.codes))
-        return found if len(found) == len(self.codes) else None
+        if any(reading.is_unseen for reading in self.readings):
+            return True
+        return self.is_left and (self.wanted or self._share_read() >= WORTH)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether all readers have closed the file."""
+        return all(reading.is_closed for reading in self.readings)
+
+    def due(self) -> list[int]:
+        """Return the numbers of the missing blocks that are to be copied now.
+
+        These are the blocks that readers have read, whose bytes are in the kernel's cache, or all
+        of them.
+        """
+        missing = [number for number, code in enumerate(self.codes) if code is None]
+        if self.is_eager:
+            return missing
+        units = self._units_read()
+        return [number for number in missing if self._is_read(units, number)]
+
+    def was_read(self, number: int) -> bool:
+        """Return whether readers have read all of a block."""
+        return self._is_read(self._units_read(), number)
+
+    def _is_read(self, units: bytes, number: int) -> bool:
+        begin, end = blocks.span_of(number, self.size)
+        first, last = begin // self._map.head.unit, -(-end // self._map.head.unit)
+        return units.count(THERE, first, last) == last - first
+
+    def _units_read(self) -> bytes:
+        read = 0
+        for reading in self.readings:
+            read |= reading.units()
+        return read.to_bytes(self._map.head.units, "little")
+
+    def _share_read(self) -> float:
+        return _share(self._units_read())
+
+    async def wait_for_readers(self, seconds: float) -> None:
+        """Wait until a reader begins, stops or goes on unseen, or for some seconds."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        self._changed.clear()
+
+    def wake_filler(self) -> None:
+        """End the wait of wait_for_readers()."""
+        self._changed.set()
 
     async def wait_for_blocks(self, first: int, most: int, seconds: float) -> tuple[int, ...]:
         """Wait for blocks, and return the checksums of those that are present.
@@ -140,22 +282,30 @@ class PartialCopy:
             The checksums of consecutive blocks; empty if the first one is still missing.
 
         Raises:
-            OSError: The copy no longer grows.
+            OSError: The copy is no longer partial.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         self.wanted = True
+        self.wake_filler()
         while not self.is_closed and not (found := self.there(first, most)):
             left = end - loop.time()
             if left <= 0 or not self.codes:
                 return found
             waiting: asyncio.Future[None] = loop.create_future()
             self._waiting.append(waiting)
-            # Poll as well: readers only mark their blocks in the map, and send no message.
-            await asyncio.wait([waiting], timeout=min(left, _LOOK_SECONDS))
+            await asyncio.wait([waiting], timeout=left)
         if self.is_closed:
             raise OSError(self.problem or "the copy has another name now")
         return found
+
+    async def wait_until_closed(self) -> None:
+        """Wait until the copy has been published or abandoned."""
+        self.wake_filler()
+        while not self.is_closed:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
 
     def open(self) -> int:
         """Return a new descriptor of the part.
@@ -164,17 +314,38 @@ class PartialCopy:
             OSError: The copy is closed.
         """
         if self.is_closed:
-            raise OSError("the copy does not grow any more")
+            raise OSError("the copy is no longer partial")
         return os.open(f"/proc/self/fd/{self.part}", os.O_RDONLY | os.O_CLOEXEC)
 
     def set_fetching(self, is_fetching: bool) -> None:
-        """Tell the readers of the copy whether its bytes come from another node."""
-        if self.map is not None:
-            with suppress(OSError):
-                self.map.set_fetching(is_fetching)
+        """Tell readers whether the copy is filled ahead of them, so that they wait for it."""
+        with suppress(OSError):
+            self._map.set_fetching(is_fetching)
+
+    def publish(self, store: CopyStore, now: float) -> Kept:
+        """Give the complete copy its name in the store, with the room reserved for it. Blocks.
+
+        Args:
+            store: Store of the complete copies.
+            now: Current time in seconds since 1970.
+
+        Raises:
+            NotPublishedError: The source file has changed, or the copy is incomplete.
+            OSError: The disk is full or faulty.
+        """
+        check_source(self.key, self.identity, self.source)
+        codes = tuple(code for code in self.codes if code is not None)
+        if len(codes) != len(self.codes):
+            raise NotPublishedError("not all of it is there")
+        layout.mark(self.part, self.identity, codes)
+        store.make_folders(self.key)
+        os.rename(self._names[1], store.path(self.key))
+        kept = Kept(self.key, self.identity, now)
+        store.add(kept, 0 if self.is_passing else self.size)
+        return kept
 
     def end(self, problem: str = "") -> None:
-        """Close the copy, and remove the part and its map.
+        """Close the copy, and remove its map, and the part unless it has been published.
 
         Args:
             problem: Reason why the copy is abandoned; empty if it has been published.
@@ -182,41 +353,141 @@ class PartialCopy:
         if self.is_closed:
             return
         self.is_closed, self.problem = True, problem
-        if self.map is not None:
-            with suppress(OSError):
-                self.map.set_state(MapState.DROPPED if problem else MapState.FULL)
-            self.map.close()
-        for name in self.names:
+        with suppress(OSError):
+            self._map.set_state(MapState.DROPPED if problem else MapState.FULL)
+        self._map.close()
+        for name in self._names if problem else self._names[:1]:
             with suppress(OSError):
                 os.unlink(name)
         os.close(self.part)
         if self.source >= 0:
             os.close(self.source)
         self._wake()
-
-    def share_there(self) -> float:
-        """Return the share of the copy that is present, from 0 to 1."""
-        units = self._units()
-        if units and self.map is not None:
-            return self.map.share_there(units)
-        count = len(self.codes) - self.codes.count(None)
-        return count / len(self.codes) if self.codes else 1.0
-
-    def _units(self) -> bytes:
-        if self.is_closed or not self.by_readers or self.map is None:
-            return b""
-        try:
-            return self.map.units()
-        except OSError:
-            return b""
-
-    def _is_there(self, units: bytes, number: int) -> bool:
-        if self.map is None:
-            return not self.is_closed
-        return bool(units) and self.map.is_there(units, *blocks.span_of(number, self.size))
+        self.wake_filler()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.done():
                 each.set_result(None)
+
+
+def copy_small_file(
+    store: CopyStore, key: str, identity: Identity, source: int, now: float
+) -> Kept:
+    """Copy and publish a file of at most SMALL_FILE_BYTES that was just read. Blocks.
+
+    Args:
+        store: Store with room that is reserved for the copy.
+        key: Key of the file.
+        identity: Identity of the file in the source.
+        source: Descriptor of the file, whose bytes are in the kernel's cache.
+        now: Current time in seconds since 1970.
+
+    Raises:
+        NotPublishedError: The source file has changed.
+        OSError: The source cannot be read, or the disk is full or faulty.
+    """
+    data = os.pread(source, identity.size + 1, 0)
+    # The kernel has looked at the path a moment ago.
+    check_source(key, identity, source, cached_status)
+    if len(data) != identity.size:
+        raise NotPublishedError("it could not be read at once")
+    area = area_and_path(key)[0]
+    owner, mode = store.owner_and_mode(area)
+    with _unnamed_file(store.growing(area)) as copy:
+        # Empty, as those of a source on a file system in memory often are.
+        if data and os.pwrite(copy, data, 0) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        codes = (blocks.checksum(data),) if data else ()
+        layout.mark(copy, identity, codes)
+        layout.give(copy, owner, mode)
+        _link(copy, store, key)
+    kept = Kept(key, identity, now)
+    store.add(kept, identity.size)
+    return kept
+
+
+def check_source(
+    key: str, identity: Identity, source: int, look: Callable[[str], Status] = os.lstat
+) -> None:
+    """Check that a file is what was copied, and that its copy may be in its area.
+
+    Args:
+        key: Key of the copy.
+        identity: Identity of the file when it was opened.
+        source: Descriptor of the file; -1 if the bytes come from another node, which compares its
+            copies with the source.
+        look: Function that returns the status of a path.
+
+    Raises:
+        NotPublishedError: The descriptor or the path is of another version now, or others may no
+            longer read the file.
+    """
+    area, path = area_and_path(key)
+    if source >= 0 and not is_still(path, identity, source, look):
+        raise NotPublishedError("the file was changed or replaced while it was copied")
+    if area == PUBLIC:
+        try:
+            about = os.stat(path, follow_symlinks=False)
+        except OSError as error:
+            raise NotPublishedError(f"it cannot be looked at: {error.strerror}") from None
+        if not is_everybodys(Path(path), about):
+            raise NotPublishedError("not every user may read it any more")
+
+
+def is_still(
+    path: str, identity: Identity, source: int, look: Callable[[str], Status] = os.lstat
+) -> bool:
+    """Return whether a path in the source and a descriptor still refer to the same version.
+
+    Args:
+        path: Path of the file in the source.
+        identity: Identity of the file when it was opened.
+        source: Descriptor of the file.
+        look: Function that returns the status of a path.
+    """
+    try:
+        return identity.is_same(cached_status(source)) and identity.is_same(look(path))
+    except PermissionError:
+        # The daemon lacks the permission that the reader has. The kernel knows the path that the
+        # reader opened.
+        return os.readlink(f"/proc/self/fd/{source}") == path
+    except OSError:
+        return False
+
+
+def is_of_disk(error: OSError) -> bool:
+    """Return whether an error means that the disk of the store is full or faulty."""
+    return error.errno in _OF_DISK
+
+
+def _share(units: bytes) -> float:
+    """Return the share of the units that are marked in the bytes of a map."""
+    return units.count(THERE) / max(1, len(units))
+
+
+@contextmanager
+def _unnamed_file(folder: Path) -> Iterator[int]:
+    """Have a file without a name, which is gone if it gets none."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _link(copy: int, store: CopyStore, key: str) -> None:
+    target = store.path(key)
+    for _ in range(2):
+        try:
+            # Python follows symbolic links only if a folder's descriptor is given; the absolute
+            # path makes the kernel ignore it.
+            os.link(f"/proc/self/fd/{copy}", target, src_dir_fd=copy, follow_symlinks=True)
+            return
+        except FileExistsError:  # The copy of another version.
+            os.unlink(target)
+        except FileNotFoundError:
+            store.make_folders(key)
+    os.link(f"/proc/self/fd/{copy}", target, src_dir_fd=copy, follow_symlinks=True)

@@ -17,6 +17,8 @@ import struct
 from pathlib import Path, PurePath
 from typing import Final
 
+from tf_malleable.linux.file_status import FileStatus
+
 PUBLIC: Final = "public"
 ACL_ATTRIBUTE: Final = "system.posix_acl_access"
 _ACLS: Final = frozenset({ACL_ATTRIBUTE, "system.nfs4_acl", "system.richacl"})
@@ -24,7 +26,7 @@ _ACLS: Final = frozenset({ACL_ATTRIBUTE, "system.nfs4_acl", "system.richacl"})
 _NONE: Final = (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def area_of(path: Path, about: os.stat_result, uid: int) -> str:
+def area_of(path: Path, about: os.stat_result | FileStatus, uid: int) -> str:
     """Return the area of the copy of a file for one reader: public, or private/UID.
 
     Args:
@@ -40,7 +42,7 @@ def private_area(uid: int) -> str:
     return f"private/{uid}"
 
 
-def is_everybodys(path: Path, about: os.stat_result) -> bool:
+def is_everybodys(path: Path, about: os.stat_result | FileStatus) -> bool:
     """Return whether every user may read a file by its path.
 
     Args:
