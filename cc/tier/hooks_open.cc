@@ -10,6 +10,7 @@
 
 #include <initializer_list>
 
+#include "cc/tier/copy_descriptor.h"
 #include "cc/tier/hook.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/lookup.h"
@@ -97,6 +98,7 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   if (!(flags & O_NOFOLLOW)) {
     const int copy = LookUpCopy(&key, opening.path, flags, &result);
     if (copy >= 0) {
+      ForgetLooks(copy);
       errno = before;
       return copy;
     }
@@ -146,6 +148,7 @@ __attribute__((noinline)) FILE* OpenStdioBelow(RealFunction<OpenStdio>* real,
   LookupResult result;
   const int copy = LookUpCopy(&key, path, flags, &result);
   if (copy >= 0) {
+    ForgetLooks(copy);
     FILE* file = real_fdopen(copy, mode);
     if (file != nullptr) {
       errno = before;

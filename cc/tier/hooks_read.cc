@@ -3,11 +3,11 @@
 // Hooks of the functions that read or close files, or use descriptors in a way
 // that the shim cannot see.
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 
+#include "cc/tier/copy_descriptor.h"
 #include "cc/tier/hook.h"
 #include "cc/tier/partial_copy.h"
 #include "cc/tier/syscalls.h"
@@ -63,6 +63,12 @@ bool AreGood(const struct iovec* parts, int count) {
   return true;
 }
 
+// Shells give files to their children by such numbers, so that the children
+// lock them for the shell. What is read by them is not much.
+void BeforeRedirection(int fd, int other) {
+  if (other > STDERR_FILENO) UseSource(fd);
+}
+
 }  // namespace
 
 // Defines the hook of a function that reads from `fd`: it evaluates
@@ -77,7 +83,11 @@ bool AreGood(const struct iovec* parts, int count) {
           &is_partial);                                                     \
       if (is_partial) return got;                                           \
     }                                                                       \
-    return real arguments;                                                  \
+    const ssize_t got = real arguments;                                     \
+    if (__builtin_expect(got == 0, 0) && IsOutdatedAtEnd(fd)) {             \
+      return real arguments;                                                \
+    }                                                                       \
+    return got;                                                             \
   }
 
 TFM_READ(read, (int fd, void* data, size_t size), (fd, data, size), true,
@@ -137,6 +147,7 @@ TFM_READ(preadv64v2,
         return result;                                            \
       }                                                           \
     }                                                             \
+    if (whence == SEEK_END) IsOutdatedAtSeek(fd);                 \
     return real(fd, offset, whence);                              \
   }
 TFM_SEEK(lseek)
@@ -157,6 +168,7 @@ TFM_HOOK(int, dup, (int fd)) {
 TFM_HOOK(int, dup2, (int fd, int other)) {
   static RealFunction<int(int, int)> real("dup2");
   if (fd != other) {
+    BeforeRedirection(fd, other);
     if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
     if (shim.table.Has(other)) BeforeClose(other);
   }
@@ -166,31 +178,12 @@ TFM_HOOK(int, dup2, (int fd, int other)) {
 TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
   static RealFunction<int(int, int, int)> real("dup3");
   if (fd != other) {
+    BeforeRedirection(fd, other);
     if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
     if (shim.table.Has(other)) BeforeClose(other);
   }
   return real(fd, other, flags);
 }
-
-#define TFM_FCNTL(name, other)                                        \
-  TFM_HOOK(int, name, (int fd, int command, ...)) {                   \
-    static RealFunction<int(int, int, ...)> real(#name, #other);      \
-    va_list arguments;                                                \
-    va_start(arguments, command);                                     \
-    void* argument = va_arg(arguments, void*);                        \
-    va_end(arguments);                                                \
-    if (__builtin_expect(shim.table.Has(fd), 0)) {                    \
-      if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {         \
-        BeforeUnseenUse(fd, UnseenUse::kDuplicated);                  \
-      } else if (command == F_SETFL &&                                \
-                 (reinterpret_cast<intptr_t>(argument) & O_DIRECT)) { \
-        BeforeUnseenUse(fd, UnseenUse::kGone);                        \
-      }                                                               \
-    }                                                                 \
-    return real(fd, command, argument);                               \
-  }
-TFM_FCNTL(fcntl, fcntl64)
-TFM_FCNTL(fcntl64, fcntl)
 
 #define TFM_MMAP(name)                                                         \
   TFM_HOOK(void*, name,                                                        \
@@ -211,6 +204,17 @@ TFM_HOOK(FILE*, fdopen, (int fd, const char* mode)) {
   if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kGone);
   return real(fd, mode);
 }
+
+// The shim does not see the reads of stdio, but after its end of file a stream
+// reads only when this has been called.
+#define TFM_CLEARERR(name)                        \
+  TFM_HOOK(void, name, (FILE * file)) {           \
+    static RealFunction<void(FILE*)> real(#name); \
+    IsOutdated(fileno(file));                     \
+    real(file);                                   \
+  }
+TFM_CLEARERR(clearerr)
+TFM_CLEARERR(clearerr_unlocked)
 
 #define TFM_SENDFILE(name)                                                  \
   TFM_HOOK(ssize_t, name, (int to, int fd, off64_t* offset, size_t size)) { \

@@ -1,13 +1,12 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
 // Hooks of the functions that return the status of a file: for a complete copy,
-// that of its source. A copy is recognised by its attribute, not by the way it
-// was opened, so the status is also right for duplicated and inherited
-// descriptors.
+// that of its source.
 
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "cc/tier/copy_descriptor.h"
 #include "cc/tier/hook.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/partial_copy.h"
@@ -19,26 +18,16 @@ namespace {
 
 bool IsOn() { return shim.is_on.load(std::memory_order_relaxed); }
 
-// Returns whether an open file is a complete copy. A file that a program wrote
-// has no such attribute, unless the program copied it from a copy; then its
-// inode differs.
-bool FindIdentity(int fd, uint64_t inode, Identity* identity) {
-  const ErrnoGuard guard;
-  return IsIdentity(*identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
-                                       identity, sizeof(*identity))) &&
-         identity->copy_inode == inode;
-}
-
-bool MayBeCopy(uint64_t device, mode_t mode) {
-  return S_ISREG(mode) &&
-         device == shim.copies_device.load(std::memory_order_relaxed);
-}
-
 // Replaces the status of an open file by that of its source if it is a copy.
 void Correct(int fd, struct stat* status) {
   Identity identity;
-  if (IsOn() && MayBeCopy(status->st_dev, status->st_mode) &&
-      FindIdentity(fd, status->st_ino, &identity)) {
+  if (!IsOn() ||
+      !IsCopy(fd, status->st_dev, status->st_mode, status->st_ino, &identity)) {
+    return;
+  }
+  if (IsOutdatedAtStatus(fd)) {
+    syscall(SYS_fstat, fd, status);
+  } else {
     FillStatus(identity, status);
   }
 }
@@ -104,40 +93,14 @@ TFM_HOOK(int, statx,
   Identity identity;
   const int result = real(folder, path, flags, mask, status);
   if (result == 0 && IsOn() && IsOfDescriptor(path, flags) &&
-      MayBeCopy(DeviceOf(*status), status->stx_mode) &&
-      FindIdentity(folder, status->stx_ino, &identity)) {
+      IsCopy(folder, DeviceOf(*status), status->stx_mode, status->stx_ino,
+             &identity)) {
+    if (IsOutdatedAtStatus(folder)) {
+      return real(folder, path, flags, mask, status);
+    }
     FillStatus(identity, status);
   }
   return result;
-}
-
-// A copy's attributes belong to the shim: a program that copies a file with its
-// attributes sees none.
-TFM_HOOK(ssize_t, flistxattr, (int fd, char* list, size_t size)) {
-  static RealFunction<ssize_t(int, char*, size_t)> real("flistxattr");
-  struct statx status;
-  Identity identity;
-  if (IsOn() && sys::CachedStatus(fd, &status) == 0 &&
-      MayBeCopy(DeviceOf(status), status.stx_mode) &&
-      FindIdentity(fd, status.stx_ino, &identity)) {
-    return 0;
-  }
-  return real(fd, list, size);
-}
-
-TFM_HOOK(ssize_t, fgetxattr,
-         (int fd, const char* name, void* value, size_t size)) {
-  static RealFunction<ssize_t(int, const char*, void*, size_t)> real(
-      "fgetxattr");
-  struct statx status;
-  Identity identity;
-  if (IsOn() && sys::CachedStatus(fd, &status) == 0 &&
-      MayBeCopy(DeviceOf(status), status.stx_mode) &&
-      FindIdentity(fd, status.stx_ino, &identity)) {
-    errno = ENODATA;
-    return -1;
-  }
-  return real(fd, name, value, size);
 }
 
 }  // namespace tier

@@ -5,6 +5,7 @@
 #include <sys/xattr.h>
 
 #include "cc/tier/block_map.h"
+#include "cc/tier/copy_descriptor.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/lookup.h"
 #include "cc/tier/syscalls.h"
@@ -46,20 +47,23 @@ bool IsSource(const PartialCopy& partial, int fd) {
          IsSameVersion(partial.identity, status);
 }
 
+// Returns whether the shim may open another file, for a file that the program
+// has open as `fd`. The program's descriptors come first: the shim uses at most
+// an eighth of the limit, and none while the program uses the highest quarter.
+bool MayOpenOwnFile(int fd) {
+  const uint64_t limit = sys::Soft(RLIMIT_NOFILE);
+  const uint64_t max_program_fd = limit / 4 * 3;
+  const uint64_t max_own_files = limit / 8;
+  return static_cast<uint64_t>(fd) <= max_program_fd &&
+         static_cast<uint64_t>(
+             shim.own_files.load(std::memory_order_relaxed)) <= max_own_files;
+}
+
 // Decides at the first read how the file is copied, and tells the daemon.
 PartialCopy::Stage Begin(PartialCopy* partial, int fd) {
   const bool has_room = partial->identity.size <= shim.daemon.MaxFileBytes();
   if (!has_room && !partial->is_expected) return PartialCopy::kOff;
-  // The program's descriptors come first: the shim uses at most an eighth of
-  // the limit, and none while the program uses the highest quarter.
-  const uint64_t limit = sys::Soft(RLIMIT_NOFILE);
-  const uint64_t max_program_fd = limit / 4 * 3;
-  const uint64_t max_own_files = limit / 8;
-  if (static_cast<uint64_t>(fd) > max_program_fd ||
-      static_cast<uint64_t>(shim.own_files.load(std::memory_order_relaxed)) >
-          max_own_files) {
-    return PartialCopy::kOff;
-  }
+  if (!MayOpenOwnFile(fd)) return PartialCopy::kOff;
   if (has_room && partial->identity.size <= kSmallFileBytes) {
     return PartialCopy::kSmallFile;
   }
@@ -200,6 +204,33 @@ bool AwaitSwap(PartialCopy* partial, int fd) {
   return is_swapped;
 }
 
+// Returns a new entry, without a copy; null if no entry is free.
+Table::Entry* NewEntry(const struct statx& status, const char* key,
+                       size_t key_size) {
+  Table::Entry* entry = shim.table.Allocate();
+  if (entry == nullptr) return nullptr;
+  PartialCopy* partial = &entry->payload;
+  partial->stage.store(PartialCopy::kFresh, std::memory_order_relaxed);
+  partial->identity = IdentityOf(status);
+  SetUnits(partial);
+  partial->is_expected = false;
+  partial->is_claimed = false;
+  partial->map = partial->part = partial->part_map = OwnFile();
+  partial->next_search.store(0, std::memory_order_relaxed);
+  partial->is_sent.store(false, std::memory_order_relaxed);
+  partial->is_unseen.store(false, std::memory_order_relaxed);
+  partial->may_wait.store(true, std::memory_order_relaxed);
+  partial->is_shared.store(false, std::memory_order_relaxed);
+  partial->is_kept.store(false, std::memory_order_relaxed);
+  partial->position_owner.store(0, std::memory_order_relaxed);
+  partial->run_lock.store(false, std::memory_order_relaxed);
+  partial->run_begin = partial->run_end = 0;
+  partial->key_size = static_cast<uint16_t>(key_size);
+  memcpy(partial->key, key, key_size);
+  partial->key[key_size] = '\0';
+  return entry;
+}
+
 // Tracks an open file, if it may be copied or a partial copy is expected;
 // returns whether it does.
 bool Track(int fd, const Key& key, LookupResult result) {
@@ -216,26 +247,10 @@ bool Track(int fd, const Key& key, LookupResult result) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME_COARSE, &now);
   if (now.tv_sec - status.stx_mtime.tv_sec < kSettledSeconds) return false;
-  Table::Entry* entry = shim.table.Allocate();
+  Table::Entry* entry = NewEntry(status, key.key(), key.size());
   if (entry == nullptr) return false;
-  PartialCopy* partial = &entry->payload;
-  partial->stage.store(PartialCopy::kFresh, std::memory_order_relaxed);
-  partial->identity = IdentityOf(status);
-  SetUnits(partial);
-  partial->is_expected = is_expected;
-  partial->is_claimed = result == LookupResult::kClaimed;
-  partial->map = partial->part = partial->part_map = OwnFile();
-  partial->next_search.store(0, std::memory_order_relaxed);
-  partial->is_sent.store(false, std::memory_order_relaxed);
-  partial->is_unseen.store(false, std::memory_order_relaxed);
-  partial->may_wait.store(true, std::memory_order_relaxed);
-  partial->is_shared.store(false, std::memory_order_relaxed);
-  partial->position_owner.store(0, std::memory_order_relaxed);
-  partial->run_lock.store(false, std::memory_order_relaxed);
-  partial->run_begin = partial->run_end = 0;
-  partial->key_size = static_cast<uint16_t>(key.size());
-  memcpy(partial->key, key.key(), key.size());
-  partial->key[key.size()] = '\0';
+  entry->payload.is_expected = is_expected;
+  entry->payload.is_claimed = result == LookupResult::kClaimed;
   shim.table.Insert(fd, entry);
   return true;
 }
@@ -299,6 +314,28 @@ void TrackOpenFile(int fd, const Key& key, LookupResult result) {
   }
 }
 
+bool TrackComplete(int fd, const struct statx& status, const char* key,
+                   int copy) {
+  const size_t size = strlen(key);
+  if (size >= PATH_MAX || !MayOpenOwnFile(fd)) return false;
+  Table::Entry* entry = NewEntry(status, key, size);
+  if (entry == nullptr) return false;
+  PartialCopy* partial = &entry->payload;
+  partial->part.Take(copy);
+  partial->is_unseen.store(true, std::memory_order_relaxed);
+  partial->is_kept.store(true, std::memory_order_relaxed);
+  partial->stage.store(PartialCopy::kComplete, std::memory_order_relaxed);
+  shim.table.Insert(fd, entry);
+  return true;
+}
+
+void KeepSource(int fd) {
+  if (Table::Entry* entry = shim.table.Acquire(fd)) {
+    entry->payload.is_kept.store(true, std::memory_order_relaxed);
+    shim.table.Release(entry);
+  }
+}
+
 ssize_t ReadPartialCopyAt(Table::Entry* entry, int fd, void* data, size_t size,
                           int64_t offset) {
   PartialCopy* partial = &entry->payload;
@@ -324,6 +361,10 @@ ssize_t ReadPartialCopyAt(Table::Entry* entry, int fd, void* data, size_t size,
         partial, fd, static_cast<char*>(data),
         size < static_cast<uint64_t>(most) ? static_cast<int64_t>(size) : most,
         offset);
+  }
+  if (stage == PartialCopy::kComplete && partial->part.IsOpen()) {
+    const ssize_t got = sys::ReadAt(partial->part.fd(), data, size, offset);
+    if (got > 0) return got;
   }
   const ssize_t got = ReadSource(fd, data, size, offset);
   if (got > 0 && stage == PartialCopy::kSmallFile && offset + got <= whole) {
@@ -366,9 +407,12 @@ void BeforeUnseenUse(int fd, UnseenUse use) {
   }
   bool is_swapped = false;
   if (IsSource(*partial, fd)) {
-    // A copy's descriptor does not share its position with others.
+    // A copy's descriptor does not share its position with others. With the
+    // last descriptor of an open file, its locks end; with any descriptor of
+    // the file, its record locks.
     is_swapped = !partial->is_shared.load(std::memory_order_relaxed) &&
-                 AwaitSwap(partial, fd);
+                 !partial->is_kept.load(std::memory_order_relaxed) &&
+                 !HasRecordLock(fd) && AwaitSwap(partial, fd);
     const uint32_t stage = partial->stage.load(std::memory_order_relaxed);
     if (!is_swapped && stage != PartialCopy::kOff &&
         !partial->is_unseen.exchange(true)) {

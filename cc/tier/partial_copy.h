@@ -12,6 +12,7 @@
 #define TF_MALLEABLE_CC_TIER_PARTIAL_COPY_H_
 
 #include <limits.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -47,6 +48,7 @@ struct PartialCopy {
     kCreating,   // A thread is creating the map.
     kSmallFile,  // The file needs no map: it is read from its beginning on.
     kMapped,     // The file has a map, which the daemon has, too.
+    kComplete,   // The part is the complete copy.
     kOff,        // The copy is no longer used: reads go to the source.
   };
 
@@ -67,6 +69,8 @@ struct PartialCopy {
   std::atomic<bool> may_wait;   // Reads may wait for missing ranges.
   // Whether other processes or descriptors share the file's position.
   std::atomic<bool> is_shared;
+  // Whether the descriptor must stay the source's: it may have a lock.
+  std::atomic<bool> is_kept;
   std::atomic<int> position_owner;  // Thread that reads by the position; or 0.
   // The last run: a range that was read without a gap. Guarded by run_lock.
   std::atomic<bool> run_lock;
@@ -99,6 +103,15 @@ enum class LookupResult {
 // be copied, or has a partial copy already. Takes no system call if files may
 // not be copied and no lookup has to be answered.
 void TrackOpenFile(int fd, const Key& key, LookupResult result);
+
+// Begins to track a descriptor of the source that has replaced one of the
+// complete copy, from which it is still read; returns whether it does, and has
+// taken over `copy`.
+bool TrackComplete(int fd, const struct statx& status, const char* key,
+                   int copy);
+// Called before the program uses a descriptor for a lock, which it would lose
+// if the descriptor were replaced by one of the copy.
+void KeepSource(int fd);
 
 // As read() and pread() of a file with an entry: return the result of the
 // system call.

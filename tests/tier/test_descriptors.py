@@ -18,7 +18,6 @@ from tests.support.long_reader import LongReader
 from tests.support.tiers import make_source, one_node
 
 pytestmark = pytest.mark.slow
-ANOTHER_FILE = "the descriptor of a hit is the copy's, and what is done to it stays there"
 TFM_RUN = [sys.executable, "-m", "tf_malleable_cli", "run", "--tier", "--"]
 DATA = b"data" * 100_000
 
@@ -74,7 +73,6 @@ def keep_out(writer, lock):
     do(writer, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_reader_who_locks_keeps_writers_out(reader, path, lock):
     reader.call(LOCKS[lock])
@@ -82,7 +80,6 @@ def test_a_reader_who_locks_keeps_writers_out(reader, path, lock):
         keep_out(writer, lock)
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_writer_who_locks_keeps_readers_out(reader, path, lock):
     with path.open("r+b") as writer:
@@ -90,7 +87,6 @@ def test_a_writer_who_locks_keeps_readers_out(reader, path, lock):
         assert reader.call(LOCKS[lock]) == [11]  # EAGAIN
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 def test_hdf5_does_not_open_for_writing_what_is_read(tmp_path):
     h5py = pytest.importorskip("h5py")
     made = make_source(tmp_path / "source", {"set/other": DATA})
@@ -119,40 +115,34 @@ def test_hdf5_does_not_open_for_writing_what_is_read(tmp_path):
         assert found.stdout == plain.stdout, found.stderr
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 def test_times_are_set_at_the_source(reader, path):
     reader.call("os.utime(fd, (1_000_000_000, 1_000_000_001))")
     assert path.stat().st_mtime == 1_000_000_001
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 def test_the_mode_is_set_at_the_source(reader, path):
     reader.call("os.fchmod(fd, 0o640)")
     assert path.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 def test_the_owner_is_set_at_the_source(reader, path):
     reader.call("os.fchown(fd, 4101, 4101)")
     assert (path.stat().st_uid, path.stat().st_gid) == (4101, 4101)
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 def test_attributes_are_set_at_the_source(reader, path):
     reader.call("os.setxattr(fd, 'user.note', b'mine')")
     assert os.listxattr(path) == ["user.note"]
     assert os.getxattr(path, "user.note") == b"mine"
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 def test_attributes_are_those_of_the_source(reader, path):
     os.setxattr(path, "user.note", b"theirs")
     assert reader.call("os.getxattr(fd, 'user.note')") == "theirs"
     assert reader.call("os.listxattr(fd)") == ["user.note"]
 
 
-@pytest.mark.xfail(strict=True, reason=ANOTHER_FILE)
 def test_what_is_appended_shows(reader, path):
     assert reader.more() == DATA[4:]
     with path.open("ab") as file:

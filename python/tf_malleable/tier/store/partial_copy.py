@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ from tf_malleable.tier.store.tenancy import PUBLIC, is_everybodys
 WORTH: Final = 0.5
 """Share of a file that its readers must have read for the daemon to complete the copy."""
 Status = os.stat_result | FileStatus
+_numbers = itertools.count()
 _OF_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -395,14 +397,18 @@ def copy_small_file(
         raise NotPublishedError("it could not be read at once")
     area = area_and_path(key)[0]
     owner, mode = store.owner_and_mode(area)
-    with _unnamed_file(store.growing(area)) as copy:
-        # Empty, as those of a source on a file system in memory often are.
-        if data and os.pwrite(copy, data, 0) != len(data):
+    with _new_file(store.growing(area)) as (name, copy):
+        if os.pwrite(copy, data, 0) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         codes = (blocks.checksum(data),) if data else ()
         layout.mark(copy, identity, codes)
         layout.give(copy, owner, mode)
-        _link(copy, store, key)
+        target = store.path(key)
+        try:
+            os.rename(name, target)
+        except FileNotFoundError:
+            store.make_folders(key)
+            os.rename(name, target)
     kept = Kept(key, identity, now)
     store.add(kept, identity.size)
     return kept
@@ -468,26 +474,21 @@ def _share(units: bytes) -> float:
 
 
 @contextmanager
-def _unnamed_file(folder: Path) -> Iterator[int]:
-    """Have a file without a name, which is gone if it gets none."""
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+def _new_file(folder: Path) -> Iterator[tuple[str, int]]:
+    """Have a new file, which is gone afterwards if it still has its name."""
+    # Unlike one without a name (O_TMPFILE), it needs no entry in the file system's list of orphans.
+    name = f"{folder}/{next(_numbers)}.small"
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
     try:
-        yield descriptor
+        descriptor = os.open(name, flags, 0o600)
+    except FileNotFoundError:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        descriptor = os.open(name, flags, 0o600)
+    try:
+        yield name, descriptor
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
     finally:
         os.close(descriptor)
-
-
-def _link(copy: int, store: CopyStore, key: str) -> None:
-    target = store.path(key)
-    for _ in range(2):
-        try:
-            # Python follows symbolic links only if a folder's descriptor is given; the absolute
-            # path makes the kernel ignore it.
-            os.link(f"/proc/self/fd/{copy}", target, src_dir_fd=copy, follow_symlinks=True)
-            return
-        except FileExistsError:  # The copy of another version.
-            os.unlink(target)
-        except FileNotFoundError:
-            store.make_folders(key)
-    os.link(f"/proc/self/fd/{copy}", target, src_dir_fd=copy, follow_symlinks=True)
