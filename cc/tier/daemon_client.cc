@@ -321,7 +321,10 @@ Reply DaemonClient::Ask(const char* key, size_t size) {
   const int64_t begin = sys::Now(CLOCK_MONOTONIC);
   if (begin < quiet_until_.load(std::memory_order_relaxed)) return kUseSource;
   int ends[2];
-  if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0) return kUseSource;
+  if (syscall(SYS_socketpair, AF_UNIX,
+              SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    return kUseSource;
+  }
   const bool is_sent = Send(kAsk, key, size, nullptr, ends + 1, 1);
   sys::Close(ends[1]);
   Reply reply = is_sent ? kWait : kUseSource;

@@ -65,11 +65,13 @@
 // found at the path itself.
 //
 // With State flag kAsks, a reader that finds neither a complete nor a partial
-// copy looks the file up before it opens the source: it sends kAsk with the
-// write end of a pipe, into which the daemon writes Replies. So a file that
-// another node has is not even opened in the source. The first reply, and each
-// one after it, must come within kReplyNs. Otherwise, or if the pipe is closed,
-// the reader opens the source; if a reply was late, it looks nothing up for
+// copy looks the file up before it opens the source: it sends kAsk with one end
+// of a pair of connected Unix stream sockets, into which the daemon sends
+// Replies. So a file that another node has is not even opened in the source. It
+// is no pipe, as a write to a pipe blocks if the reader wants it to: the flag
+// O_NONBLOCK is the reader's, too. The first reply, and each one after it, must
+// come within kReplyNs. Otherwise, or if the daemon has closed its end, the
+// reader opens the source; if a reply was late, it looks nothing up for
 // kQuietNs. Readers look up no files in the folders of State::unasked: many
 // files there in a row were small and on no other node, and a lookup takes as
 // long as reading such a file.
@@ -241,7 +243,7 @@ enum MessageKind : uint32_t {
   // message a second, and one when the process ends.
   kCounts = 4,
   kWhole = 5,  // A small file was read. With a descriptor of the source.
-  kAsk = 6,    // With the write end of a pipe.
+  kAsk = 6,    // With one end of a pair of stream sockets.
 };
 // Maximum size of a small file.
 inline constexpr int64_t kSmallFileBytes = 1 << 20;

@@ -65,11 +65,11 @@ def _send(
 
 def _is_heard(to: socket.socket, path: str) -> bool:
     """Return whether the daemon has understood a question, and so all before it."""
-    reading, writing = os.pipe()
-    _send(to, MessageKind.ASK, path, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        return bool(answer.read(1))
+    mine, theirs = socket.socketpair()
+    _send(to, MessageKind.ASK, path, theirs.fileno())
+    theirs.close()
+    with mine:
+        return bool(mine.recv(1))
 
 
 def _hand_over(server: str, path: str, part: str) -> str:

@@ -40,13 +40,13 @@ class TierReader:
 
     def ask(self, path: Path, seconds: float = 10.0) -> str:
         """Return all replies to a question, as letters."""
-        read, written = os.pipe()
-        self.say(MessageKind.ASK, path, written)
-        os.close(written)
+        read, written = socket.socketpair()
+        self.say(MessageKind.ASK, path, written.fileno())
+        written.close()
         heard = b""
-        with os.fdopen(read, "rb", buffering=0) as pipe:
-            while select.select([pipe], [], [], seconds)[0]:
-                piece = pipe.read(16)
+        with read:
+            while select.select([read], [], [], seconds)[0]:
+                piece = read.recv(16)
                 if not piece:
                     return heard.decode()
                 heard += piece

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.commands import tfm
 from tests.support.controllers import ask, start_tfm, wait_for
 from tf_malleable.api.schema.tier import STATUS
@@ -46,6 +48,7 @@ class TierNode:
         folder: Where its store and its socket are.
         source: What is copied.
         options: More options of tfm tier serve.
+        secret: The nodes' secret; empty for none.
         process: The daemon, if it runs.
     """
 
@@ -53,6 +56,7 @@ class TierNode:
     source: Path
     options: tuple[str, ...] = ()
     address: str = ""
+    secret: str = SECRET
     process: Any = None
     log: Path = field(init=False)
 
@@ -71,7 +75,7 @@ class TierNode:
     def start(self) -> TierNode:
         """Start the daemon, and wait until it is ready."""
         words = ["--source", str(self.source), "--store", str(self.store), "--socket"]
-        environment = {**os.environ, "TF_MALLEABLE_TIER_SECRET": SECRET}
+        environment = {**os.environ, "TF_MALLEABLE_TIER_SECRET": self.secret}
         begin = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = start_tfm(
@@ -131,7 +135,9 @@ class TierNode:
 
 
 @contextmanager
-def nodes(folder: Path, source: Path, count: int, *options: str) -> Iterator[list[TierNode]]:
+def nodes(
+    folder: Path, source: Path, count: int, *options: str, secret: str = SECRET
+) -> Iterator[list[TierNode]]:
     """Have tiers that share copies, for the length of a with statement."""
     addresses = [f"127.0.0.{number}:{_free_port(number)}" for number in range(2, 2 + count)]
     peers = ",".join(addresses)
@@ -141,6 +147,7 @@ def nodes(folder: Path, source: Path, count: int, *options: str) -> Iterator[lis
             source,
             ("--listen", address, "--peers", peers, *options),
             address,
+            secret,
         )
         for number, address in enumerate(addresses)
     ]
@@ -159,6 +166,21 @@ def one_node(folder: Path, source: Path, *options: str) -> Iterator[TierNode]:
         yield node.start()
     finally:
         _end(node)
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Return files with a certificate and its key, and with the authority, which it is itself."""
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "1", "-subj", "/CN=tier", "-keyout", str(folder / "key"),
+         "-out", str(folder / "cert")],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("needs openssl")
+    both = folder / "both"
+    both.write_text((folder / "cert").read_text() + (folder / "key").read_text())
+    return both, folder / "cert"
 
 
 def _free_port(number: int) -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.controllers import wait_for
 from tests.support.tier_reader import ReadFile, TierReader
-from tests.support.tiers import SECRET, TierNode, make_source, nodes, one_node
+from tests.support.tiers import SECRET, TierNode, certificate, make_source, nodes, one_node
 from tf_malleable.tier.node_messages import RecordsMessage, key_of
 from tf_malleable.tier.peers.node_client import NoCopyError, NodeClient, PeerGoneError, RottenError
 from tf_malleable.tier.request_signature import Signer
@@ -291,19 +291,11 @@ def test_after_a_restart_of_the_daemon_copies_are_used_at_once(tmp_path, source)
         assert not list((node.store / "growing").rglob("*.part"))
 
 
-def test_two_nodes_of_which_one_has_tls_do_not_talk(tmp_path, source):
-    made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "1", "-subj", "/CN=tier", "-keyout", str(tmp_path / "key"),
-         "-out", str(tmp_path / "cert")],
-        capture_output=True, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip("needs openssl")
-    both = tmp_path / "both"
-    both.write_text((tmp_path / "cert").read_text() + (tmp_path / "key").read_text())
-    tls = ("--certificate", str(both), "--authority", str(tmp_path / "cert"))
-    with nodes(tmp_path, source, 2, *tls) as (a, b):
+@pytest.mark.parametrize("secret", [SECRET, ""])
+def test_only_who_has_a_certificate_talks_to_nodes_with_tls(tmp_path, source, secret):
+    both, authority = certificate(tmp_path)
+    tls = ("--certificate", str(both), "--authority", str(authority))
+    with nodes(tmp_path, source, 2, *tls, secret=secret) as (a, b):
         a.warm(source / "big")
         b.warm(source / "big")
         assert b.counted("peer_bytes") == len(BIG)

@@ -16,45 +16,62 @@ def signed(now: float = 1000.0, target: str = "/v1/blocks?x=1") -> str:
 
 def test_a_signed_request_is_taken_once():
     signer, said = Signer(SECRET), signed()
-    assert said.split(" ")[1] == signer.check("GET", "/v1/blocks?x=1", b"", said, 1001.0)
+    found = signer.check("GET", "/v1/blocks?x=1", said, 1001.0)
+    assert said.split(" ")[1] == found.nonce
+    assert found.is_of(b"")
+    assert not found.is_of(b"more")
     with pytest.raises(ValueError, match="sent before"):
-        signer.check("GET", "/v1/blocks?x=1", b"", said, 1001.0)
+        signer.check("GET", "/v1/blocks?x=1", said, 1001.0)
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "body", "secret"),
+    ("method", "target", "secret"),
     [
-        ("POST", "/v1/blocks?x=1", b"", SECRET),
-        ("GET", "/v1/blocks?x=2", b"", SECRET),
-        ("GET", "/v1/blocks?x=1", b"more", SECRET),
-        ("GET", "/v1/blocks?x=1", b"", b"the secret of others"),
+        ("POST", "/v1/blocks?x=1", SECRET),
+        ("GET", "/v1/blocks?x=2", SECRET),
+        ("GET", "/v1/blocks?x=1", b"the secret of others"),
     ],
 )
-def test_anything_else_is_not(method, target, body, secret):
+def test_anything_else_is_not(method, target, secret):
     with pytest.raises(ValueError, match="another secret"):
-        Signer(secret).check(method, target, body, signed(), 1000.0)
+        Signer(secret).check(method, target, signed(), 1000.0)
 
 
-@pytest.mark.parametrize("said", ["", "x", "1.0 n", "x n c", "1.0  c", "1.0 " + "n" * 65 + " c"])
+@pytest.mark.parametrize("part", range(4))
+def test_a_signature_of_which_a_part_is_another(part):
+    parts, others = signed().split(" "), Signer(SECRET).sign("GET", "/x", b"x", 1001.0)
+    parts[part] = others.encode().split(" ")[part]
+    with pytest.raises(ValueError, match="another secret"):
+        Signer(SECRET).check("GET", "/v1/blocks?x=1", " ".join(parts), 1000.0)
+
+
+def test_a_signature_of_any_letters():
+    with pytest.raises(ValueError, match="another secret"):
+        Signer(SECRET).check("GET", "/", "1.0 n b \udcff\u2028", 1000.0)
+
+
+@pytest.mark.parametrize(
+    "said", ["", "x", "1.0 n b", "x n b c", "1.0  b c", "1.0 " + "n" * 65 + " b c"]
+)
 def test_an_unsigned_request(said):
     with pytest.raises(ValueError, match="not signed"):
-        Signer(SECRET).check("GET", "/", b"", said, 1000.0)
+        Signer(SECRET).check("GET", "/", said, 1000.0)
 
 
 @pytest.mark.parametrize("later", [-SKEW_SECONDS - 1, SKEW_SECONDS + 1])
 def test_clocks_that_differ(later):
     with pytest.raises(ValueError, match="clocks of the nodes differ by 61 s"):
-        Signer(SECRET).check("GET", "/v1/blocks?x=1", b"", signed(), 1000.0 + later)
+        Signer(SECRET).check("GET", "/v1/blocks?x=1", signed(), 1000.0 + later)
 
 
 def test_numbers_are_forgotten_only_when_they_are_too_old_anyway():
     signer = Signer(SECRET)
     first = signed(1000.0)
-    signer.check("GET", "/v1/blocks?x=1", b"", first, 1000.0)
+    signer.check("GET", "/v1/blocks?x=1", first, 1000.0)
     for now in (1059.0, 1119.0):
-        signer.check("GET", "/v1/blocks?x=1", b"", signed(now), now)
+        signer.check("GET", "/v1/blocks?x=1", signed(now), now)
     with pytest.raises(ValueError, match="before"):
-        signer.check("GET", "/v1/blocks?x=1", b"", first, 1060.0)
+        signer.check("GET", "/v1/blocks?x=1", first, 1060.0)
 
 
 def test_an_answer_belongs_to_its_request():
@@ -68,3 +85,16 @@ def test_an_answer_belongs_to_its_request():
 def test_a_short_secret_is_refused():
     with pytest.raises(ValueError, match="at least 16 bytes, not 5"):
         Signer(b"short")
+
+
+def test_with_certificates_there_may_be_no_secret():
+    signer = Signer(b"", has_certificates=True)
+    said = signer.sign("GET", "/x", b"", 1000.0).encode()
+    assert signer.check("GET", "/x", said, 1000.0).is_of(b"")
+    assert signer.check_answer("n", "blocks", signer.sign_answer("n", "blocks"))
+    with pytest.raises(ValueError, match="another secret"):
+        Signer(SECRET).check("GET", "/x", said, 1000.0)
+    with pytest.raises(ValueError, match="at least 16 bytes, not 0"):
+        Signer(b"")
+    with pytest.raises(ValueError, match="at least 16 bytes, not 5"):
+        Signer(b"short", has_certificates=True)

@@ -30,6 +30,7 @@ class Counters:
         wait_seconds: Total time that readers waited, in seconds.
         evictions: Copies evicted to make room.
         rotten: Copies, here or on other nodes, that did not match their checksums.
+        scrubbed_bytes: Bytes of copies that were reread from the disk and verified.
         unpublished: Copies that were abandoned.
     """
 
@@ -46,6 +47,7 @@ class Counters:
     wait_seconds: float = 0.0
     evictions: int = 0
     rotten: int = 0
+    scrubbed_bytes: int = 0
     unpublished: int = 0
 
     def as_dict(self) -> dict[str, float]:
@@ -67,6 +69,7 @@ _HELP: Final = {
     "wait_seconds": "Seconds for which readers waited",
     "evictions": "Copies that were evicted",
     "rotten": "Copies that failed their checksums",
+    "scrubbed_bytes": "Bytes of copies that were reread and verified",
     "unpublished": "Copies that were given up",
 }
 

@@ -30,6 +30,7 @@ from tf_malleable.tier.readers.reader_server import ReaderServer
 from tf_malleable.tier.readers.state_file import LifeSign
 from tf_malleable.tier.request_signature import Signer
 from tf_malleable.tier.revalidation import Revalidation
+from tf_malleable.tier.scrub import Scrub
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.settings import NodeAddress, TierSettings
 from tf_malleable.tier.source_watch import SourceWatch
@@ -69,6 +70,7 @@ class TierNode:
         self.lookup = Lookup(self.service, settings.shared)
         self._events = ReaderEvents(self.service, settings.shared, self.lookup.published)
         self.readers = ReaderServer(self._events, self.lookup, counters)
+        self._scrubbing = Scrub(self.service, settings.scrub)
         self.people = self._people()
 
     async def start(self) -> None:
@@ -80,7 +82,7 @@ class TierNode:
         settings = self._settings
         if settings.listen is not None:
             serving, asking = contexts(settings.certificate, settings.authority)
-            signer = Signer(settings.secret)
+            signer = Signer(settings.secret, has_certificates=serving is not None)
             self._client = NodeClient(signer, asking)
             self._server = NodeServer(signer, self._answer, self._find, self._served)
             host = settings.listen.host
@@ -102,6 +104,7 @@ class TierNode:
             self._watch_source()
         self._in_background(self._verify())
         self._in_background(self._rechecking.run())
+        self._in_background(self._scrubbing.run())
 
     async def live(self, state: LifeSign) -> None:
         """Signal to readers each second that the tier is alive, until cancelled.

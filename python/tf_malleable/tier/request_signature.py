@@ -2,9 +2,12 @@
 """Signatures of requests and responses between nodes: HMAC with a shared secret.
 
 A sender without the secret gets no data, and its data is not accepted. A signature covers the
-method, the path with its query, the time, a nonce and the body. A response is signed, too, with
-the nonce of its request, as a forged peer could otherwise send any bytes together with their
-checksums.
+method, the path with its query, the time, a nonce and the checksum of the body, so that it is
+verified before the body is read. A response is signed, too, with the nonce of its request, as a
+forged peer could otherwise send any bytes together with their checksums.
+
+Without certificates, this alone shows who is a node. With TLS, whose certificates show that, the
+secret may be left out, and nothing is signed: it is for an authority that signs for others, too.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ SKEW_SECONDS: Final = 60.0
 LEAST_SECRET: Final = 16
 """Minimum length of a secret, in bytes."""
 _MOST_SEEN: Final = 200_000
+_UNSIGNED: Final = "unsigned"
 
 
 @dataclass(frozen=True)
@@ -30,16 +34,18 @@ class Signature:
     Attributes:
         at: Time of the signature, in seconds since 1970.
         nonce: Number that is used once.
+        body: SHA-256 of the request's body, in hexadecimal.
         code: HMAC-SHA256 in hexadecimal.
     """
 
     at: float
     nonce: str
+    body: str
     code: str
 
     def encode(self) -> str:
         """Return the signature as the value of a header."""
-        return f"{self.at:.3f} {self.nonce} {self.code}"
+        return f"{self.at:.3f} {self.nonce} {self.body} {self.code}"
 
 
 def decode(text: str) -> Signature:
@@ -48,22 +54,44 @@ def decode(text: str) -> Signature:
     Raises:
         ValueError: The text is malformed.
     """
-    at, nonce, code = text.split(" ")
+    at, nonce, body, code = text.split(" ")
     if not 1 <= len(nonce) <= 64:
         raise ValueError("the nonce of a signature has 1 to 64 letters")
-    return Signature(float(at), nonce, code)
+    return Signature(float(at), nonce, body, code)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A request whose signature is right, before its body is read.
+
+    Attributes:
+        nonce: Number that the request alone has.
+        body: SHA-256 of the signed body, in hexadecimal.
+    """
+
+    nonce: str
+    body: str
+
+    def is_of(self, body: bytes) -> bool:
+        """Return whether this is the signed body."""
+        return hmac.compare_digest(_checksum(body), self.body)
 
 
 class Signer:
     """Signer and verifier of messages, with the secret that the nodes share."""
 
-    def __init__(self, secret: bytes) -> None:
-        """Create a signer with this secret.
+    def __init__(self, secret: bytes, has_certificates: bool = False) -> None:
+        """Create a signer.
+
+        Args:
+            secret: Secret of the nodes.
+            has_certificates: Whether TLS verifies that senders are nodes; the secret may be empty
+                then.
 
         Raises:
             ValueError: The secret is too short.
         """
-        if len(secret) < LEAST_SECRET:
+        if len(secret) < LEAST_SECRET and (secret or not has_certificates):
             raise ValueError(
                 f"the nodes' secret must have at least {LEAST_SECRET} bytes, not {len(secret)}"
             )
@@ -79,11 +107,18 @@ class Signer:
             body: Body of the request.
             now: Current time in seconds since 1970.
         """
-        at, nonce = round(now, 3), secrets.token_hex(8)
-        return Signature(at, nonce, self._code(method, target, f"{at:.3f}", nonce, body))
+        at, nonce, checksum = round(now, 3), secrets.token_hex(8), _checksum(body)
+        code = self._code(method, target, f"{at:.3f}", nonce, checksum)
+        return Signature(at, nonce, checksum, code)
 
-    def check(self, method: str, target: str, body: bytes, said: str, now: float) -> str:
-        """Verify the signature of a request that has not been seen before; return its nonce.
+    def check(self, method: str, target: str, said: str, now: float) -> Checked:
+        """Verify the signature of a request that has not been seen before.
+
+        Args:
+            method: HTTP method.
+            target: Path and query, as they were sent.
+            said: Value of the header with the signature.
+            now: Current time in seconds since 1970.
 
         Raises:
             ValueError: The signature is missing or wrong, its time differs by more than
@@ -93,8 +128,9 @@ class Signer:
             found = decode(said)
         except ValueError:
             raise ValueError("the request is not signed") from None
-        code = self._code(method, target, f"{found.at:.3f}", found.nonce, body)
-        if not hmac.compare_digest(code, found.code):
+        code = self._code(method, target, f"{found.at:.3f}", found.nonce, found.body)
+        # Of bytes, as the text of a stranger may contain any letter.
+        if not hmac.compare_digest(code.encode(), found.code.encode(errors="surrogateescape")):
             raise ValueError("the request is signed with another secret")
         if not abs(now - found.at) <= SKEW_SECONDS:
             raise ValueError(
@@ -105,7 +141,7 @@ class Signer:
             raise ValueError("the request was sent before")
         self._seen[found.nonce] = now
         self._forget(now)
-        return found.nonce
+        return Checked(found.nonce, found.body)
 
     def sign_answer(self, nonce: str, said: str) -> str:
         """Return the HMAC of the response to a request with this nonce."""
@@ -116,6 +152,8 @@ class Signer:
         return hmac.compare_digest(self.sign_answer(nonce, said), code)
 
     def _code(self, *parts: str | bytes) -> str:
+        if not self._secret:
+            return _UNSIGNED
         code = hmac.new(self._secret, digestmod=hashlib.sha256)
         for part in parts:
             data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
@@ -129,3 +167,7 @@ class Signer:
             if now - at <= 2 * SKEW_SECONDS and len(self._seen) <= _MOST_SEEN:
                 return
             del self._seen[nonce]
+
+
+def _checksum(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -14,6 +14,8 @@ from tf_malleable.tier.request_signature import LEAST_SECRET
 
 SECRET: Final = "TF_MALLEABLE_TIER_SECRET"
 """Environment variable with the nodes' secret, instead of a file."""
+SCRUB_SECONDS: Final = 7 * 86400.0
+"""Default of TierSettings.scrub."""
 _MOST_PORT: Final = 65535
 _DNS: Final = "dns:"
 
@@ -46,13 +48,14 @@ class TierSettings:
         listen: Address for requests of other nodes; None without peers.
         peers: Addresses of the nodes; this one may be among them.
         dns: DNS name that resolves to all nodes, with their common port; None for a fixed list.
-        secret: Shared secret of the nodes; empty without peers.
+        secret: Shared secret of the nodes; empty without peers, and possibly with certificates.
         certificate: File with this node's certificate and key; None without TLS.
         authority: File with the CA certificates for the other nodes; None without TLS.
         metrics: TCP port on 127.0.0.1 for Prometheus, 0 for any free one; None for none.
         shared: Whether several users read through the tier. Only the daemon then makes the
             copies that all of them read.
         staleness: Seconds for which a copy may be used without a look at its source; 0 for never.
+        scrub: Time in seconds in which each copy is reread from the disk and verified once.
     """
 
     sources: tuple[Path, ...]
@@ -68,6 +71,7 @@ class TierSettings:
     metrics: int | None = None
     shared: bool = False
     staleness: float = 0.0
+    scrub: float = SCRUB_SECONDS
 
 
 def node_address(text: str, option: str) -> NodeAddress:
@@ -176,11 +180,12 @@ def check_peers(settings: TierSettings) -> None:
     has_peers = bool(settings.peers) or settings.dns is not None
     if has_peers and settings.listen is None:
         raise ValueError("--peers needs --listen: the others ask this node, too")
-    if settings.listen is not None and not settings.secret:
-        raise ValueError(
-            f"--listen needs a secret that the nodes share: --secret-file, or {SECRET}"
-        )
     if (settings.certificate is None) != (settings.authority is None):
         raise ValueError("TLS needs both --certificate and --authority, or neither")
+    if settings.listen is not None and not settings.secret and settings.certificate is None:
+        raise ValueError(
+            f"--listen needs a secret that the nodes share: --secret-file, or {SECRET}; or"
+            " --certificate and --authority"
+        )
     if settings.certificate is not None and settings.listen is None:
         raise ValueError("--certificate is for --listen")

@@ -13,6 +13,7 @@ from tf_malleable.workload.options import Duration, Size
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _LEAST_CAPACITY = 1 << 20
+_SCRUB_DAYS = 7
 
 
 @click.command()
@@ -77,6 +78,14 @@ _LEAST_CAPACITY = 1 << 20
     help="Use a copy for this long without a look at its source, which saves a request to a file"
     " server.  [default: look each time]",
 )
+@click.option(
+    "--scrub",
+    type=Duration(),
+    default=f"{_SCRUB_DAYS}d",
+    show_default=True,
+    metavar="TIME",
+    help="Reread each copy from the disk once in this time, and drop those that have rotted.",
+)
 @click.option("-v", "--verbose", count=True, help="Log each copy.")
 def serve(
     source: str,
@@ -91,6 +100,7 @@ def serve(
     authority: Path | None,
     metrics: int | None,
     staleness: float | None,
+    scrub: float,
     verbose: int,
 ) -> None:
     """Keep copies of training data on this node, and share them with other nodes.
@@ -119,6 +129,7 @@ def serve(
         metrics=metrics,
         shared=shared,
         staleness=staleness or 0.0,
+        scrub=scrub,
     )
     settings.check_peers(given)
     code = daemon.run(given, verbose)

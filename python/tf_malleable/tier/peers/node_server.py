@@ -1,10 +1,16 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Server for other nodes: location records of this home, and blocks of this node's copies."""
+"""Server for other nodes: location records of this home, and blocks of this node's copies.
+
+The header of a request is signed, with the checksum of its body. So the body, which may be large,
+is read only from a node.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -13,6 +19,7 @@ from typing import Protocol
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from tf_malleable.tier.node_messages import (
     ANSWER,
@@ -27,12 +34,23 @@ from tf_malleable.tier.node_messages import (
     RecordsMessage,
     decode_key,
 )
+from tf_malleable.tier.peers.admission import PeerAdmission
 from tf_malleable.tier.protocol import Identity
-from tf_malleable.tier.request_signature import Signer
+from tf_malleable.tier.request_signature import Checked, Signer
 from tf_malleable.tier.store import blocks
 
 _LARGEST_MESSAGE = 16 << 20
 _BACKLOG = 128
+
+
+def _is_no_strangers(record: logging.LogRecord) -> bool:
+    """Return whether a log record is not of a malformed request, of which a stranger sends many."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+_log = logging.getLogger(__name__)
+_log.addFilter(_is_no_strangers)
 
 
 class Servable(Protocol):
@@ -85,6 +103,7 @@ class NodeServer:
         """
         self._signer, self._tell, self._find, self._served = signer, tell, find, served
         self._runner: web.AppRunner | None = None
+        self._admission: PeerAdmission | None = None
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
         """Listen at an address; return the port.
@@ -97,40 +116,55 @@ class NodeServer:
         application.router.add_get(BLOCKS_PATH, self._blocks)
         # Long, as other nodes keep their connections open.
         self._runner = web.AppRunner(
-            application, access_log=None, keepalive_timeout=3600.0, shutdown_timeout=0.5
+            application,
+            access_log=None,
+            keepalive_timeout=3600.0,
+            shutdown_timeout=0.5,
+            lingering_time=0.0,
+            logger=_log,
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=context, backlog=_BACKLOG)
-        await site.start()
-        bound: tuple[str, int] = self._runner.addresses[0]
-        return bound[1]
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        serve = self._runner.server
+        assert serve is not None
+        self._admission = PeerAdmission(listening, context, serve)
+        bound: int = listening.getsockname()[1]
+        return bound
 
     async def stop(self) -> None:
         """Stop listening, and close all connections."""
+        if self._admission is not None:
+            await self._admission.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _checked(self, request: web.Request, body: bytes) -> str:
-        """Verify the signature of a request, and return its nonce."""
+    def _checked(self, request: web.Request) -> Checked:
+        """Verify the signature of a request's header, and admit its sender."""
+        assert self._admission is not None
         said = request.headers.get(SIGNATURE, "")
         try:
-            return self._signer.check(request.method, request.raw_path, body, said, time.time())
+            found = self._signer.check(request.method, request.raw_path, said, time.time())
         except ValueError as error:
             raise web.HTTPUnauthorized(text=str(error)) from None
+        self._admission.admit(request.transport)
+        return found
 
     async def _records(self, request: web.Request) -> web.Response:
+        found = self._checked(request)
         body = await request.read()
-        nonce = self._checked(request, body)
+        if not found.is_of(body):
+            raise web.HTTPUnauthorized(text="the body of the request is not the signed one")
         try:
             message = msgspec.json.decode(body, type=RecordsMessage)
         except msgspec.DecodeError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
         answer = msgspec.json.encode(self._tell(message))
-        code = self._signer.sign_answer(nonce, answer.decode())
+        code = self._signer.sign_answer(found.nonce, answer.decode())
         return web.Response(body=answer, headers={ANSWER: code})
 
     async def _blocks(self, request: web.Request) -> web.StreamResponse:
-        nonce = self._checked(request, b"")
+        nonce = self._checked(request).nonce
         query = request.query
         try:
             key = decode_key(query["key"])

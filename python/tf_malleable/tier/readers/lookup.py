@@ -9,8 +9,9 @@ copy.
 from __future__ import annotations
 
 import asyncio
-import os
+import socket
 import time
+from collections import Counter
 from contextlib import suppress
 from typing import Final
 
@@ -28,6 +29,8 @@ WHOLE_SECONDS: Final = 0.2
 _BEAT_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 0.002
 _CLAIM_SECONDS: Final = 5.0
+# Lookups of one user that may wait at the same time: each holds a descriptor and memory.
+_MOST_WAITING: Final = 512
 # Of this many files that are read without a lookup, the home is asked for one afterwards.
 _ONE_OF: Final = 8
 
@@ -51,26 +54,27 @@ class Lookup:
         self._claims: dict[str, tuple[float, int]] = {}
         self._unasked = 0
         self._fetches: dict[str, asyncio.Task[str]] = {}
+        # By user id: the number of lookups that wait for an answer.
+        self._waiting: Counter[int] = Counter()
         self.habits = LookupPolicy()
 
     def has_claimed(self, key: str) -> bool:
         """Return whether a reader has recently been told to read a file from the source."""
         return time.monotonic() < self._claims.get(key, (0.0, 0))[0]
 
-    def ask(self, path: str, uid: int, pipe: int) -> None:
+    def ask(self, path: str, uid: int, reply_to: socket.socket) -> None:
         """Answer the lookup of a reader.
 
         Args:
             path: Path of the file.
             uid: User id of the reader.
-            pipe: Descriptor to which the answers are written; closed after the last one.
+            reply_to: Unix stream socket to which the answers are sent; closed after the last one.
         """
-        os.set_blocking(pipe, False)
-        if self._is_answered_at_once(path, uid):
-            _say(pipe, Reply.SOURCE)
-            os.close(pipe)
+        if self._waiting[uid] >= _MOST_WAITING or self._is_answered_at_once(path, uid):
+            with reply_to:
+                _say(reply_to, Reply.SOURCE)
         else:
-            self._service.in_background(self._answer(path, uid, pipe))
+            self._service.in_background(self._answer(path, uid, reply_to))
 
     def _is_answered_at_once(self, path: str, uid: int) -> bool:
         """Return whether the reader reads the source at once; if so, ask the home meanwhile."""
@@ -115,23 +119,27 @@ class Lookup:
             if not is_wanted and service.store.get(key) is None and service.directory is not None:
                 service.directory.release(key)
 
-    async def _answer(self, path: str, uid: int, pipe: int) -> None:
+    async def _answer(self, path: str, uid: int, reply_to: socket.socket) -> None:
+        self._waiting[uid] += 1
         try:
             reply = Reply.SOURCE
             if self._service.is_source(path) and self._service.directory is not None:
-                reply = await self._find(path, uid, pipe)
-            _say(pipe, reply)
+                reply = await self._find(path, uid, reply_to)
+            _say(reply_to, reply)
         finally:
-            os.close(pipe)
+            reply_to.close()
+            self._waiting[uid] -= 1
+            if not self._waiting[uid]:
+                del self._waiting[uid]
 
-    async def _find(self, path: str, uid: int, pipe: int) -> Reply:
+    async def _find(self, path: str, uid: int, reply_to: socket.socket) -> Reply:
         service = self._service
         keys = self._keys(path, uid)
         for key in keys:
             if service.store.get(key) is not None:
                 return Reply.COPY
             if key in self._fetches:
-                return await self._wait(key, pipe)
+                return await self._wait(key, reply_to)
             if key in service.growing:
                 return Reply.FOLLOW
         if service.problem:
@@ -142,7 +150,7 @@ class Lookup:
                 task = asyncio.get_running_loop().create_task(self._fetch(key, path, uid, where))
                 self._fetches[key] = task
                 task.add_done_callback(lambda _, key=key: self._fetches.pop(key, None))  # type: ignore[misc]
-                reply = await self._wait(key, pipe)
+                reply = await self._wait(key, reply_to)
                 if reply is not Reply.SOURCE:
                     return reply
             else:
@@ -156,7 +164,7 @@ class Lookup:
         self.habits.answered(path, where.is_yours)
         return where
 
-    async def _wait(self, key: str, pipe: int) -> Reply:
+    async def _wait(self, key: str, reply_to: socket.socket) -> Reply:
         """Wait for a file that is being fetched; return the answer to the reader."""
         service = self._service
         began = said = time.monotonic()
@@ -167,7 +175,7 @@ class Lookup:
                 return Reply.FOLLOW
             if now > said + _BEAT_SECONDS:
                 said = now
-                _say(pipe, Reply.WAIT)
+                _say(reply_to, Reply.WAIT)
         return Reply.COPY if service.store.get(key) is not None else Reply.SOURCE
 
     async def _fetch(self, key: str, path: str, uid: int, where: Location) -> str:
@@ -200,7 +208,8 @@ class Lookup:
         self._claims[key] = now + _CLAIM_SECONDS, uid
 
 
-def _say(pipe: int, reply: Reply) -> None:
-    # The reader may have ended.
+def _say(reply_to: socket.socket, reply: Reply) -> None:
+    # The reader may have ended, or have filled the socket itself. The flag counts for this call
+    # alone, so that no reader can take it away, as it can O_NONBLOCK.
     with suppress(OSError):
-        os.write(pipe, bytes([reply]))
+        reply_to.send(bytes([reply]), socket.MSG_DONTWAIT)

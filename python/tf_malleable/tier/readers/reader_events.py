@@ -10,7 +10,6 @@ system of the source.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import stat
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from tf_malleable.linux.file_status import FileStatus, cached_status
+from tf_malleable.linux.file_status import cached_status
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.protocol import SMALL_FILE_BYTES, Identity, ProtocolError
 from tf_malleable.tier.service import TierService
@@ -102,10 +101,9 @@ class ReaderEvents:
         Raises:
             ProtocolError: A descriptor is not of the right file; the caller keeps both.
         """
-        check_map(growth)
         head = BlockMap(growth)
         identity = _identity_of(source, head.head.identity)
-        reading = Reading(head)
+        reading = Reading(head, identity.size)
         self._service.in_background(self._copy(reading, path, uid, identity, source))
         return reading
 
@@ -116,7 +114,7 @@ class ReaderEvents:
             ProtocolError: The file has changed since it was opened; the caller keeps it.
         """
         own = _identity_of(source, identity)
-        self._service.in_background(self._copy(Reading(), path, uid, own, source))
+        self._service.in_background(self._copy(Reading(None, own.size), path, uid, own, source))
 
     def whole(self, path: str, uid: int, identity: Identity, source: int) -> None:
         """Copy a small file that a reader has read to its end; takes over the descriptor.
@@ -239,37 +237,6 @@ class ReaderEvents:
         return found
 
 
-def check_descriptor(descriptor: int) -> FileStatus:
-    """Check that a descriptor from a reader is of an ordinary file that was opened for reading.
-
-    Returns:
-        The status of the file.
-
-    Raises:
-        ProtocolError: It is of something else.
-    """
-    try:
-        flags, about = fcntl.fcntl(descriptor, fcntl.F_GETFL), cached_status(descriptor)
-    except OSError as error:  # Such as a file system in user space that only its owner may enter.
-        raise ProtocolError(f"a descriptor cannot be looked at: {error.strerror}") from None
-    is_readable = flags & os.O_ACCMODE != os.O_WRONLY and not flags & os.O_PATH
-    if not is_readable or not stat.S_ISREG(about.st_mode):
-        raise ProtocolError("the descriptor of a copy must be of a file opened for reading")
-    return about
-
-
-def check_map(descriptor: int) -> None:
-    """Check that a descriptor is of a file in memory, whose reads never wait for anybody.
-
-    Raises:
-        ProtocolError: It is of something else.
-    """
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-    except OSError:
-        raise ProtocolError("the map of a copy must be a memfd") from None
-
-
 def _identity_of(source: int, claimed: Identity) -> Identity:
     """Return the identity of a file that a reader has opened.
 
@@ -281,7 +248,7 @@ def _identity_of(source: int, claimed: Identity) -> Identity:
     Raises:
         ProtocolError: The descriptor is of something else, or the file has changed.
     """
-    about = check_descriptor(source)
+    about = cached_status(source)
     if not claimed.is_same(about):
         raise ProtocolError("the file was changed since it was opened")
     return Identity.of(about)

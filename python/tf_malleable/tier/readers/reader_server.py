@@ -2,18 +2,18 @@
 """Reader server: receives messages of readers on a SOCK_SEQPACKET socket, without answers.
 
 A reader is any program of any user. Whatever it sends, the daemon continues, and at worst that
-user's own copies are not made.
+user's own copies are not made. Nothing here waits for a reader, and readers of one user who send
+more than the daemon can do are heard later than others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import resource
 import socket
-from collections import Counter
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,19 +28,49 @@ from tf_malleable.tier.protocol import (
     ReaderCounts,
     ReaderMessage,
 )
+from tf_malleable.tier.readers.handed_descriptors import (
+    MOST_DESCRIPTORS,
+    Disposal,
+    check_files,
+    reply_socket,
+)
 from tf_malleable.tier.readers.lookup import Lookup
 from tf_malleable.tier.readers.reader_events import ReaderEvents
+from tf_malleable.tier.readers.reader_share import Share
 from tf_malleable.tier.store.partial_copy import Reading
 
 _BACKLOG: Final = 512
-_MOST_DESCRIPTORS: Final = 3
-_DESCRIPTORS: Final = {MessageKind.READING: 2, MessageKind.WHOLE: 1, MessageKind.ASK: 1}
 _AT_A_TIME: Final = 64
-# No user takes more than one of so many parts of the descriptors for connections, and no more for
-# files.
-_SHARE_OF_DESCRIPTORS: Final = 4
+# One turn of a reader on the CPU, after which the others have theirs.
+_TURN_SECONDS: Final = 0.002
+# Each user's share of a CPU, for the event loop.
+_RATE: Final = 0.5
+_BURST_SECONDS: Final = 0.1
+_RETRY_SECONDS: Final = 0.1
+# Share of the descriptors of the daemon that one user's connections may take, and the same for
+# the files that its readers read.
+_MOST_OF_ONE: Final = 0.25
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass
+class _User:
+    """One user with readers.
+
+    Attributes:
+        uid: User id.
+        share: Share of the event loop.
+        disposal: Disposal of refused descriptors.
+        connections: Number of connections.
+        readings: Number of files that its readers read and the daemon copies.
+    """
+
+    uid: int
+    share: Share = field(default_factory=lambda: Share(_RATE, _BURST_SECONDS))
+    disposal: Disposal = field(default_factory=Disposal)
+    connections: int = 0
+    readings: int = 0
 
 
 @dataclass
@@ -49,15 +79,25 @@ class _Connection:
 
     Attributes:
         socket: Connected socket.
-        uid: User id of the reader.
+        user: User of the reader.
         counts: Last reported counters of the reader.
         readings: What the reader reads, by path; a process may have a file open several times.
+        holds: Number of reasons to hear no message at present.
+        is_closed: Whether the connection has been closed.
     """
 
     socket: socket.socket
-    uid: int
+    user: _User
     counts: ReaderCounts = field(default_factory=ReaderCounts)
     readings: dict[str, list[Reading]] = field(default_factory=dict)
+    # One until it is added to the event loop.
+    holds: int = 1
+    is_closed: bool = False
+
+    @property
+    def uid(self) -> int:
+        """User id of the reader."""
+        return self.user.uid
 
 
 class ReaderServer:
@@ -73,7 +113,9 @@ class ReaderServer:
         """
         self._events, self._lookup, self._counters = events, lookup, counters
         self._connections: dict[int, _Connection] = {}
-        self._readings: Counter[int] = Counter()
+        self._users: dict[int, _User] = {}
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most_connections = max(1, int(most * _MOST_OF_ONE))
         self._listening: socket.socket | None = None
         self._path: Path | None = None
 
@@ -112,80 +154,156 @@ class ReaderServer:
         for _ in range(_AT_A_TIME):
             try:
                 accepted, _ = self._listening.accept()
-            except OSError:
+            except BlockingIOError:
+                return
+            except OSError as error:
+                _log.warning("no reader is accepted: %s", error)
+                self._hear_later()
                 return
             accepted.setblocking(False)
             try:
-                connection = _Connection(accepted, peer_of(accepted).uid)
-                self._admit(connection.uid)
+                uid = peer_of(accepted).uid
+                user = self._users.setdefault(uid, _User(uid))
+                if user.connections >= self._most_connections:
+                    raise OSError(f"user {uid} has {user.connections} already")
+                self._events.admit(uid)
             except OSError as error:
                 _log.warning("a reader is refused: %s", error)
                 accepted.close()
                 continue
-            number = accepted.fileno()
-            self._connections[number] = connection
-            asyncio.get_running_loop().add_reader(number, self._hear, connection)
+            connection = _Connection(accepted, user)
+            user.connections += 1
+            self._connections[accepted.fileno()] = connection
+            self._go_on(connection)
 
-    def _admit(self, uid: int) -> None:
-        """Prepare for a connection of a user.
+    def _hear_later(self) -> None:
+        """Accept no connection for a moment, as there are no free descriptors."""
+        loop, listening = asyncio.get_running_loop(), self._listening
+        assert listening is not None
+        loop.remove_reader(listening.fileno())
 
-        Raises:
-            OSError: The user has too many connections, or its folders cannot be created.
-        """
-        most = _share_of_descriptors()
-        if sum(each.uid == uid for each in self._connections.values()) >= most:
-            raise OSError(errno.EMFILE, f"user {uid} has {most} connections already")
-        self._events.admit(uid)
+        def go_on() -> None:
+            if listening.fileno() >= 0:
+                loop.add_reader(listening.fileno(), self._accept)
+
+        loop.call_later(_RETRY_SECONDS, go_on)
 
     def _hear(self, connection: _Connection) -> None:
-        counts = connection.counts
-        for _ in range(_AT_A_TIME):
+        """Handle some messages of a reader, as far as its user's share of the time goes."""
+        share = connection.user.share
+        pause = share.spend(0.0, time.monotonic())
+        if not pause:
+            # Of the CPU, as the time may be other processes'.
+            began, counts = time.thread_time(), connection.counts
+            for _ in range(_AT_A_TIME):
+                counts, goes_on = self._hear_one(connection, counts)
+                if not goes_on or time.thread_time() - began > _TURN_SECONDS:
+                    break
+            self._count(connection, counts)
+            pause = share.spend(time.thread_time() - began, time.monotonic())
+        if pause and not connection.is_closed:
+            self._hold(connection)
+            asyncio.get_running_loop().call_later(pause, self._go_on, connection)
+
+    def _hear_one(self, connection: _Connection, counts: ReaderCounts) -> tuple[ReaderCounts, bool]:
+        """Handle a message; return the reader's counts, and whether another one may be handled."""
+        try:
+            data, descriptors, flags, _ = socket.recv_fds(
+                connection.socket, LARGEST_MESSAGE, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return counts, False
+        except OSError:
+            data, descriptors, flags = b"", [], 0
+        if data:
             try:
-                data, descriptors, _, _ = socket.recv_fds(
-                    connection.socket, LARGEST_MESSAGE, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-                )
-            except BlockingIOError:
-                break
-            except OSError:
-                data, descriptors = b"", []
-            if not data:
-                self._count(connection, counts)
-                self._close(connection)
-                return
-            try:
+                if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                    raise ProtocolError("a message is too long")
                 message = ReaderMessage.decode(data)
                 counts = message.counts
                 self._do(connection, message, descriptors)
-            except ProtocolError as error:
+            except (ProtocolError, OSError) as error:
                 _log.info("a reader of user %d: %s", connection.uid, error)
-                _close_all(descriptors)
-        self._count(connection, counts)
+        else:
+            self._count(connection, counts)
+            self._close(connection)
+        # Those of which nobody has become the owner.
+        if descriptors:
+            self._dispose(connection, descriptors)
+        return counts, bool(data) and not descriptors
+
+    def _dispose(self, connection: _Connection, descriptors: list[int]) -> None:
+        """Close descriptors in a thread, and hear no more of the reader meanwhile."""
+        loop = asyncio.get_running_loop()
+        self._hold(connection)
+
+        def closed() -> None:
+            with suppress(RuntimeError):  # The loop has ended.
+                loop.call_soon_threadsafe(self._go_on, connection)
+
+        connection.user.disposal.close(descriptors, closed)
+
+    def _hold(self, connection: _Connection) -> None:
+        connection.holds += 1
+        if not connection.is_closed:
+            asyncio.get_running_loop().remove_reader(connection.socket.fileno())
+
+    def _go_on(self, connection: _Connection) -> None:
+        connection.holds -= 1
+        if not connection.holds and not connection.is_closed:
+            number = connection.socket.fileno()
+            asyncio.get_running_loop().add_reader(number, self._hear, connection)
 
     def _do(self, connection: _Connection, message: ReaderMessage, descriptors: list[int]) -> None:
-        """Handle a message; takes over its descriptors, unless it raises ProtocolError."""
+        """Handle a message; descriptors that get another owner are removed from the list.
+
+        Raises:
+            ProtocolError: The message is malformed.
+            OSError: Something that the reader has passed does not work.
+        """
         kind, path, uid = message.kind, message.path, connection.uid
-        if len(descriptors) != _DESCRIPTORS.get(kind, 0) and not (
-            kind is MessageKind.UNSEEN and len(descriptors) == 1
-        ):
-            raise ProtocolError("other descriptors belong to this message")
         if not path and kind is not MessageKind.COUNTS:
             raise ProtocolError("a path belongs to this message")
         if kind is MessageKind.ASK:
-            self._lookup.ask(path, uid, descriptors[0])
-        elif kind is MessageKind.READING:
-            self._read(connection, path, *descriptors)
+            reply_to = reply_socket(descriptors)
+            descriptors.clear()
+            self._lookup.ask(path, uid, reply_to)
+            return
+        check_files(kind, descriptors)
+        if kind is MessageKind.READING:
+            self._read(connection, path, descriptors)
         elif descriptors:
-            self._take(message, uid, descriptors[0])
+            self._take(message, uid, descriptors)
         elif kind is MessageKind.COUNTS:
             if path:
                 self._events.read(path, uid)
-        elif not (readings := connection.readings.get(path)):
+        elif path not in connection.readings:
             self._lookup.declined(path, uid)
         elif kind is MessageKind.UNSEEN:
-            for reading in readings:
+            for reading in connection.readings[path]:
                 reading.unseen()
         else:
             self._close_reading(connection, path)
+
+    def _read(self, connection: _Connection, path: str, descriptors: list[int]) -> None:
+        user = connection.user
+        # Each has two descriptors.
+        if user.readings >= self._most_connections // 2:
+            raise ProtocolError("the readers of a user have too many files copied at a time")
+        reading = self._events.reading(path, user.uid, *descriptors)
+        descriptors.clear()
+        self._lookup.habits.read(path, reading.size)
+        connection.readings.setdefault(path, []).append(reading)
+        user.readings += 1
+
+    def _take(self, message: ReaderMessage, uid: int, descriptors: list[int]) -> None:
+        path, identity = message.path, message.identity
+        if identity is None:
+            raise ProtocolError("a status belongs to a file")
+        take = self._events.whole if message.kind is MessageKind.WHOLE else self._events.unseen
+        take(path, uid, identity, descriptors[0])
+        descriptors.clear()
+        self._lookup.habits.read(path, identity.size)
 
     def _close_reading(self, connection: _Connection, path: str) -> None:
         """Note that a reader has closed a file, which it may still have open otherwise.
@@ -193,33 +311,16 @@ class ReaderServer:
         The message does not say which open file it was, and the map of another one may still be
         written to: all maps are read until the last file is closed.
         """
-        readings = connection.readings[path]
-        left = [reading for reading in readings if not reading.is_left]
+        left = [reading for reading in connection.readings[path] if not reading.is_left]
         left[0].is_left = True
         if len(left) == 1:
             self._end(connection, path)
 
     def _end(self, connection: _Connection, path: str) -> None:
         readings = connection.readings.pop(path)
-        self._readings[connection.uid] -= len(readings)
+        connection.user.readings -= len(readings)
         for reading in readings:
             reading.close()
-
-    def _read(self, connection: _Connection, path: str, source: int, growth: int) -> None:
-        if self._readings[connection.uid] >= _share_of_descriptors() // 2:
-            raise ProtocolError("a user has too many files copied at a time")
-        reading = self._events.reading(path, connection.uid, source, growth)
-        self._lookup.habits.read(path, os.fstat(source).st_size)
-        connection.readings.setdefault(path, []).append(reading)
-        self._readings[connection.uid] += 1
-
-    def _take(self, message: ReaderMessage, uid: int, source: int) -> None:
-        path, identity = message.path, message.identity
-        if identity is None:
-            raise ProtocolError("a status belongs to a file")
-        take = self._events.whole if message.kind is MessageKind.WHOLE else self._events.unseen
-        take(path, uid, identity, source)
-        self._lookup.habits.read(path, identity.size)
 
     def _count(self, connection: _Connection, counts: ReaderCounts) -> None:
         before, connection.counts = connection.counts, counts
@@ -239,15 +340,8 @@ class ReaderServer:
         number = connection.socket.fileno()
         asyncio.get_running_loop().remove_reader(number)
         self._connections.pop(number, None)
+        connection.is_closed = True
+        connection.user.connections -= 1
         connection.socket.close()
         for path in tuple(connection.readings):
             self._end(connection, path)
-
-
-def _share_of_descriptors() -> int:
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_DESCRIPTORS
-
-
-def _close_all(descriptors: list[int]) -> None:
-    for each in descriptors:
-        os.close(each)

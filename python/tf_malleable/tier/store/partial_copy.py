@@ -40,14 +40,16 @@ class Reading:
     """What one reader reads of a file.
 
     Attributes:
+        size: Size of the file in bytes.
         is_unseen: Whether the reader reads in a way that the map does not show.
         is_left: Whether the reader has closed the file, but perhaps another one with the same path.
         is_closed: Whether the reader no longer reads the file.
         copy: Partial copy of the file; None while there is none.
     """
 
-    def __init__(self, growth: BlockMap | None = None) -> None:
+    def __init__(self, growth: BlockMap | None, size: int) -> None:
         """Take over a reader's map until it ends; None for a reader that reads unseen."""
+        self.size = size
         self._map, self._units = growth, 0
         self._count = 0 if growth is None else growth.head.units
         self.is_unseen = growth is None
