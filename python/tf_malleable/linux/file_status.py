@@ -22,6 +22,9 @@ _AT_EMPTY_PATH: Final = 0x1000
 _AT_STATX_DONT_SYNC: Final = 0x4000
 
 _libc = ctypes.CDLL(None, use_errno=True)
+# Keeps the GIL: what is asked of a descriptor never waits, and to give the GIL away and take it back
+# costs more than the call.
+_libc_with_gil = ctypes.PyDLL(None, use_errno=True)
 
 
 class FileStatus(NamedTuple):
@@ -50,13 +53,14 @@ def cached_status(file: int | str) -> FileStatus:
     Raises:
         OSError: The file cannot be looked at.
     """
-    folder, path, flags = _AT_FDCWD, b"", _AT_STATX_DONT_SYNC
-    if isinstance(file, int):
-        folder, flags = file, flags | _AT_EMPTY_PATH
-    else:
-        path, flags = os.fsencode(file), flags | _AT_SYMLINK_NOFOLLOW
     found = ctypes.create_string_buffer(_STATX_BYTES)
-    if _libc.statx(folder, path, flags, _STATX_BASIC_STATS, found) != 0:
+    if isinstance(file, int):
+        flags = _AT_STATX_DONT_SYNC | _AT_EMPTY_PATH
+        failed = _libc_with_gil.statx(file, b"", flags, _STATX_BASIC_STATS, found)
+    else:
+        flags = _AT_STATX_DONT_SYNC | _AT_SYMLINK_NOFOLLOW
+        failed = _libc.statx(_AT_FDCWD, os.fsencode(file), flags, _STATX_BASIC_STATS, found)
+    if failed:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     (

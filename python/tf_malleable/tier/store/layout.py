@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.linux.file_status import cached_status
 from tf_malleable.tier.node_messages import area_and_path, key_of
 from tf_malleable.tier.protocol import (
     BLOCKS_ATTRIBUTE,
@@ -52,7 +53,7 @@ def mark(descriptor: int, identity: Identity, codes: tuple[int, ...]) -> None:
         OSError: The file system has no user attributes, or is full.
     """
     os.setxattr(descriptor, BLOCKS_ATTRIBUTE, blocks.pack(codes))
-    own = identity._replace(copy_inode=os.fstat(descriptor).st_ino)
+    own = identity._replace(copy_inode=cached_status(descriptor).st_ino)
     os.setxattr(descriptor, SOURCE_ATTRIBUTE, own.encode())
 
 
