@@ -22,8 +22,8 @@ _AT_EMPTY_PATH: Final = 0x1000
 _AT_STATX_DONT_SYNC: Final = 0x4000
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# Keeps the GIL: what is asked of a descriptor never waits, and to give the GIL away and take it back
-# costs more than the call.
+# Keeps the GIL: what is asked of a descriptor never waits, and to give the GIL away and take it
+# back costs more than the call.
 _libc_with_gil = ctypes.PyDLL(None, use_errno=True)
 
 
