@@ -50,6 +50,15 @@ def test_a_small_file_that_was_read_whole_is_published(node, reader, source):
     assert layout.codes_of(copy, len(SMALL)) is not None
 
 
+def test_a_small_file_that_several_readers_have_read_takes_its_room_once(node, reader, source):
+    for _ in range(20):
+        reader.whole(source / "small")
+    wait_for(lambda: node.has(source / "small"))
+    reader.whole(source / "sub/other")
+    wait_for(lambda: node.has(source / "sub/other"))
+    assert node.status()["used"] == 2 * len(SMALL)
+
+
 def test_a_large_file_is_published_once_it_is_full(node, reader, source):
     path = source / "big"
     file = ReadFile(reader, path)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,6 +43,8 @@ _NICE: Final = 19
 # A file of more than this share of the capacity evicts others only if it is read.
 _LARGE_SHARE: Final = 0.125
 _LOOK_SECONDS: Final = 0.1
+# No user's readers have more than one of so many parts of the daemon's descriptors held.
+_SHARE_OF_DESCRIPTORS: Final = 8
 
 
 class _SmallFile(NamedTuple):
@@ -69,6 +73,9 @@ class ReaderEvents:
         self._service, self._shared, self._copied = service, shared, copied
         self._small: list[_SmallFile] = []
         self._is_copying = False
+        # By user id: descriptors of files in the source that are held for a user's readers.
+        self._held: Counter[int] = Counter()
+        self._most_held = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_DESCRIPTORS
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # A separate thread: on Linux, each thread has its own niceness, which it cannot lower
         # again without privilege. Readers of small files come first.
@@ -102,7 +109,7 @@ class ReaderEvents:
             ProtocolError: A descriptor is not of the right file; the caller keeps both.
         """
         head = BlockMap(growth)
-        identity = _identity_of(source, head.head.identity)
+        identity = self._hold(uid, source, head.head.identity)
         reading = Reading(head, identity.size)
         self._service.in_background(self._copy(reading, path, uid, identity, source))
         return reading
@@ -113,7 +120,7 @@ class ReaderEvents:
         Raises:
             ProtocolError: The file has changed since it was opened; the caller keeps it.
         """
-        own = _identity_of(source, identity)
+        own = self._hold(uid, source, identity)
         self._service.in_background(self._copy(Reading(None, own.size), path, uid, own, source))
 
     def whole(self, path: str, uid: int, identity: Identity, source: int) -> None:
@@ -123,13 +130,29 @@ class ReaderEvents:
             ProtocolError: The file has changed since it was opened, or is not small; the caller
                 keeps the descriptor.
         """
-        own = _identity_of(source, identity)
-        if own.size > SMALL_FILE_BYTES:
+        if identity.size > SMALL_FILE_BYTES:
             raise ProtocolError("a small file must be small")
+        own = self._hold(uid, source, identity)
         self._small.append(_SmallFile(path, uid, own, source))
         if not self._is_copying:
             self._is_copying = True
             self._service.in_background(self._copy_small_files())
+
+    def _hold(self, uid: int, source: int, claimed: Identity) -> Identity:
+        """Count a descriptor among those of a user; return the identity of its file.
+
+        Raises:
+            ProtocolError: The user has too many, or _identity_of() has raised it.
+        """
+        if self._held[uid] >= self._most_held:
+            raise ProtocolError("the readers of a user have too many files copied at a time")
+        identity = _identity_of(source, claimed)
+        self._held[uid] += 1
+        return identity
+
+    def _let_go(self, uid: int, source: int) -> None:
+        os.close(source)
+        self._held[uid] -= 1
 
     async def _copy(
         self, reading: Reading, path: str, uid: int, identity: Identity, source: int
@@ -156,7 +179,7 @@ class ReaderEvents:
         except ProtocolError as error:
             service.refused(path, error)
         finally:
-            os.close(source)
+            self._let_go(uid, source)
             if reading.copy is None:
                 reading.close()
 
@@ -186,33 +209,34 @@ class ReaderEvents:
 
     async def _copy_small_files(self) -> None:
         """Copy small files in batches: a switch of threads costs more than copying one."""
-        loop, service = asyncio.get_running_loop(), self._service
         try:
             while self._small:
                 await asyncio.sleep(_TOGETHER_SECONDS)
                 some, self._small = self._small[:_MOST_TOGETHER], self._small[_MOST_TOGETHER:]
-                keys = await loop.run_in_executor(self._thread, lambda some=some: self._keys(some))  # type: ignore[misc]
-                admitted = {
-                    key: each
-                    for key, each in zip(keys, some, strict=True)
-                    if key
-                    and not service.refusal(
-                        key, each.path, SourceVersion.of_identity(each.identity)
-                    )
-                    and await service.make_way(key, each.identity.size)
-                }
-                results = await loop.run_in_executor(
-                    self._thread,
-                    lambda files=admitted: self._copy_batch(files),  # type: ignore[misc]
-                )
-                service.adopt(results)
-                for each in some:
-                    os.close(each.source)
-                for key, result in results.items():
-                    if isinstance(result, Kept):
-                        self._copied(admitted[key].path, admitted[key].uid, result.size)
+                try:
+                    await self._copy_some(some)
+                finally:
+                    for each in some:
+                        self._let_go(each.uid, each.source)
         finally:
             self._is_copying = False
+
+    async def _copy_some(self, some: list[_SmallFile]) -> None:
+        loop, service = asyncio.get_running_loop(), self._service
+        keys = await loop.run_in_executor(self._thread, self._keys, some)
+        admitted = {
+            key: each
+            # Several processes may have read the same file.
+            for key, each in dict(zip(keys, some, strict=True)).items()
+            if key
+            and not service.refusal(key, each.path, SourceVersion.of_identity(each.identity))
+            and await service.make_way(key, each.identity.size)
+        }
+        results = await loop.run_in_executor(self._thread, self._copy_batch, admitted)
+        service.adopt(results)
+        for key, result in results.items():
+            if isinstance(result, Kept):
+                self._copied(admitted[key].path, admitted[key].uid, result.size)
 
     def _keys(self, files: list[_SmallFile]) -> list[str]:
         """Return the keys of small files; empty for those that may not be copied. Blocks."""

@@ -47,8 +47,7 @@ _TURN_SECONDS: Final = 0.002
 _RATE: Final = 0.5
 _BURST_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 0.1
-# Share of the descriptors of the daemon that one user's connections may take, and the same for
-# the files that its readers read.
+# Share of the descriptors of the daemon that one user's connections may take.
 _MOST_OF_ONE: Final = 0.25
 
 _log = logging.getLogger(__name__)
@@ -63,14 +62,12 @@ class _User:
         share: Share of the event loop.
         disposal: Disposal of refused descriptors.
         connections: Number of connections.
-        readings: Number of files that its readers read and the daemon copies.
     """
 
     uid: int
     share: Share = field(default_factory=lambda: Share(_RATE, _BURST_SECONDS))
     disposal: Disposal = field(default_factory=Disposal)
     connections: int = 0
-    readings: int = 0
 
 
 @dataclass
@@ -286,15 +283,10 @@ class ReaderServer:
             self._close_reading(connection, path)
 
     def _read(self, connection: _Connection, path: str, descriptors: list[int]) -> None:
-        user = connection.user
-        # Each has two descriptors.
-        if user.readings >= self._most_connections // 2:
-            raise ProtocolError("the readers of a user have too many files copied at a time")
-        reading = self._events.reading(path, user.uid, *descriptors)
+        reading = self._events.reading(path, connection.uid, *descriptors)
         descriptors.clear()
         self._lookup.habits.read(path, reading.size)
         connection.readings.setdefault(path, []).append(reading)
-        user.readings += 1
 
     def _take(self, message: ReaderMessage, uid: int, descriptors: list[int]) -> None:
         path, identity = message.path, message.identity
@@ -317,9 +309,7 @@ class ReaderServer:
             self._end(connection, path)
 
     def _end(self, connection: _Connection, path: str) -> None:
-        readings = connection.readings.pop(path)
-        connection.user.readings -= len(readings)
-        for reading in readings:
+        for reading in connection.readings.pop(path):
             reading.close()
 
     def _count(self, connection: _Connection, counts: ReaderCounts) -> None:
