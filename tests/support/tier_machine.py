@@ -55,16 +55,17 @@ done
 for each in $(printf '%s\\n' ${closed:-} | sort -u); do
   [ -e "$each" ] && mount -t tmpfs -o mode=755 tmpfs "$each"
 done
+mount --bind "$DISK/srv" /srv
+mount --bind "$DISK/cache" /var/cache
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs -o mode=755 tmpfs /run
+# What is needed may be below one of them.
 number=0
 for needed in $NEEDED; do
   number=$((number + 1))
   mkdir -p "$needed"
   mount --rbind "$DISK/keep/$number" "$needed"
 done
-mount --bind "$DISK/srv" /srv
-mount --bind "$DISK/cache" /var/cache
-mount -t tmpfs -o mode=1777 tmpfs /tmp
-mount -t tmpfs -o mode=755 tmpfs /run
 echo ready
 exec sleep infinity
 """

@@ -15,7 +15,8 @@ from tests.support.long_reader import LongReader
 from tests.support.tiers import make_source, one_node
 
 pytestmark = pytest.mark.slow
-FILES = 20
+# Files that are changed in each way; more for a longer look.
+FILES = int(os.environ.get("TFM_TEST_CHANGES", "20"))
 SIZES = {"small": 100_001, "large": (2 << 20) + 777}
 
 

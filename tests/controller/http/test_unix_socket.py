@@ -96,8 +96,15 @@ def test_what_is_no_directory_is_refused(tmp_path):
     for name in ("file", "link"):
         with pytest.raises(ListenError, match=f"{name} is not a directory"):
             UnixListener(tmp_path / name / "controller.sock")
-    with pytest.raises(ListenError, match=r"cannot create .*: No such file or directory"):
-        UnixListener(tmp_path / "missing" / "run" / "controller.sock")
+    with pytest.raises(ListenError, match=r"cannot create .*: Not a directory"):
+        UnixListener(tmp_path / "file" / "run" / "controller.sock")
+
+
+def test_folders_that_are_missing_are_made(tmp_path):
+    """As in ~/.local/state, of a user who had no program there yet."""
+    folder = tmp_path / "missing" / "run"
+    UnixListener(folder / "controller.sock").close()
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_path_is_at_most_as_long_as_the_kernel_allows(tmp_path):

@@ -34,7 +34,9 @@ def test_what_it_asked_for_and_did_is_kept(state):
             job = await here.job(min=1, preferred=2, max=3, priority=4, weight=1.5, expected=60.0)
             report(here, job, 0)
             report(here, job, 5)
-            await here.until(lambda: here.status(job).used_cpus is not None)
+            # A sample of the time between the two reports, in which the program is idle.
+            phases = here.service._reactor.roster.live[job].measured.phases
+            await here.until(lambda: phases._idle[1])
             report(here, job, 7)
             record = await killed(here)
             assert (record.min, record.preferred, record.max) == (1, 2, 3)
