@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import ROOT
 from tests.support.controllers import ask, wait_for
 from tests.support.long_reader import LongReader
@@ -236,6 +238,8 @@ class Daemon:
         words = [*TFM, "tier", "serve", "--source", DATA, "--store", self.store]
         words += ["--socket", self.socket, "-v", *self.options]
         if self.is_unit:
+            if ROOT.is_relative_to("/tmp") or ROOT.is_relative_to("/var/tmp"):
+                pytest.skip("the unit has a /tmp of its own, which hides this checkout")
             words = sandboxed(words, writable=[self.store, os.path.dirname(self.socket)])
         with self.log.open("ab") as log:
             process = subprocess.Popen(
