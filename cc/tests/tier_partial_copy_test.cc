@@ -216,6 +216,9 @@ TEST_F(TierPartialCopyTest, ThreadsWaitOnceForWhatIsFetchedInVain) {
   ASSERT_EQ(KindsOf(messages), std::vector<MessageKind>{kReading});
   std::ofstream(Part(path), std::ios::binary) << data;
   WriteMap(Map(path), messages[0].FileContents(1), 0, true);
+  // The first read has looked for the daemon's files, and no other one looks
+  // for them within 20 ms, in which the threads might read all of the file.
+  sys::Sleep(100 * kMillisecondNs);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
