@@ -110,13 +110,6 @@ class Node:
         prefix = ["nsenter", "-t", str(self.keeper.pid), "-m", "--"]
         return subprocess.Popen([*prefix, *map(str, words)], **options)  # type: ignore[call-overload]
 
-    def drop(self) -> None:
-        """Drop all copies, and have the kernel forget what it has read of the source."""
-        if self.daemon is not None:
-            words = [sys.executable, "-m", "tf_malleable_cli", "tier", "drop"]
-            self.enter([*words, "--socket", self.socket], stdout=subprocess.DEVNULL).wait(30)
-        Path("/proc/sys/vm/drop_caches").write_text("1")
-
     def end_tier(self) -> None:
         """End the daemon, if there is one."""
         if self.daemon is not None:
@@ -169,7 +162,6 @@ def read(
     epochs: int,
     *words: str,
     whole: bool = False,
-    drops: bool = False,
 ) -> list[list[dict[str, Any]]]:
     """Have all nodes read; returns what each said, by epoch.
 
@@ -179,7 +171,6 @@ def read(
         epochs: How often.
         words: More arguments of each reader.
         whole: Files are copied whole before they are read.
-        drops: All copies go before each epoch.
     """
     readers = []
     for node in nodes:
@@ -204,8 +195,6 @@ def read(
         )
     found = []
     for _ in range(epochs):
-        for node in nodes if drops else ():
-            node.drop()
         for reader in readers:
             reader.stdin.write("\n")
             reader.stdin.flush()

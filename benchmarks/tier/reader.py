@@ -27,7 +27,6 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--same", action="store_true", help="All nodes read all, in one order.")
-    parser.add_argument("--ordered", action="store_true", help="The same order in each epoch.")
     parser.add_argument("--whole", type=Path, help="Copy each file here whole before it is read.")
     parser.add_argument("--compute", type=float, default=0.0, help="Seconds a MB.")
     options = parser.parse_args()
@@ -35,7 +34,7 @@ def main() -> None:
     for epoch in range(options.epochs):
         sys.stdin.readline()  # All nodes begin an epoch together, as a training's do.
         names = sorted(codes)
-        random.Random(0 if options.ordered else epoch).shuffle(names)
+        random.Random(epoch).shuffle(names)
         mine = names if options.same else names[options.node :: options.nodes]
         began, worst, right = time.monotonic(), 0.0, True
         for name in mine:

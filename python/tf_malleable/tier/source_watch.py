@@ -99,8 +99,9 @@ class SourceWatch:
             begin = offset + _EVENT.size
             name = os.fsdecode(data[begin : begin + size].rstrip(b"\0"))
             offset = begin + size
-            if mask & _IN_Q_OVERFLOW:
+            if mask & _IN_Q_OVERFLOW:  # Any of the folders may have been closed.
                 self._paths.add("/")
+                self._closed.add("/")
             folder = self._folders.get(number)
             if folder is not None:
                 path = os.path.join(folder, name) if name else folder
