@@ -78,7 +78,7 @@ def test_the_next_attempt_waits_for_what_remains(controller, tmp_path):
     (tmp_path / "later.sh").write_text("sleep 1; touch go")
     result = tfm(
         *("run", "--retries", "1", "--", "bash", "-c"),
-        "[ -e first ] || setsid bash later.sh & exec bash launch.sh",
+        "if [ ! -e first ]; then setsid bash later.sh & fi; exec bash launch.sh",
         cwd=tmp_path,
     )
     assert result.returncode == 0
