@@ -29,9 +29,9 @@ class Game:
         self.generations = {}
         self.drafts = {}
 
-    def hello(self, id_, role="worker", **more):
+    def hello_of(self, id_, role="worker"):
         position = {"lineage": "", "step": 0, "has_sum": False}
-        said = {
+        return {
             "id": id_,
             "role": role,
             "address": ADDRESS,
@@ -46,7 +46,9 @@ class Game:
             "highest": 0,
             "rescales": [],
         }
-        self.core.joined({**said, **more}, self.now)
+
+    def hello(self, id_, role="worker", **more):
+        self.core.joined({**self.hello_of(id_, role), **more}, self.now)
         self.play()
 
     def says(self, id_, kind, **more):

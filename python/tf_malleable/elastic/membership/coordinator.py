@@ -2,8 +2,8 @@
 """Coordinator: the process that plans the generations of one training.
 
 A thread for each connection puts the messages into one queue; one thread decides. It takes all
-that has arrived before it decides anything, so that after a stall of its own it neither takes
-live processes for dead nor acts on half of what has happened.
+that has arrived before it decides anything. After a stall of its own, in which the processes have
+given up their connections, it waits for them to come back before it takes them for dead.
 """
 
 from __future__ import annotations
@@ -64,6 +64,10 @@ class Coordinator:
         self._ids: dict[int, str] = {}
         self._latest: dict[str, int] = {}
         self._heard: dict[int, float] = {}
+        # Connections that were closed while their processes may be about to connect again.
+        self._closed: list[int] = []
+        self._awake_at = time.monotonic()
+        self._patient_until = 0.0
         self._strangers = threading.Semaphore(_MOST_STRANGERS)
         self._serial = 0
         self._wanted, self._rate = WantedNumbers(), StepRate()
@@ -79,17 +83,12 @@ class Coordinator:
     def serve(self, stopping: Callable[[], bool]) -> None:
         """Coordinate until `stopping` returns True, or no process comes for long after the end."""
         threading.Thread(target=self._accept, daemon=True).start()
-        before = time.monotonic()
-        beat_at = end_at = before
+        beat_at = end_at = self._awake_at = time.monotonic()
         while not stopping():
             self._take_all()
             now = time.monotonic()
-            # Not if this process itself has stalled: messages of others may still be unread.
-            if now - before < SILENT_SECONDS / 2:
-                self._find_silent(now)
-            else:
-                self._heard = dict.fromkeys(self._heard, now)
-            before = now
+            self._notice_stall(now)
+            self._find_silent(now)
             self._core.state.is_replacement_due = self._wanted.is_short(self._core.state)
             for id_, message in self._core.decide(now):
                 self._tell(self._latest.get(id_), message)
@@ -168,7 +167,18 @@ class Coordinator:
             with suppress(OSError):  # Wakes the thread that reads it.
                 connection.shutdown(socket.SHUT_RDWR)
 
+    def _notice_stall(self, now: float) -> None:
+        """After a stall of this process, give the others time: their messages are still unread."""
+        if now - self._awake_at >= SILENT_SECONDS / 2:
+            self._heard = dict.fromkeys(self._heard, now)
+            self._patient_until = now + SILENT_SECONDS
+        self._awake_at = now
+
     def _find_silent(self, now: float) -> None:
+        if now >= self._patient_until:
+            closed, self._closed = self._closed, []
+            for serial in closed:
+                self._close(serial, now)
         for serial, heard in list(self._heard.items()):
             if now - heard > SILENT_SECONDS:
                 self._close(serial, now)
@@ -179,6 +189,7 @@ class Coordinator:
     def _take_all(self) -> None:
         with suppress(queue.Empty):
             event = self._events.get(timeout=_TICK_SECONDS)
+            self._notice_stall(time.monotonic())
             while True:
                 self._take(*event)
                 if event[0] == "closed":
@@ -189,7 +200,11 @@ class Coordinator:
         now = time.monotonic()
         try:
             if kind == "closed":
-                self._close(serial, now)
+                if now < self._patient_until:
+                    self._heard.pop(serial, None)
+                    self._closed.append(serial)
+                else:
+                    self._close(serial, now)
                 self._connections.pop(serial).close()
                 self._wanted.supervisors.discard(serial)
             elif message.get("kind") == "hello":
