@@ -140,6 +140,19 @@ cc-build-%: test-packages .venv/installed-test
 	  || { cat build/cc-$*.log; exit 1; }
 	.venv/bin/cmake --build build/cc-$*
 
+# What the tier's shim reads, made up by libFuzzer for FUZZ_SECONDS.
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: test-packages .venv/installed-test
+	@tools/system_packages.sh fuzz
+	CC=clang CXX=clang++ .venv/bin/cmake -S . -B build/cc-fuzz \
+	  -DPython_EXECUTABLE=$(CURDIR)/.venv/bin/python -DTF_MALLEABLE_BUILD_OVERLAY=OFF \
+	  -DTF_MALLEABLE_BUILD_TESTS=ON -DTF_MALLEABLE_SANITIZER=address,fuzzer-no-link
+	.venv/bin/cmake --build build/cc-fuzz --target tier_fuzz
+	@mkdir -p build/cc-fuzz/corpus
+	build/cc-fuzz/cc/tests/tier_fuzz -max_len=4096 -max_total_time=$(FUZZ_SECONDS) \
+	  -artifact_prefix=build/cc-fuzz/ build/cc-fuzz/corpus
+
 # In parallel, but for what measures time; one more than there are CPUs, as tests wait a lot. The
 # tests of containers need a Docker engine, and controllers say so if there is none.
 WORKERS ?= $(shell expr 1 + $$(nproc))

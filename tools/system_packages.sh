@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the missing Debian or Ubuntu packages that make needs, if run as root; otherwise
-# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [browser] [fuse], for
-# a virtual environment of that Python, for the tests (C++'s and those with a broker), for those of
-# the page, for the slow source of benchmarks.
+# prints the command that does. Usage: system_packages.sh [PYTHON] [cc-tests] [browser] [fuse] [fuzz],
+# for a virtual environment of that Python, for the tests (C++'s and those with a broker), for those
+# of the page, for the slow source of benchmarks, for libFuzzer.
 set -eu
 missing=
 need() { missing="$missing $1"; }
@@ -21,6 +21,10 @@ for purpose; do
     command -v pkg-config >/dev/null || need pkg-config
     command -v fusermount3 >/dev/null || need fuse3
     pkg-config --exists fuse3 2>/dev/null || need libfuse3-dev
+    continue
+  fi
+  if [ "$purpose" = fuzz ]; then
+    command -v clang++ >/dev/null || need clang
     continue
   fi
   if [ "$purpose" = browser ]; then

@@ -68,6 +68,13 @@ TEST_F(TierSettingsTest, TheVariableNamesOnlyWhatTheDaemonHas) {
   EXPECT_EQ(KeyOf("/a/f"), "");
   EXPECT_EQ(KeyOf("/home/f"), "");
   EXPECT_FALSE(Read("store=/st\nsource=/a", "source=/home"));
+  for (const char* odd : {"/a/../home", "/a//y", "/a/./y", "/a/.", "/a/.."}) {
+    ASSERT_TRUE(Read("store=/st\nsource=/a",
+                     "source=/x\nas=" + std::string(odd) + "\nsource=/a"));
+    EXPECT_EQ(KeyOf("/x/f"), "") << odd;
+  }
+  ASSERT_TRUE(Read("store=/st\nsource=/a", "source=/x\nas=/a/.b..c"));
+  EXPECT_EQ(KeyOf("/x/f"), "/a/.b..c/f");
 }
 
 TEST_F(TierSettingsTest, APathHasAKeyIfItIsBelowASource) {

@@ -61,9 +61,7 @@ AtomicCounts* MapCounts(const char* path) {
   if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
       status.stx_size >= sizeof(AtomicCounts) &&
       status.stx_uid == syscall(SYS_geteuid)) {
-    page = reinterpret_cast<void*>(
-        syscall(SYS_mmap, nullptr, sizeof(AtomicCounts), PROT_READ | PROT_WRITE,
-                MAP_SHARED, fd, 0));
+    page = sys::MapShared(fd, sizeof(AtomicCounts), PROT_READ | PROT_WRITE);
   }
   sys::Close(fd);
   return page == MAP_FAILED ? nullptr : static_cast<AtomicCounts*>(page);
@@ -124,8 +122,7 @@ const State* DaemonClient::MapPage() {
   if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
       status.stx_size >= kStateBytes &&
       (status.stx_uid == 0 || status.stx_uid == settings_->uid)) {
-    page = reinterpret_cast<void*>(
-        syscall(SYS_mmap, nullptr, kStateBytes, PROT_READ, MAP_SHARED, fd, 0));
+    page = sys::MapShared(fd, kStateBytes, PROT_READ);
   }
   sys::Close(fd);
   return page == MAP_FAILED ? nullptr : static_cast<const State*>(page);

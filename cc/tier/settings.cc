@@ -25,6 +25,17 @@ bool IsFolderPath(const char* path) {
   return path[0] == '/' && path[1] != '\0' && path[strlen(path) - 1] != '/';
 }
 
+// Returns whether it also has no component that is empty, "." or "..".
+bool IsNormalFolderPath(const char* path) {
+  if (!IsFolderPath(path)) return false;
+  for (const char* slash = path; slash != nullptr;
+       slash = strchr(slash + 1, '/')) {
+    const size_t size = strcspn(slash + 1, "/");
+    if (size <= 2 && strncmp(slash + 1, "..", size) == 0) return false;
+  }
+  return true;
+}
+
 bool Append(Folder* folder, const char* text) {
   const size_t size = strlen(text);
   if (folder->size + size >= kMaxFolderBytes) return false;
@@ -142,13 +153,13 @@ void ReadLines(char* text, Settings* settings) {
       if (IsFolderPath(path)) settings->store = path;
     } else if (char* path = ValueOf(line, "source=")) {
       root = nullptr;
-      if (IsFolderPath(path) && settings->roots_size < kMaxRoots) {
+      if (IsNormalFolderPath(path) && settings->roots_size < kMaxRoots) {
         root = &settings->roots[settings->roots_size++];
         root->path = root->daemon_path = path;
         root->size = root->daemon_path_size = strlen(path);
       }
     } else if (char* path = ValueOf(line, "as=")) {
-      if (root != nullptr && IsFolderPath(path)) {
+      if (root != nullptr && IsNormalFolderPath(path)) {
         root->daemon_path = path;
         root->daemon_path_size = strlen(path);
         settings->has_renamed_roots = true;

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -69,6 +70,13 @@ inline int CachedStatus(int fd, struct statx* status) {
 inline int Status(const char* path, int flags, struct statx* status) {
   return static_cast<int>(syscall(SYS_statx, AT_FDCWD, path, flags,
                                   STATX_BASIC_STATS | STATX_BTIME, status));
+}
+// Maps the beginning of a file; MAP_FAILED if that fails.
+inline void* MapShared(int fd, size_t size, int protection) {
+  // An int as the last argument would leave half of its word undefined.
+  constexpr long kOffset = 0;
+  return reinterpret_cast<void*>(
+      syscall(SYS_mmap, nullptr, size, protection, MAP_SHARED, fd, kOffset));
 }
 // Returns the soft limit of a resource; 0 if it cannot be read.
 inline uint64_t Soft(int resource) {
