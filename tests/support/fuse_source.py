@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE = 1, 2, 3, 14, 15, 17, 18
+LOOKUP, FORGET, GETATTR, UNLINK, OPEN, READ, STATFS, RELEASE = 1, 2, 3, 10, 14, 15, 17, 18
 FLUSH, INIT, OPENDIR, READDIR, RELEASEDIR, INTERRUPT, DESTROY, BATCH_FORGET = (
     *(25, 26, 27, 28, 29, 36, 38, 42),
 )
@@ -38,7 +38,8 @@ class FuseSource:
         fails_from: Reads beyond this offset end with EIO; None if none do.
         only: The only user who may look up and open files, not even root; None for all.
         modified_s: Time of the last modification and change, in seconds since 1970.
-        remembered_s: Time for which the kernel need not ask again for a status, in seconds.
+        remembered_s: Time for which the kernel need not ask again for a name or a status, in
+            seconds.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -47,6 +48,7 @@ class FuseSource:
         self.only: int | None = None
         self.modified_s, self.remembered_s = _OLD, 1
         self._names = list(files)
+        self._removed: set[str] = set()
 
     def serve(self, device: int) -> None:
         """Answer until it is unmounted."""
@@ -78,7 +80,7 @@ class FuseSource:
             return _INIT.pack(7, 31, 1 << 17, 0, 12, 9, 1 << 17, 1, 0, 0, *[0] * 8)
         if code == LOOKUP:
             name = os.fsdecode(body.rstrip(b"\0"))
-            if name not in self.files:
+            if name not in self.files or name in self._removed:
                 raise OSError(errno.ENOENT, "")
             number = self._names.index(name) + 2
             valid_s = self.remembered_s
@@ -93,6 +95,9 @@ class FuseSource:
             if self.fails_from is not None and begin + size > self.fails_from:
                 raise OSError(errno.EIO, "")
             return self.files[self._names[node - 2]][begin : begin + size]
+        if code == UNLINK:
+            self._removed.add(os.fsdecode(body.rstrip(b"\0")))
+            return b""
         if code == STATFS:
             return bytes(80)
         if code in (FLUSH, RELEASE, RELEASEDIR, READDIR, DESTROY):

@@ -15,7 +15,10 @@ from tests.support.controllers import wait_for
 from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tiers import TierNode, make_source, one_node
 from tf_malleable.api.transport.tier_address import SHIM
+from tf_malleable.linux.file_status import cached_status
+from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.store import tenancy
+from tf_malleable.tier.store.partial_copy import is_still
 
 pytestmark = [
     pytest.mark.slow,
@@ -177,10 +180,14 @@ def test_a_control_that_not_everybody_may_use(node, source):
     assert "only the tier's own user and root may do that" in said
 
 
-def test_where_root_may_not_read_who_may_gets_a_copy(folder):
-    """As with root_squash: the daemon cannot even look at the file."""
+@pytest.mark.parametrize("remembered_s", [1, 0])
+def test_where_root_may_not_read_who_may_gets_a_copy(folder, remembered_s):
+    """As with root_squash: the daemon cannot even look at the file.
+
+    Once the kernel must ask for a name again, it is refused, and calls the open file deleted.
+    """
     served = FuseSource({"file": BIG, "small": SMALL})
-    served.only = ONE
+    served.only, served.remembered_s = ONE, remembered_s
     source = folder / "squashed"
     source.mkdir()
     with mounted(served, source):
@@ -198,3 +205,19 @@ def test_where_root_may_not_read_who_may_gets_a_copy(folder):
                 assert read(node, ONE, path) == data
                 wait_for(lambda opens=opens: node.counted("copy_opens") > opens)
                 assert read(node, TWO, path) is None
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_where_root_may_not_look_only_a_removed_file_is_gone(folder, is_removed):
+    served = FuseSource({"file": SMALL})
+    served.remembered_s = 0
+    with mounted(served, folder), (folder / "file").open("rb") as opened:
+        source = opened.fileno()
+        identity = Identity.of(cached_status(source))
+        if is_removed:
+            (folder / "file").unlink()
+        served.only = ONE
+        for _ in range(2):
+            assert is_still(str(folder / "file"), identity, source) is not is_removed
+        assert os.readlink(f"/proc/self/fd/{source}") == f"{folder}/file (deleted)"
+        served.only = None

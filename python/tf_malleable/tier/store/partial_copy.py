@@ -29,6 +29,7 @@ WORTH: Final = 0.5
 """Share of a file that its readers must have read for the daemon to complete the copy."""
 Status = os.stat_result | FileStatus
 _numbers = itertools.count()
+_DELETED: Final = " (deleted)"
 _OF_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -458,11 +459,25 @@ def is_still(
     try:
         return identity.is_same(cached_status(source)) and identity.is_same(look(path))
     except PermissionError:
-        # The daemon lacks the permission that the reader has. The kernel knows the path that the
-        # reader opened.
-        return os.readlink(f"/proc/self/fd/{source}") == path
+        # The daemon lacks the permission that the reader has.
+        return _is_opened_at(path, source, identity.links)
     except OSError:
         return False
+
+
+def _is_opened_at(path: str, source: int, links: int) -> bool:
+    """Return whether the kernel knows a descriptor by a path, which has not been removed.
+
+    Args:
+        path: Path of the file in the source.
+        source: Descriptor of the file.
+        links: Number of names of the file when it was opened.
+    """
+    known = os.readlink(f"/proc/self/fd/{source}")
+    # Where a FUSE server refuses the daemon a name, the kernel forgets the name, and calls the file
+    # deleted. A name that is removed is one less.
+    is_forgotten = known == path + _DELETED and 0 < links == cached_status(source).st_nlink
+    return known == path or is_forgotten
 
 
 def is_of_disk(error: OSError) -> bool:
