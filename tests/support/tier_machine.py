@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +22,10 @@ import pytest
 from tests.support import ROOT
 from tests.support.controllers import ask, wait_for
 from tests.support.long_reader import LongReader
-from tests.support.tiers import SECRET, settle
+from tests.support.tiers import SECRET, read_until, settle
 from tests.support.unit_sandbox import sandboxed
 from tf_malleable.api.schema.tier import STATUS
+from tf_malleable.api.transport.tier_address import counts_folder
 from tf_malleable.tier.protocol import VALID_OFFSET
 
 # One who owns data, two who read, and one who attacks them.
@@ -32,8 +34,6 @@ USERS = (OWNER, READER, OTHER, HOSTILE)
 DATA = "/srv/data"
 STORE = "/var/cache/tf_malleable-tier"
 SOCKET = "/run/tf_malleable-tier/tier.sock"
-# What is to be copied is copied within this time on a machine that is ten times slower.
-_COPY_SECONDS = 10.0
 TFM = (sys.executable, "-m", "tf_malleable_cli")
 
 # Without a path: other users may not enter the folders of root's Python, say.
@@ -285,16 +285,34 @@ class Daemon:
             until = int.from_bytes(state.read(8), "little")
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) < until
 
+    def hits(self, uid: int) -> int:
+        """Return how many copies a user's jobs have opened, as they themselves have counted."""
+        folder = counts_folder(self.machine.path(self.control.removesuffix(".control")))
+        found: Counter[int] = Counter()
+        for each in folder.iterdir():
+            # The first number of Counts in protocol.h.
+            found[each.stat().st_uid] += int.from_bytes(each.read_bytes()[:8], "little")
+        return found[uid]
+
     def read_from_copy(self, uid: int, path: str, data: bytes, **more: Any) -> None:
         """Have a user read a file again and again until a copy is opened for it."""
+        before = self.hits(uid)
 
-        def is_copied() -> bool:
-            opens = self.counted("copy_opens")
+        def read() -> None:
             assert self.machine.read(uid, path, **more) == data
-            time.sleep(0.2)  # The last report of a reader is on its way.
-            return self.counted("copy_opens") > opens
 
-        wait_for(is_copied, _COPY_SECONDS)
+        read_until(lambda: self.hits(uid) > before, read, 0.2)
+
+    def has_open(self, path: str) -> bool:
+        """Return whether the daemon holds a file of the source, which a reader has handed over."""
+        wanted = self.machine.path(path)
+        for each in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            try:
+                if each.samefile(wanted):
+                    return True
+            except OSError:  # It was closed meanwhile, or is no file.
+                continue
+        return False
 
 
 @contextmanager

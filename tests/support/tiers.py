@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import tfm
-from tests.support.controllers import ask, start_tfm, wait_for
+from tests.support.controllers import DEADLINE, ask, start_tfm, wait_for
 from tf_malleable.api.schema.tier import STATUS
 
 SECRET = "a secret of the nodes in a test"
@@ -38,6 +38,37 @@ def settle(path: Path, seconds: float = 100.0) -> None:
     """Have a file modified long ago."""
     then = time.time_ns() - int(seconds * 1e9)
     os.utime(path, ns=(then, then))
+
+
+def read_until(
+    condition: Callable[[], Any], read: Callable[[], object], again_seconds: float = 2.0
+) -> int:
+    """Have something read, and again while nothing comes of it, until a condition holds.
+
+    A reader waits for no daemon: while that is late, as on a busy machine, the reader reads the
+    source, and tells the daemon nothing. So of a single read there need not be a copy.
+
+    Args:
+        condition: Function that returns whether the read has had its effect.
+        read: Function that reads.
+        again_seconds: Time after which it is called again.
+
+    Returns:
+        The number of reads.
+    """
+    end = time.monotonic() + 2 * DEADLINE
+    count = 0
+    while True:
+        read()
+        count += 1
+        again = time.monotonic() + again_seconds
+        while True:
+            if condition():
+                return count
+            if time.monotonic() > again:
+                break
+            time.sleep(0.01)
+        assert time.monotonic() < end, f"read {count} times in vain"
 
 
 @dataclass

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from tests.support.controllers import wait_for
 from tests.support.long_reader import LongReader
 from tests.support.tiers import make_source, one_node
 
@@ -81,6 +82,8 @@ def test_no_old_byte_is_read_after_a_change(tmp_path, change, size):
             for name, data in files.items():
                 path = source / name
                 assert reader.read(path) == data
+                # Otherwise this would show nothing.
+                wait_for(lambda: node.counted("copy_opens") > 0)
                 change(path, new)
                 old += reader.read(path) != path.read_bytes()
             assert old == 0
@@ -92,5 +95,6 @@ def test_a_file_that_is_gone_is_gone(tmp_path):
         node.warm(source / "set")
         with reader_of(node) as reader:
             assert reader.read(source / "set/file") == b"x" * 1000
+            wait_for(lambda: node.counted("copy_opens") > 0)
             (source / "set/file").unlink()
             assert reader.read(source / "set/file") is None

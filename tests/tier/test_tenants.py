@@ -13,10 +13,10 @@ import pytest
 
 from tests.support.controllers import wait_for
 from tests.support.fuse_source import FuseSource, mounted
-from tests.support.tiers import TierNode, make_source, one_node
+from tests.support.tiers import TierNode, make_source, one_node, read_until
 from tf_malleable.api.transport.tier_address import SHIM
 from tf_malleable.linux.file_status import cached_status
-from tf_malleable.tier.protocol import Identity
+from tf_malleable.tier.protocol import Identity, ReaderCounts
 from tf_malleable.tier.store import tenancy
 from tf_malleable.tier.store.partial_copy import is_still
 
@@ -27,6 +27,7 @@ pytestmark = [
 ONE, TWO, THREE = 4001, 4002, 4003
 BIG = os.urandom((2 << 20) + 777)
 SMALL = b"small"
+_COUNTS_BYTES = 8 * len(ReaderCounts())
 
 
 @pytest.fixture
@@ -60,35 +61,58 @@ def node(folder, source):
         yield found
 
 
+def counts_of(node: TierNode, uid: int) -> Path:
+    """Return the file in which a user's readers count."""
+    return node.folder.parent / f"counts-{uid}"
+
+
+def is_hit(node: TierNode, uid: int, path: Path, data: bytes) -> bool:
+    """Return whether a user reads a file's data, and from a copy, as his reader itself counts."""
+
+    def hits() -> int:
+        # The first number of Counts in protocol.h.
+        return int.from_bytes(counts_of(node, uid).read_bytes()[:8], "little")
+
+    before = hits() if counts_of(node, uid).exists() else 0
+    return read(node, uid, path) == data and hits() == before + 1
+
+
+def have_copied(node: TierNode, uid: int, path: Path, data: bytes, area: str = "public") -> Path:
+    """Have a user read a file until it has a copy in an area; return the copy."""
+    copy = node.copy(path, area)
+
+    def read_it() -> None:
+        assert read(node, uid, path) == data
+
+    read_until(copy.exists, read_it)
+    return copy
+
+
 def read(node: TierNode, uid: int, path: Path) -> bytes | None:
     """Return what another user reads through the tier; None if he may not."""
+    counts = counts_of(node, uid)
+    if not counts.exists():
+        counts.write_bytes(bytes(_COUNTS_BYTES))
+        os.chown(counts, uid, uid)
     done = subprocess.run(
         ["cat", str(path)],
         env={
             "PATH": os.environ["PATH"],
             "LD_PRELOAD": str(node.folder.parent / "shim.so"),
-            "TF_MALLEABLE_TIER": f"socket={node.socket}",
+            "TF_MALLEABLE_TIER": f"socket={node.socket}\ncounts={counts}",
         },
         user=uid, group=uid, extra_groups=[], capture_output=True, check=False,
     )  # fmt: skip
     return done.stdout if done.returncode == 0 else None
 
 
-def wait_until_admitted(node: TierNode, uid: int) -> None:
-    """Wait until the folders of a user are there."""
-    growing = node.store / "growing" / "private" / str(uid)
-    wait_for(lambda: growing.exists() and tenancy.ACL_ATTRIBUTE in os.listxattr(growing))
-
-
 def test_what_everybody_may_read_is_copied_once_by_the_daemon(node, source):
     for path, data in ((source / "big", BIG), (source / "small", SMALL)):
-        assert read(node, ONE, path) == data
-        wait_for(lambda path=path: node.copy(path, "public").exists())
-        assert node.copy(path, "public").read_bytes() == data
-        assert node.copy(path, "public").stat().st_uid == 0
-        opens = node.counted("copy_opens")
-        assert read(node, TWO, path) == read(node, THREE, path) == data
-        wait_for(lambda opens=opens: node.counted("copy_opens") == opens + 2)
+        copy = have_copied(node, ONE, path, data)
+        assert copy.read_bytes() == data
+        assert copy.stat().st_uid == 0
+        assert is_hit(node, TWO, path, data)
+        assert is_hit(node, THREE, path, data)
     assert node.status()["copies"] == 2
 
 
@@ -96,43 +120,35 @@ def test_what_everybody_may_read_is_copied_once_by_the_daemon(node, source):
 def test_what_only_some_may_read_each_has_of_his_own(node, source, name):
     path = source / name
     data = path.read_bytes()
-    assert read(node, ONE, path) == data
-    copy = node.copy(path, f"private/{ONE}")
-    wait_for(copy.exists)
+    copy = have_copied(node, ONE, path, data, f"private/{ONE}")
     assert copy.read_bytes() == data
     assert not node.copy(path, "public").exists()
     assert read(node, TWO, path) is None
     assert read(node, TWO, copy) is None
-    opens = node.counted("copy_opens")
-    assert read(node, ONE, path) == data
-    wait_for(lambda: node.counted("copy_opens") > opens)
+    assert is_hit(node, ONE, path, data)
 
 
 def test_a_file_that_is_not_everybodys_any_more(node, source):
     path = source / "small"
-    assert read(node, ONE, path) == SMALL
-    wait_for(lambda: node.copy(path, "public").exists())
+    copy = have_copied(node, ONE, path, SMALL)
     path.chmod(0o600)
     assert read(node, ONE, path) is None
-    wait_for(lambda: not node.copy(path, "public").exists())
+    wait_for(lambda: not copy.exists())
 
 
 def test_a_folder_that_is_closed_takes_its_public_copies_along(node, source):
     inner = source / "inner" / "most"
     path = make_source(inner, {"file": SMALL}) / "file"
-    assert read(node, ONE, path) == SMALL
-    wait_for(lambda: node.copy(path, "public").exists())
+    copy = have_copied(node, ONE, path, SMALL)
     (source / "inner").chmod(0o700)
     assert read(node, ONE, path) is None
-    wait_for(lambda: not node.copy(path, "public").exists())
+    wait_for(lambda: not copy.exists())
     (source / "inner").chmod(0o755)
     assert read(node, ONE, path) == SMALL
 
 
 def test_a_user_cannot_change_what_is_everybodys(node, source):
-    assert read(node, ONE, source / "big") == BIG
-    copy = node.copy(source / "big", "public")
-    wait_for(copy.exists)
+    copy = have_copied(node, ONE, source / "big", BIG)
     script = (
         f"echo x >> '{copy}'; rm -f '{copy}'; mv '{copy}' '{copy}.2'; echo x > '{copy.parent}/new';"
         f"ls '{node.store}/growing/private/{ONE}' '{node.store}/private/{ONE}'"
@@ -145,8 +161,11 @@ def test_a_user_cannot_change_what_is_everybodys(node, source):
 
 
 def test_the_folders_of_a_user_are_his_alone(node, source):
-    read(node, ONE, source / "group")
-    wait_until_admitted(node, ONE)
+    growing = node.store / "growing" / "private" / str(ONE)
+    read_until(
+        lambda: growing.exists() and tenancy.ACL_ATTRIBUTE in os.listxattr(growing),
+        lambda: read(node, ONE, source / "group"),
+    )
     for folder in (node.store / "private", node.store / "growing" / "private"):
         own = folder / str(ONE)
         assert own.stat().st_uid == 0
@@ -160,13 +179,9 @@ def test_a_death_while_the_folders_of_a_user_were_made(node, source):
         (folder / str(ONE)).mkdir(mode=0o700, parents=True)
     node.start()
     path = source / "group"
-    data = read(node, ONE, path)
-    assert data
-    copy = node.copy(path, f"private/{ONE}")
-    wait_for(copy.exists)
-    opens = node.counted("copy_opens")
-    assert read(node, ONE, path) == data
-    wait_for(lambda: node.counted("copy_opens") > opens)
+    data = path.read_bytes()
+    have_copied(node, ONE, path, data, f"private/{ONE}")
+    assert is_hit(node, ONE, path, data)
 
 
 def test_a_control_that_not_everybody_may_use(node, source):
@@ -197,13 +212,9 @@ def test_where_root_may_not_read_who_may_gets_a_copy(folder, remembered_s):
             node.folder.chmod(0o755)
             for name, data in (("file", BIG), ("small", SMALL)):
                 path = source / name
-                assert read(node, ONE, path) == data
-                copy = node.copy(path, f"private/{ONE}")
-                wait_for(copy.exists)
+                copy = have_copied(node, ONE, path, data, f"private/{ONE}")
                 assert copy.read_bytes() == data
-                opens = node.counted("copy_opens")
-                assert read(node, ONE, path) == data
-                wait_for(lambda opens=opens: node.counted("copy_opens") > opens)
+                assert is_hit(node, ONE, path, data)
                 assert read(node, TWO, path) is None
 
 

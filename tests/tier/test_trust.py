@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.controllers import wait_for
-from tests.support.tiers import make_source, one_node, settle
+from tests.support.tiers import make_source, one_node, read_until, settle
 from tests.support.users import become, said_as
 from tf_malleable.api.transport import tier_address
 from tf_malleable.api.transport.tier_address import (
@@ -359,11 +359,13 @@ def test_for_all_users_root_s_tier_comes_first(place, program, shared, default_f
     variable, printed = joined(VICTIM, **environment)
     assert variable.startswith(f"socket={shared.socket}\ncounts={shared.socket}.jobs/"), printed
     path = shared.source / "file"
-    opens = 0.0
-    assert cat(place, VICTIM, variable, path) == DATA
-    wait_for(lambda: shared.copy(path, "public").exists())
-    assert cat(place, VICTIM, variable, path) == DATA
-    wait_for(lambda: shared.counted("copy_opens") > opens)
+
+    def read() -> None:
+        assert cat(place, VICTIM, variable, path) == DATA
+
+    read_until(lambda: shared.copy(path, "public").exists(), read)
+    read()
+    wait_for(lambda: shared.counted("copy_opens") > 0)
     # If others may not write to it, or could replace it, it is none for them.
     shared.socket.chmod(0o600)
     assert joined(VICTIM, **environment)[0].startswith(f"socket={own}/tier.sock\n")

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
+from tests.support.controllers import wait_for
 from tests.support.tier_machine import DATA, HOSTILE, OTHER, READER, daemon
-from tests.support.tiers import settle
+from tests.support.tiers import read_until, settle
 
 TMPFS = 400 << 20
 CAPACITY = 20 << 20
@@ -44,8 +45,16 @@ def test_files_that_are_open_take_no_more_than_the_capacity(machine, small_disk)
     with machine.reader(OTHER) as reader:
         taken = []
         for path in paths:
-            reader.call(f"len(os.read(os.open({path!r}, os.O_RDONLY), 4096))")
+            read_until(
+                lambda path=path: small_disk.has_open(path),
+                lambda path=path: reader.call(
+                    f"len(os.read(os.open({path!r}, os.O_RDONLY), 4096))"
+                ),
+            )
             taken.append(room_of(machine, "/var/cache/disk"))
+        # One of them has its room; all others wait for it.
+        wait_for(lambda: small_disk.status()["growing"] == 1)
+        taken.append(room_of(machine, "/var/cache/disk"))
         assert max(taken) <= CAPACITY * 1.2
 
 
@@ -56,8 +65,12 @@ def test_a_file_of_nearly_the_capacity_evicts_nobodys_copies(machine, small_disk
         small_disk.read_from_copy(READER, path, b"x" * (2 << 20))
     path = sparse(machine, "scratch/large", HOSTILE, CAPACITY - 1)
     with machine.reader(HOSTILE) as hostile:
-        hostile.open(path)
-        assert hostile.more(4096) == bytes(4096)
+
+        def begin() -> None:
+            hostile.open(path)
+            assert hostile.more(4096) == bytes(4096)
+
+        read_until(lambda: small_disk.has_open(path), begin)
         end = time.monotonic() + 3.0
         while time.monotonic() < end:
             assert small_disk.counted("evictions") == 0

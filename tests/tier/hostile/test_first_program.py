@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
-from tests.support.controllers import wait_for
-from tests.support.tier_machine import DATA, OWNER
+import itertools
+
+import pytest
+
+from tests.support.tier_machine import DATA
+from tests.support.tiers import read_until
 
 
-def test_a_private_file_is_copied_at_the_first_read_of_its_user(machine, shared, big):
-    path = machine.file(f"{DATA}/own/big", big, OWNER, 0o600)
-    assert machine.read(OWNER, path) == big
-    wait_for(lambda: shared.status()["copies"] == 1, 10.0)
+@pytest.mark.parametrize("mode", [0o600, 0o644], ids=["private", "public"])
+def test_a_file_is_copied_at_the_first_read_of_its_user(machine, shared, big, mode):
+    users = itertools.count(5001)
 
+    def read_first() -> None:
+        # Another user each time, for whom it is the first.
+        uid = next(users)
+        machine.folder(machine.home(uid), uid, 0o700)
+        path = machine.file(f"{DATA}/own/{uid}", big, uid, mode)
+        assert machine.read(uid, path) == big
 
-def test_a_public_file_is_copied_at_the_first_read(machine, shared, public, big):
-    assert machine.read(OWNER, public) == big
-    wait_for(lambda: shared.status()["copies"] == 1)
+    read_until(lambda: shared.status()["copies"] > 0, read_first)

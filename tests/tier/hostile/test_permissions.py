@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from tests.support.controllers import wait_for
 from tests.support.tier_machine import DATA, HOSTILE, OWNER, READER, STORE
+from tests.support.tiers import read_until
 
 # A second, on a machine that is ten times slower.
 _CLOSED_SECONDS = 10.0
@@ -85,14 +87,19 @@ def test_taken_away_in_the_store_by(machine, shared, public, big, way):
 def test_taken_away_while_the_copy_is_made(machine, shared, public, big):
     half = len(big) // 2
     with machine.reader(READER) as reader, machine.reader(HOSTILE, through=False) as hostile:
-        reader.open(public)
+
+        def read_half() -> None:
+            reader.open(public)
+            assert reader.more(half) == big[:half]
+
         # Until the daemon has decided whose it is.
-        assert reader.more(half) == big[:half]
-        time.sleep(1.0)
+        read_until(lambda: shared.status()["growing"], read_half)
         machine.path(FOLDER).chmod(0o700)
         # He had opened it before, as he may without a tier.
         assert reader.more() == big[half:]
         reader.close()
+        # Until the daemon has decided what becomes of the copy.
+        wait_for(lambda: not shared.status()["growing"])
         assert hostile.read(public) is None
         assert not appears(
             lambda: [c for c in machine.stored(STORE, len(big)) if hostile.read(c) == big]
