@@ -328,25 +328,29 @@ Reply DaemonClient::Ask(const char* key, size_t size) {
   int64_t until = begin + kReplyNs;
   while (reply == kWait) {
     const int64_t now = sys::Now(CLOCK_MONOTONIC);
-    if (now >= until || now >= begin + kMaxAskNs) {
+    bool is_over = now >= until || now >= begin + kMaxAskNs;
+    const int64_t left = is_over ? 0 : until - now;
+    struct pollfd poll = {ends[0], POLLIN, 0};
+    struct timespec rest = {left / kSecondNs, left % kSecondNs};
+    // Also when the time is over: a reply may have come in time, while this
+    // thread did not run.
+    const long ready = syscall(SYS_ppoll, &poll, 1, &rest, nullptr, 0);
+    uint8_t answer;
+    const ssize_t got = ready > 0 ? sys::Read(ends[0], &answer, 1) : -1;
+    if (got == 0) reply = kUseSource;  // The daemon has closed it.
+    if (got == 1) {
+      if (answer == kUseCopy || answer == kFollow) {
+        reply = static_cast<Reply>(answer);
+      } else if (answer != kWait) {
+        reply = kUseSource;
+      }
+      until = sys::Now(CLOCK_MONOTONIC) + kReplyNs;
+      is_over = now >= begin + kMaxAskNs;
+    }
+    if (reply == kWait && is_over) {
       quiet_until_.store(now + kQuietNs, std::memory_order_relaxed);
       reply = kUseSource;
-      break;
     }
-    struct pollfd poll = {ends[0], POLLIN, 0};
-    const struct timespec rest = {(until - now) / kSecondNs,
-                                  (until - now) % kSecondNs};
-    if (syscall(SYS_ppoll, &poll, 1, &rest, nullptr, 0) <= 0) continue;
-    uint8_t answer;
-    const ssize_t got = sys::Read(ends[0], &answer, 1);
-    if (got == 0) reply = kUseSource;  // The daemon has closed it.
-    if (got != 1) continue;
-    if (answer == kUseCopy || answer == kFollow) {
-      reply = static_cast<Reply>(answer);
-    } else if (answer != kWait) {
-      reply = kUseSource;
-    }
-    until = now + kReplyNs;
   }
   sys::Close(ends[0]);
   Count(&AtomicCounts::waits);

@@ -366,8 +366,9 @@ class StandIn:
             readings.setdefault(path, []).append(Reading(path, identity, *files))
             files = []
         elif kind == MessageKind.ASK:
-            for each in self.answer(self, path):
-                os.write(files[0], bytes([each]))
+            replies = self.answer(self, path)
+            with suppress(BrokenPipeError):  # The reader waits no more.
+                os.write(files[0], replies)
         elif kind in (MessageKind.WHOLE, MessageKind.UNSEEN):
             for source in files or [each.source for each in readings.get(path, [])]:
                 assert identity is not None

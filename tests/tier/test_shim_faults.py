@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -20,7 +23,8 @@ import pytest
 from tests.support import tier_stand_in
 from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tier_stand_in import StandIn, stop
-from tf_malleable.tier.protocol import MessageKind, StateFlag
+from tests.support.tiers import read_until
+from tf_malleable.tier.protocol import MessageKind, ReaderCounts, StateFlag
 
 pytestmark = pytest.mark.slow
 LARGE = 3_000_001
@@ -179,10 +183,46 @@ def test_a_reader_that_asks_gets_a_copy_without_opening_the_source(tmp_path, whe
         return b"WWC" if when == "meanwhile" else b"C"
 
     with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS, answer=answer) as daemon:
-        path = make(daemon, "set/file", LARGE)
-        daemon.python(WHOLE_READ, path)
-        counts = daemon.said[-1].counts
-        assert (counts.copy_opens, counts.source_opens, counts.waits) == (1, 0, 1)
+        files = itertools.count()
+
+        def read() -> None:
+            # Another one each time, for which this may answer in time.
+            daemon.said.clear()
+            daemon.python(WHOLE_READ, make(daemon, f"set/{next(files)}", LARGE))
+
+        def is_from_copy() -> bool:
+            counts = daemon.said[-1].counts if daemon.said else ReaderCounts()
+            return (counts.copy_opens, counts.source_opens, counts.waits) == (1, 0, 1)
+
+        read_until(is_from_copy, read, 0)
+
+
+@pytest.mark.parametrize("replies", [b"C", b"WC", b"WWC"])
+def test_a_reply_that_comes_while_its_reader_does_not_run_is_not_late(tmp_path, replies):
+    started = threading.Event()
+    reader: subprocess.Popen[bytes]
+
+    def answer(daemon, path):
+        assert started.wait(60)
+        daemon.place(path, content(10_000))
+        reader.send_signal(signal.SIGSTOP)
+        # Of its 250 ms, none are left.
+        threading.Timer(0.5, reader.send_signal, [signal.SIGCONT]).start()
+        return replies
+
+    def read() -> None:
+        nonlocal reader
+        started.clear()
+        path = make(daemon, f"set/{next(files)}", 10_000)
+        command = [sys.executable, "-S", "-c", WHOLE_READ, path]
+        reader = subprocess.Popen(command, env=daemon.environment())
+        started.set()
+        assert reader.wait(60) == 0
+
+    files = itertools.count()
+    with StandIn(tmp_path, flags=StateFlag.FILLS | StateFlag.ASKS, answer=answer) as daemon:
+        # On a busy machine, this may itself be late.
+        read_until(lambda: daemon.said and daemon.said[-1].counts.copy_opens == 1, read)
 
 
 def test_a_reader_follows_what_comes_from_another_node(tmp_path):
