@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -143,6 +144,8 @@ def test_what_is_read_unseen_is_copied_by_the_daemon(node, reader, source):
 def test_a_file_that_was_replaced_is_not_published_under_its_name(node, reader, source):
     path = source / "big"
     file = ReadFile(reader, path)
+    # Otherwise it would be refused as a file that was changed before.
+    wait_for(lambda: node.status()["growing"])
     new = source / "new"
     new.write_bytes(BIG[::-1])
     settle(new)
@@ -277,16 +280,19 @@ def test_a_reader_that_asks_follows_what_grows_at_another_node(tmp_path, source)
 
 
 def test_nobody_waits_for_a_copy_that_its_reader_does_not_make(tmp_path):
-    source = make_source(tmp_path / "source", {f"{number}": BIG for number in range(4)})
-    paths = sorted(source.iterdir())
+    source = make_source(tmp_path / "source", {f"{number}": BIG for number in range(8)})
     with nodes(tmp_path, source, 2) as (a, b):
         one, two = TierReader(a), TierReader(b)
-        for path in paths:
+
+        def is_free(path: Path) -> bool:
             assert one.ask(path) == "S"
             one.say(MessageKind.CLOSED, path)
-        # The home hears of it within half a second, if the machine is not too busy.
-        time.sleep(1.0)
-        assert "S" in [two.ask(path) for path in paths]
+            # The home hears of it within half a second, if the machine is not too busy.
+            time.sleep(1.0)
+            # Only the first question tells: by the second one, this node has the claim.
+            return two.ask(path) == "S"
+
+        assert any(map(is_free, source.iterdir()))
 
 
 def test_a_copy_for_which_there_is_no_room_passes(tmp_path, source):
@@ -297,9 +303,15 @@ def test_a_copy_for_which_there_is_no_room_passes(tmp_path, source):
         b.start()
         a.warm(path)
         reader = TierReader(b)
-        assert reader.ask(path).lstrip("W") == "C"
-        with b.copy(path).open("rb") as opened:
-            assert opened.read() == BIG
+
+        def read_copy() -> bytes | None:
+            assert reader.ask(path).lstrip("W") in ("C", "F")
+            try:
+                return b.copy(path).read_bytes()
+            except FileNotFoundError:  # On a busy machine, it is not there yet, or has passed.
+                return None
+
+        assert wait_for(read_copy) == BIG
         wait_for(lambda: not b.has(path))
         assert b.status()["used"] == 0
         assert b.counted("source_bytes") == 0
