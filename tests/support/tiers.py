@@ -22,6 +22,8 @@ from tests.support.controllers import DEADLINE, ask, start_tfm, wait_for
 from tf_malleable.api.schema.tier import STATUS
 
 SECRET = "a secret of the nodes in a test"
+# The scrub has the lowest priority: of a busy CPU it gets a hundredth.
+SCRUB_SECONDS = 10 * DEADLINE
 _FEWEST_READS = 4
 
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from tests.support.controllers import wait_for
-from tests.support.tiers import make_source, one_node
+from tests.support.tiers import SCRUB_SECONDS, make_source, one_node
 from tf_malleable.tier import scrub
 from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.service import TierService
@@ -46,10 +46,11 @@ def flip(path, place: int) -> None:
 def test_a_copy_that_rots_is_dropped_before_anybody_checks(tmp_path, source, name, place):
     with one_node(tmp_path, source, "--scrub", "1s") as node:
         node.warm(source)
-        wait_for(lambda: node.counted("scrubbed_bytes") > 2 * sum(map(len, FILES.values())))
+        twice = 2 * sum(map(len, FILES.values()))
+        wait_for(lambda: node.counted("scrubbed_bytes") > twice, SCRUB_SECONDS)
         assert node.counted("rotten") == 0
         flip(node.copy(source / name), place)
-        wait_for(lambda: not node.has(source / name))
+        wait_for(lambda: not node.has(source / name), SCRUB_SECONDS)
         assert node.counted("rotten") == 1
         assert node.status()["copies"] == len(FILES) - 1
         assert "has rotted" in node.log.read_text()
@@ -81,7 +82,7 @@ def test_what_rots_on_the_disk_is_found_under_a_cache_that_is_good(tmp_path, sou
         copy = node.copy(source / "big")
         assert copy.read_bytes() == BIG
         flip(disk, disk.read_bytes().index(BIG[1 << 20 :][:4096]))
-        wait_for(lambda: not copy.exists())
+        wait_for(lambda: not copy.exists(), SCRUB_SECONDS)
         assert node.counted("rotten") == 1
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.controllers import wait_for
 from tests.support.tier_machine import READER, daemon
+from tests.support.tiers import SCRUB_SECONDS
 
 
 @pytest.mark.parametrize("when", ["while the daemon runs", "before it starts"])
@@ -23,6 +24,6 @@ def test_a_bit_of_a_copy_that_flips(machine, public, big, when):
             file.write(bytes([byte ^ 1]))
         if when == "before it starts":
             found.restart()
-        wait_for(lambda: found.counted("rotten") == 1)
+        wait_for(lambda: found.counted("rotten") == 1, SCRUB_SECONDS)
         with machine.reader(READER) as reader:
             assert reader.read(public) == big
