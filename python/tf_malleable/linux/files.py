@@ -7,7 +7,10 @@ File objects and pathlib would take longer than the kernel.
 from __future__ import annotations
 
 import os
-from typing import Final
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import Final
 
 _MOST: Final = 65536
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tf_malleable.model.allocation import NO_GRANT, Grant
+from tf_malleable.model.job_state import JobState
 from tf_malleable.model.shape import Shape
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
-
-JobState = Literal["waiting", "running", "paused"]
 
 
 class Rate(NamedTuple):  # A tuple, as every decision compares and hashes it.

@@ -7,7 +7,10 @@ Units of bytes are powers of 1024, as in Docker and Slurm.
 from __future__ import annotations
 
 import re
-from typing import Final
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import Final
 
 SIZE_PATTERN: Final = "^[0-9]{1,15}[KMGTkmgt]$"
 """Regular expression of a size with a unit."""

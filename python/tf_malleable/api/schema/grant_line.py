@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeGuard, get_args
+from tf_malleable.model import job_state
+from tf_malleable.quick_dataclass import dataclass
 
-from tf_malleable.model import JobState
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TypeGuard
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class GrantLine:
     """
 
     serial: int
-    state: JobState
+    state: job_state.JobState
     cpus: list[int]
     lent: list[int]
     confined: bool = False
@@ -58,5 +60,5 @@ def _is_number(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_state(value: object) -> TypeGuard[JobState]:
-    return value in get_args(JobState)
+def _is_state(value: object) -> TypeGuard[job_state.JobState]:
+    return value in job_state.STATES

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
-from typing import Final
 
 from tf_malleable.model.units import printable
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import Final
 
 LONGEST_NAME: Final = 200
 LONGEST_AREA: Final = 128
@@ -54,17 +56,22 @@ def default_name(command: Sequence[str]) -> str:
     For other programs it is the program's name; for ``tfm elastic local … -- python train.py``
     it is the default name of the command after ``--``.
     """
-    program = PurePath(command[0]).name
+    program = _base_name(command[0])
     if program == "tfm" and "--" in command[:-1]:
         return default_name(command[command.index("--") + 1 :])
     script = _script(iter(command[1:])) if _PYTHON.fullmatch(program) else ""
     return printable_name(script or program or "?")
 
 
+def _base_name(path: str) -> str:
+    """Return the last component of a path. (PurePath is slow to load.)"""
+    return next((name for name in reversed(path.split("/")) if name not in ("", ".")), "")
+
+
 def _script(arguments: Iterator[str]) -> str:
     for argument in arguments:
         if not argument.startswith("-"):
-            return PurePath(argument).name
+            return _base_name(argument)
         # Short options may be joined (-uW ignore). These four take the rest of the argument
         # or the next one as their value.
         taking = None if argument.startswith("--") else re.search("[cmWX]", argument)

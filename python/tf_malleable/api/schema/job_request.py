@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final
 
 from tf_malleable.api.schema.job_names import LONGEST_AREA, LONGEST_NAME, is_area
-from tf_malleable.model import Shape
+from tf_malleable.model.shape import Shape
+from tf_malleable.quick_dataclass import dataclass
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 MOST_CORES: Final = 65536
 MOST_PRIORITY: Final = 1000
@@ -147,7 +150,7 @@ class JobRequest:
         `gpus`, `after` and `kill_leftovers` are left out at their defaults, as older controllers
         refuse the fields.
         """
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        values = ((name, getattr(self, name)) for name in self.__match_args__)
         return {
             name: value
             for name, value in values
@@ -161,7 +164,7 @@ class JobRequest:
         Raises:
             ValueError: A field is missing or invalid; the message says which.
         """
-        known = {field.name for field in fields(cls)}
+        known = set(cls.__match_args__)
         values = {name: said[name] for name in known & said.keys() if said[name] is not None}
         if "name" not in values:
             raise ValueError("name is missing")

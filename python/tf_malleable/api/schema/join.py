@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
-from typing import Final
 
 from tf_malleable.api.schema.job_request import JobRequest
+from tf_malleable.quick_dataclass import dataclass
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import Final
 
 JOIN: Final = "TF_MALLEABLE_JOIN"
 

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Final
 
 from tf_malleable.api.transport.runtime_folder import runtime_folder
-from tf_malleable.model import OperationError
+from tf_malleable.model.errors import OperationError
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Final
 
 SOCKET: Final = "TF_MALLEABLE_SOCKET"
 # Socket of root's controller.
@@ -47,17 +50,20 @@ def default_socket() -> Path:
     That is TF_MALLEABLE_SOCKET, or else the standard path. If the standard path does not
     exist, it is the socket of root's controller, provided that this user may write to it.
     """
-    path = default_listening_socket()
-    is_chosen = bool(os.environ.get(SOCKET))
-    if is_chosen or os.path.exists(path) or not os.access(ROOT_SOCKET, os.W_OK):
-        return path
-    return Path(ROOT_SOCKET)
+    return _as_path(default_socket_path())
+
+
+def default_socket_path() -> str:
+    """Return the same as default_socket(), without loading pathlib."""
+    if chosen := os.environ.get(SOCKET):
+        return chosen
+    path = _standard()
+    return path if os.path.exists(path) or not os.access(ROOT_SOCKET, os.W_OK) else ROOT_SOCKET
 
 
 def default_listening_socket() -> Path:
     """Return where a controller listens by default: TF_MALLEABLE_SOCKET or the standard path."""
-    chosen = os.environ.get(SOCKET)
-    return Path(chosen) if chosen else standard_socket()
+    return _as_path(os.environ.get(SOCKET) or _standard())
 
 
 def standard_socket() -> Path:
@@ -66,6 +72,16 @@ def standard_socket() -> Path:
     The path is in /run for root, unless $XDG_RUNTIME_DIR is set, and in the runtime folder of any
     other user.
     """
+    return _as_path(_standard())
+
+
+def _standard() -> str:
     if os.getuid() == 0 and not os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(ROOT_SOCKET)
-    return runtime_folder("tf_malleable") / "controller.sock"
+        return ROOT_SOCKET
+    return os.path.join(runtime_folder("tf_malleable"), "controller.sock")
+
+
+def _as_path(path: str) -> Path:
+    from pathlib import Path  # Slow to load.
+
+    return Path(path)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 
-def runtime_folder(service: str) -> Path:
+def runtime_folder(service: str) -> str:
     """Return the folder of this user for the sockets of a service on this node.
 
     That is in $XDG_RUNTIME_DIR, or else in /run/user/UID, which systemd creates at a login. Without
@@ -23,11 +22,12 @@ def runtime_folder(service: str) -> Path:
     """
     own = f"/run/user/{os.getuid()}"
     if runtime := _absolute("XDG_RUNTIME_DIR"):
-        return Path(runtime, service)
+        return os.path.join(runtime, service)
     state, home = _absolute("XDG_STATE_HOME"), os.path.expanduser("~")
     if _is_closed(own) or not (state or home.startswith("/")):
-        return Path(own, service)
-    return Path(state or Path(home, ".local", "state"), service, os.uname().nodename)
+        return os.path.join(own, service)
+    state = state or os.path.join(home, ".local", "state")
+    return os.path.join(state, service, os.uname().nodename)
 
 
 def _absolute(variable: str) -> str:

@@ -35,7 +35,7 @@ def own_tier_socket() -> Path:
         return Path(chosen)
     if os.getuid() == 0:
         return Path(ROOT_TIER_SOCKET)
-    return runtime_folder("tf_malleable-tier") / "tier.sock"
+    return Path(runtime_folder("tf_malleable-tier"), "tier.sock")
 
 
 def control_socket(socket: Path) -> Path:

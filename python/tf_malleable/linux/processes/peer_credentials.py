@@ -14,10 +14,13 @@ import os
 import select
 import socket
 import struct
-from dataclasses import dataclass
-from typing import Final
 
 from tf_malleable.linux.processes.procfs import read_stat
+from tf_malleable.quick_dataclass import dataclass
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import Final
 
 _UCRED = struct.Struct("3i")
 # From asm-generic/socket.h; Python's socket module does not define it.

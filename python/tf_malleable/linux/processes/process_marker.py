@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Final
 
 from tf_malleable.linux import files
 from tf_malleable.linux.processes import procfs
-from tf_malleable.model import ProcessId
+from tf_malleable.model.process import ProcessId
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import Final
 
 VARIABLE: Final = "TF_MALLEABLE_MAIN_PROCESS"
 _ENTRY: Final = f"{VARIABLE}=".encode()

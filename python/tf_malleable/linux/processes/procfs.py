@@ -11,12 +11,11 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from tf_malleable.linux import files
-from tf_malleable.model import ProcessId
+from tf_malleable.model.process import ProcessId
+from tf_malleable.quick_dataclass import dataclass
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # In bytes: 52 numbers of at most 20 digits, and a name.
@@ -90,7 +89,7 @@ def _state(path: str) -> bytes | None:
 @cache
 def boot_id() -> str:
     """Return the kernel's id of the current boot."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return files.read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def identify(pid: int) -> ProcessId | None:

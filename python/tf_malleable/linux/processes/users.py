@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 from functools import lru_cache
-from pathlib import Path
 
-_PROC = Path("/proc")
 # The map of the initial user namespace: all user ids, unchanged.
 _EVERYONE = ["0", "0", "4294967295"]
 
@@ -21,7 +20,7 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-def is_foreign(uid: int, proc: Path = _PROC) -> bool:
+def is_foreign(uid: int, proc: str | os.PathLike[str] = "/proc") -> bool:
     """Return whether this is the kernel's uid for users that our user namespace does not map.
 
     In a container, the host's root may be such a user.
@@ -31,8 +30,13 @@ def is_foreign(uid: int, proc: Path = _PROC) -> bool:
         proc: Mount point of procfs.
     """
     try:
-        mapped = (proc / "self" / "uid_map").read_text().split()
-        overflow = int((proc / "sys" / "kernel" / "overflowuid").read_text())
+        mapped = _words(os.path.join(proc, "self", "uid_map"))
+        overflow = int(*_words(os.path.join(proc, "sys", "kernel", "overflowuid")))
     except (OSError, ValueError):
         return False
     return mapped != _EVERYONE and uid == overflow
+
+
+def _words(path: str) -> list[str]:
+    with open(path) as file:
+        return file.read().split()
