@@ -168,6 +168,44 @@ def test_what_answers_garbage_is_no_controller(fake, connection, garbage):
     assert connection.request("POST", "/v1/jobs", {})
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}',
+        b'HTTP/1.1 200\r\ncontent-length:8\r\n\r\n{"a": 1}',
+        b'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}',
+        HEAD + chunked(b'{"a"', b": 1}") + b"0\r\n\r\n",
+        HEAD + b'8;x=y\r\n{"a": 1}\r\n0\r\nTrailer: 1\r\n\r\n',
+    ],
+)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_answers_on_one_connection(fake, connection, answer, size):
+    def in_pieces(handler):
+        for start in range(0, len(answer), size):
+            handler.wfile.write(answer[start : start + size])
+            handler.wfile.flush()
+
+    fake.answer_with("jobs", in_pieces)
+    for _ in range(3):
+        assert connection.request("POST", "/v1/jobs", {}) == {"a": 1}
+    assert len(fake.state.connections) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'HTTP/1.1 200 OK\r\n\r\n{"a": 1}',
+        b'HTTP/1.0 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}',
+        b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 8\r\n\r\n{"a": 1}',
+    ],
+)
+def test_the_last_answer_of_a_connection(fake, connection, answer):
+    fake.answer_with("jobs", piecewise(answer))
+    for count in (1, 2):
+        assert connection.request("POST", "/v1/jobs", {}) == {"a": 1}
+        assert fake.state.opened == count
+
+
 def test_an_answer_without_end_is_given_up(fake):
     def endless(handler):
         handler.wfile.write(HEAD)

@@ -8,16 +8,18 @@ the queue if the controller's state file contains it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
-from urllib.parse import quote
 
 from tf_malleable.api.schema.grant_line import GrantLine
 from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.transport.connection import Connection
 from tf_malleable.api.transport.json_lines import Lines
-from tf_malleable.model import ControllerError
+from tf_malleable.model.errors import ControllerError
+from tf_malleable.quick_dataclass import dataclass
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Final
 
 _NOTICE_SECONDS: Final = 1.0
 _FIRST_PAUSE: Final = 0.05
@@ -47,6 +49,10 @@ class Submitted:
     @property
     def path(self) -> str:
         """The job's path in the HTTP API."""
+        if self.id.isascii() and self.id.isalnum():  # Nearly always.
+            return f"/v1/jobs/{self.id}"
+        from urllib.parse import quote
+
         return f"/v1/jobs/{quote(self.id, safe='')}"
 
 

@@ -13,15 +13,20 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Callable
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Final
 
+from tf_malleable.api.transport.http_exchange import HttpError, HttpSocket
 from tf_malleable.api.transport.json_lines import Lines
 from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.linux.processes.users import is_foreign, user_name
-from tf_malleable.model import ControllerError
+from tf_malleable.model.errors import ControllerError
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Final
+
+    from tf_malleable.api.transport.http_exchange import Head
 
 _TIMEOUT: Final = 10.0
 _LARGEST_ANSWER: Final = 1 << 30
@@ -73,8 +78,8 @@ class Connection:
         """
         try:
             answer = self._reusing(self._http, method, path, body)
-            text = self._text(answer)
-        except (HTTPException, OSError) as error:
+            text = self._http.body(answer, self._largest)
+        except OSError as error:
             self._http.close()
             raise self._problem(error) from error
         if not 200 <= answer.status < 300:
@@ -110,12 +115,11 @@ class Connection:
         try:
             answer = self._reusing(client, "GET", path, None)
             if answer.status == 200:
-                assert client.source is not None
-                lines = Lines(client, answer, client.source)
+                lines = Lines(client, answer)
                 self._lines.append(lines)
                 return lines
-            text = self._text(answer)
-        except (HTTPException, OSError) as error:
+            text = client.body(answer, self._largest)
+        except OSError as error:
             client.close()
             raise self._problem(error) from error
         client.close()
@@ -156,17 +160,32 @@ class Connection:
             with suppress(OSError):
                 os.close(each.detach())
 
-    def _client(self) -> _UnixClient:
-        return _UnixClient(self.path, self._timeout, self._opened, self._dial)
+    def _client(self) -> HttpSocket:
+        return HttpSocket(self._timeout, self._connected)
+
+    def _connected(self, timeout: float) -> socket.socket:
+        """Return a new socket to the controller."""
+        if self._dial is not None:
+            new = self._dial()
+            self._opened(new)
+            new.settimeout(timeout)
+            return new
+        new = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._opened(new)
+        try:
+            connect(new, self.path, timeout)
+            check_server(new)
+        except OSError:
+            new.close()
+            raise
+        return new
 
     def _opened(self, new: socket.socket) -> None:
         # The descriptor of a closed socket is -1.
         self._sockets[:] = [each for each in self._sockets if each.fileno() != -1]
         self._sockets.append(new)
 
-    def _reusing(
-        self, client: _UnixClient, method: str, path: str, body: object | None
-    ) -> HTTPResponse:
+    def _reusing(self, client: HttpSocket, method: str, path: str, body: object | None) -> Head:
         """Send a request, on a new connection if the server has closed the current one."""
         reused = client.sock is not None
         try:
@@ -178,78 +197,23 @@ class Connection:
             client.close()
             return self._exchange(client, method, path, body)
 
-    def _exchange(
-        self, client: _UnixClient, method: str, path: str, body: object | None
-    ) -> HTTPResponse:
+    def _exchange(self, client: HttpSocket, method: str, path: str, body: object | None) -> Head:
         data = None if body is None else json.dumps(body).encode()
-        headers = {} if data is None else {"Content-Type": "application/json"}
         is_new = client.sock is None
         try:
-            client.request(method, path, data, headers)
+            client.send(method, path, data)
         except (BrokenPipeError, ConnectionResetError):
             # A controller with too many connections answers so without reading, and hangs up.
             if not is_new or client.sock is None:
                 raise
         if self._aborted:  # Perhaps before there was a socket to shut down.
             raise ConnectionAbortedError("the connection was aborted")
-        return client.getresponse()
+        return client.head()
 
-    def _text(self, answer: HTTPResponse) -> bytes:
-        text = answer.read(self._largest + 1)
-        if len(text) > self._largest:
-            raise HTTPException(f"the answer has more than {self._largest} bytes")
-        answer.close()
-        return text
-
-    def _problem(self, error: Exception) -> OSError:
-        if isinstance(error, OSError):
-            return error
-        return ConnectionError(f"what answers at {self.path} is not a controller: {error!r}")
-
-
-class _UnixClient(HTTPConnection):
-    """Connection of http.client over a Unix socket.
-
-    Attributes:
-        source: Socket last connected. Unlike `sock`, it stays set after the server has announced
-            that its answer is the last one.
-    """
-
-    source: socket.socket | None = None
-
-    def __init__(
-        self,
-        path: str,
-        timeout: float,
-        opened: Callable[[socket.socket], None],
-        dial: Callable[[], socket.socket] | None,
-    ) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-        self._opened = opened
-        self._dial = dial
-
-    def connect(self) -> None:
-        """Connect; called by http.client when needed."""
-        if self._dial is not None:
-            self.sock = self.source = self._dial()
-            self._opened(self.sock)
-            self.sock.settimeout(self.timeout)
-            return
-        self.sock = self.source = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._opened(self.sock)
-        connect(self.sock, self._path, self.timeout or _TIMEOUT)
-        check_server(self.sock)
-
-    def send(self, data: object) -> None:
-        """Send; called by http.client.
-
-        MSG_NOSIGNAL, because SIGPIPE would end a program that has restored its default action.
-        """
-        assert isinstance(data, bytes)
-        if self.sock is None:
-            self.connect()
-        self.sock.sendall(data, socket.MSG_NOSIGNAL)
+    def _problem(self, error: OSError | ValueError) -> OSError:
+        if isinstance(error, HttpError | ValueError):
+            return ConnectionError(f"what answers at {self.path} is not a controller: {error!r}")
+        return error
 
 
 def connect(connection: socket.socket, path: str, timeout: float) -> None:

@@ -1,9 +1,5 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""Stream of JSON lines that can be read with a time limit.
-
-http.client reads the headers. Reading the body with it could block in the middle of a
-chunk, so this module decodes the chunked coding itself.
-"""
+"""Stream of JSON lines that can be read with a time limit."""
 
 from __future__ import annotations
 
@@ -11,33 +7,36 @@ import json
 import select
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPResponse
-from typing import Any, Final
+
+from tf_malleable.api.transport.http_exchange import Head, HttpSocket, Unchunk
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 _LONGEST_LINE: Final = 1 << 20
-_LONGEST_CHUNK_HEAD: Final = 1 << 10
 _PIECE: Final = 1 << 16
 
 
-class Lines(Iterator[dict[str, Any]]):
+class Lines:
     """Iterator over JSON objects, one per line, until the stream ends."""
 
-    def __init__(self, client: HTTPConnection, answer: HTTPResponse, source: socket.socket) -> None:
+    def __init__(self, client: HttpSocket, head: Head) -> None:
+        """Create the iterator.
+
+        Args:
+            client: The connection, which this object closes.
+            head: Head of the answer; nothing else of it has been read.
+        """
+        assert client.sock is not None
         self._client = client
-        self._answer = answer
-        self._socket = source
-        self._unchunk = _Unchunk() if answer.chunked else None
+        self._socket = client.sock
+        self._unchunk = Unchunk() if head.is_chunked else None
         self._text = bytearray()
         self._poll = select.poll()
-        self._poll.register(source, select.POLLIN)
-        # Bytes that arrived with the headers are in the answer's buffer. With a
-        # non-blocking socket, peek() returns them without waiting for more.
-        timeout = source.gettimeout()
-        source.settimeout(0)
-        self._take(answer.fp.peek())
-        source.settimeout(timeout)
+        self._poll.register(client.sock, select.POLLIN)
+        self._take(client.taken())
 
     def next_within(self, seconds: float | None) -> dict[str, Any] | None:
         """Return the next line; None if none arrives in time.
@@ -64,6 +63,9 @@ class Lines(Iterator[dict[str, Any]]):
             self._take(data)
         return line
 
+    def __iter__(self) -> Lines:
+        return self
+
     def __next__(self) -> dict[str, Any]:
         try:
             line = self.next_within(None)
@@ -79,9 +81,7 @@ class Lines(Iterator[dict[str, Any]]):
 
     def close(self) -> None:
         """Close the stream and its connection."""
-        self._answer.close()
         self._client.close()
-        self._socket.close()
 
     def _take(self, data: bytes) -> None:
         self._text += data if self._unchunk is None else self._unchunk.feed(data)
@@ -101,47 +101,6 @@ class Lines(Iterator[dict[str, Any]]):
         if not isinstance(line, dict):
             raise ConnectionError(f"this line is not a JSON object: {text[:80]!r}")
         return line
-
-
-class _Unchunk:
-    """Incremental decoder of HTTP/1.1's chunked coding (RFC 9112, section 7.1)."""
-
-    def __init__(self) -> None:
-        self.ended = False
-        self._data = bytearray()
-        self._left = 0
-
-    def feed(self, data: bytes) -> bytes:
-        """Return the decoded contents of the next bytes."""
-        self._data += data
-        contents = bytearray()
-        while self._data and not self.ended:
-            if self._left:
-                piece = self._data[: self._left]
-                del self._data[: len(piece)]
-                self._left -= len(piece)
-                contents += piece
-                continue
-            head, newline, rest = self._data.partition(b"\n")
-            if not newline:
-                if len(head) > _LONGEST_CHUNK_HEAD:
-                    raise ConnectionError("the stream has a chunk without a size")
-                break
-            self._data = rest
-            if head.strip():  # An empty line ends the previous chunk.
-                self._left = _chunk_size(bytes(head))
-                self.ended = self._left == 0
-        return bytes(contents)
-
-
-def _chunk_size(head: bytes) -> int:
-    digits = head.partition(b";")[0].strip()
-    if not digits.isalnum():
-        raise ConnectionError(f"the stream has a chunk of size {digits[:20]!r}")
-    try:
-        return int(digits, 16)
-    except ValueError:
-        raise ConnectionError(f"the stream has a chunk of size {digits[:20]!r}") from None
 
 
 def _milliseconds_until(until: float | None) -> float | None:
