@@ -13,9 +13,12 @@ import sys
 def main() -> int:
     """Run the command line and return its exit code."""
     try:
-        from tf_malleable.cli.launch.direct_start import start_directly
+        if sys.argv[1:2] == ["run"]:
+            from tf_malleable.cli.launch.front import run_program
 
-        start_directly(sys.argv[1:])
+            code = run_program(sys.argv[2:])
+            if code is not None:
+                return code
         from tf_malleable.cli.main import main as tfm
     except (ImportError, ValueError) as error:
         print(f"tfm: {error}", file=sys.stderr)

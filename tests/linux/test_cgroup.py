@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tf_malleable.linux.cgroups import cgroup, effective_cpus
+from tf_malleable.linux.cgroups.container import in_container
 from tf_malleable.linux.cgroups.effective_cpus import EffectiveCpus, Warnings
 
 MOUNTS_V2 = "30 23 0:26 / {point} rw,nosuid - cgroup2 cgroup2 rw\n"
@@ -300,9 +301,9 @@ def test_a_container_is_known_by_its_files_or_variables(variable, monkeypatch):
     monkeypatch.setattr(os.path, "exists", lambda path: False)
     monkeypatch.delenv("container", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert not cgroup.in_container()
+    assert not in_container()
     monkeypatch.setenv(variable, "something")
-    assert cgroup.in_container()
+    assert in_container()
     monkeypatch.delenv(variable)
     monkeypatch.setattr(os.path, "exists", lambda path: path == "/.dockerenv")
-    assert cgroup.in_container()
+    assert in_container()

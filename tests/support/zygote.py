@@ -309,9 +309,9 @@ def _run(words: Sequence[str], address: str) -> None:
     sys.argv = [program, *arguments]
     if program == _CLI:
         from tf_malleable.cli.elastic import group, processes
-        from tf_malleable.cli.launch import run
+        from tf_malleable.cli.launch import start
 
-        vars(group)["become"] = vars(run)["become"] = _become
+        vars(group)["become"] = vars(start)["become"] = _become
         if "--supervised" in arguments:  # Forked from here, it is no child of its supervisor.
             sys.argv[sys.argv.index("--supervised") + 1] = str(os.getppid())
         if "local" in arguments:

@@ -12,48 +12,19 @@ import sys
 
 import click
 
+from tf_malleable.cli.command_modules import MODULES
+from tf_malleable.cli.messages import INTERRUPTED, report
 from tf_malleable.cli.settings import Settings
-from tf_malleable.model import OperationError
+from tf_malleable.model.errors import OperationError
 from tf_malleable.model.version import __version__
-
-_MODULES = {
-    "run": "launch.run",
-    "submit": "launch.submit",
-    "controller": "services.controller",
-    "jobs": "jobs.job_list",
-    "show": "jobs.show",
-    "logs": "jobs.logs",
-    "wait": "jobs.wait",
-    "top": "jobs.top",
-    "web": "services.web",
-    "set": "jobs.control",
-    "pause": "jobs.control",
-    "resume": "jobs.control",
-    "cancel": "jobs.control",
-    "policy": "services.policy",
-    "history": "jobs.history",
-    "power": "power.group",
-    "workload": "workload.command",
-    "simulate": "simulate.command",
-    "container": "container.group",
-    "elastic": "elastic.group",
-    "cluster": "cluster.group",
-    "tier": "tier.group",
-    "config": "config",
-    "completion": "completion",
-    "dial-stdio": "services.dial_stdio",
-}
-"""Module below tf_malleable.cli of each subcommand."""
-
-_INTERRUPTED = 130
 
 
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_MODULES)
+        return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _MODULES.get(cmd_name)
+        module = MODULES.get(cmd_name)
         if module is None:
             return None
         commands = vars(importlib.import_module(f"tf_malleable.cli.{module}")).values()
@@ -67,7 +38,7 @@ class _Lazy(click.Group):
         name, command, rest = super().resolve_command(ctx, args)
         # `tfm config` itself shows the settings, and completion must not fail.
         if name is not None and command is not None and not ctx.resilient_parsing:
-            ctx.default_map = {name: Settings(_MODULES).defaults(name, command)}
+            ctx.default_map = {name: Settings(MODULES).defaults(name, command)}
         return name, command, rest
 
 
@@ -95,11 +66,7 @@ def main() -> int:
         print(f"tfm: {error.format_message()}", file=sys.stderr)
         return error.exit_code
     except click.Abort:  # Ctrl-C.
-        return _INTERRUPTED
-    except OperationError as error:
-        print(f"tfm: {error}", file=sys.stderr)
-        return error.exit_code
-    except ValueError as error:
-        print(f"tfm: {error}", file=sys.stderr)
-        return 2
+        return INTERRUPTED
+    except (OperationError, ValueError) as error:
+        return report(error)
     return code if isinstance(code, int) else 0

@@ -9,16 +9,17 @@ Precedence, in ascending order: site, user, environment, command line.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tf_malleable.cli.settings_sources import SITE_FILE, user_file, variable_of
+from tf_malleable.cli.settings_sources import SITE_FILE, read_sections, user_file, variable_of
 
-_Sections = Mapping[str, Mapping[str, str]]
+if TYPE_CHECKING:
+    from tf_malleable.cli.settings_sources import Sections
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Settings:
             ValueError: A file cannot be read or understood; the message says why.
         """
         paths = (Path(SITE_FILE), Path(user_file())) if files is None else files
-        self.files: dict[Path, _Sections | None] = {path: _read(path) for path in paths}
+        self.files: dict[Path, Sections | None] = {path: read_sections(path) for path in paths}
         for path, sections in self.files.items():
             for name in sections or ():
                 if name.partition(" ")[0] not in commands:
@@ -146,28 +147,3 @@ def _options(command: click.Command) -> dict[str, click.Option]:
         for name in option.opts[-1:]
         if name.startswith("--")
     }
-
-
-def _read(path: Path) -> _Sections | None:
-    """Return the sections of a file; None if there is no file."""
-    try:
-        text = path.read_text()
-    except OSError as error:
-        # A file in a folder that must not be entered, such as another user's HOME, does not count.
-        if not os.path.lexists(path):
-            return None
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text file") from None
-    # Imported here, because `tfm run` must start fast and most users have no file.
-    import configparser
-
-    # No section is the default of all others, as no section name can contain a newline.
-    parser = configparser.ConfigParser(
-        delimiters=("=",), comment_prefixes=("#",), interpolation=None, default_section="\n"
-    )
-    try:
-        parser.read_string(text, str(path))
-    except configparser.Error as error:
-        raise ValueError(f"{path}: {' '.join(error.message.split())}") from None
-    return {name: dict(parser[name]) for name in parser.sections()}

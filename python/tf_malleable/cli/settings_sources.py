@@ -1,7 +1,15 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """Sources of settings: the site's file, the user's file, and environment variables."""
 
+from __future__ import annotations
+
 import os
+
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Sections = Mapping[str, Mapping[str, str]]
 
 SITE_FILE = "/etc/tf_malleable/config.ini"
 _PREFIX = "TF_MALLEABLE_"
@@ -20,9 +28,31 @@ def variable_of(command: str, option: str) -> str:
     return _PREFIX + f"{command}_{option}".upper().replace(" ", "_").replace("-", "_")
 
 
-def may_set(command: str) -> bool:
-    """Return whether there are settings, of any kind, that may concern a command."""
-    variables = variable_of(command, "")
-    return any(map(os.path.lexists, (SITE_FILE, user_file()))) or any(
-        name.startswith(variables) for name in os.environ
+def read_sections(path: str | os.PathLike[str]) -> Sections | None:
+    """Return the sections of a file; None if there is no file.
+
+    Raises:
+        ValueError: The file cannot be read or understood; the message says why.
+    """
+    try:
+        with open(path) as file:
+            text = file.read()
+    except OSError as error:
+        # A file in a folder that must not be entered, such as another user's HOME, does not count.
+        if not os.path.lexists(path):
+            return None
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text file") from None
+    # Imported here, because `tfm run` must start fast and most users have no file.
+    import configparser
+
+    # No section is the default of all others, as no section name can contain a newline.
+    parser = configparser.ConfigParser(
+        delimiters=("=",), comment_prefixes=("#",), interpolation=None, default_section="\n"
     )
+    try:
+        parser.read_string(text, str(path))
+    except configparser.Error as error:
+        raise ValueError(f"{path}: {' '.join(error.message.split())}") from None
+    return {name: dict(parser[name]) for name in parser.sections()}

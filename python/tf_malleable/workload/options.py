@@ -11,6 +11,7 @@ import click
 
 from tf_malleable.api.schema.job_request import ASKED
 from tf_malleable.model.units import parse_duration, parse_size
+from tf_malleable.workload.job_options import GPUS, JOB_OPTIONS, JobOption
 
 if TYPE_CHECKING:
     _Bytes = click.ParamType[int]
@@ -53,33 +54,39 @@ class Duration(_Seconds):
             self.fail(str(error), param, ctx)
 
 
-_OPTIONS = (
-    click.option("--min", type=int, metavar="N", default=1, help="Minimum number of cores."),
-    click.option(
-        "--preferred", type=int, metavar="N", help="Preferred number of cores.  [default: max]"
-    ),
-    click.option("--max", type=int, metavar="N", help="Maximum number of cores.  [default: all]"),
-    click.option(
-        "--priority",
-        type=int,
-        metavar="N",
-        default=0,
-        help="Higher goes first; by default a point counts like arriving a minute earlier.",
-    ),
-    click.option(
-        "--weight",
-        type=float,
-        metavar="X",
-        default=1.0,
-        help="Share relative to other jobs, in policies that use it.",
-    ),
-    click.option(
-        "--mem",
-        type=Size(),
-        metavar="SIZE",
-        help="Maximum memory, such as 512M or 4G; the job starts when that much is free.",
-    ),
-)
+_TYPES = {
+    "int": int,
+    "float": float,
+    "text": str,
+    "path": click.Path(),
+    "size": Size(),
+    "duration": Duration(),
+}
+
+
+def add_option(
+    option: JobOption, kind: click.ParamType[Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator that adds an option to a command.
+
+    Args:
+        option: The option.
+        kind: Type of its value, for kinds that are not known here.
+    """
+    name = f"--{option.name}"
+    if option.kind == "flag":
+        return click.option(name, is_flag=True, help=option.help)
+    if option.kind == "switch":
+        names = f"{name}/--no-{option.name}"
+        return click.option(names, default=option.default, help=option.help)
+    return click.option(
+        name,
+        type=kind or _TYPES[option.kind],
+        metavar=option.metavar,
+        multiple=option.multiple,
+        default=option.default,
+        help=option.help,
+    )
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,13 +98,11 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, asked=asked, **parameters)
 
     decorated: Callable[..., Any] = gathering
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
+    for option in reversed(JOB_OPTIONS):
+        decorated = add_option(option)(decorated)
     return decorated
 
 
 def gpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option --gpus to a command, which gets it as `gpus`."""
-    return click.option(
-        "--gpus", type=int, metavar="N", default=0, help="Number of GPUs for this job alone."
-    )(command)
+    return add_option(GPUS)(command)

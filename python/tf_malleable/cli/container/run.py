@@ -14,7 +14,8 @@ import click
 
 from tf_malleable.api.schema.job_names import default_name, printable_name
 from tf_malleable.api.schema.job_request import JobRequest
-from tf_malleable.cli.launch.queue import QueueNotices, say
+from tf_malleable.cli.launch.queue import QueueNotices
+from tf_malleable.cli.messages import say
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.workload.options import job_options
 

@@ -17,7 +17,7 @@ from tf_malleable.api.schema.job_request import JobRequest
 from tf_malleable.api.schema.join import JOIN, Join, join_asked_for
 from tf_malleable.cli.elastic import shard_options, training_registry
 from tf_malleable.cli.launch import checkpoint_options
-from tf_malleable.cli.launch.run import ask_controller
+from tf_malleable.cli.launch.start import ask_controller
 from tf_malleable.cli.options import socket_path_option
 from tf_malleable.elastic.membership.worker_count import Bounds
 from tf_malleable.runtime import environment

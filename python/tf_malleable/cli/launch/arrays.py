@@ -14,6 +14,7 @@ import click
 
 from tf_malleable.api.schema.job_names import LONGEST_NAME
 from tf_malleable.api.schema.job_request import MOST_INDICES, JobRequest
+from tf_malleable.cli.messages import say
 
 ARRAY_INDEX: Final = "TF_MALLEABLE_ARRAY_INDEX"
 _PART: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -100,7 +101,7 @@ def continue_for_each(array: Array, request: JobRequest) -> JobRequest:
     # Imported before the forks, so that the processes do not each load the modules.
     from tf_malleable.cli.launch import (
         attempts,
-        queue,
+        queue,  # noqa: F401 - for the processes
     )
 
     key = f"{os.getpid()}-{time.time_ns()}"
@@ -115,6 +116,6 @@ def continue_for_each(array: Array, request: JobRequest) -> JobRequest:
         code = os.waitstatus_to_exitcode(status)
         if code:
             if index != array.indices[0]:
-                queue.say(f"index {index} is not submitted, nor any after it")
+                say(f"index {index} is not submitted, nor any after it")
             sys.exit(code if code > 0 else 1)
     sys.exit(0)

@@ -20,7 +20,7 @@ from typing import Final
 
 from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.ended_jobs import find_ended
-from tf_malleable.cli.launch.queue import say
+from tf_malleable.cli.messages import say
 from tf_malleable.model import OperationError
 
 # Signals that request the end, so that there are no further attempts.

@@ -4,26 +4,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import click
-
-from tf_malleable.api.schema.join import Join
 from tf_malleable.api.transport.admission import Admitted, Notices, Submitted, admit, submit
 from tf_malleable.api.transport.connection import Connection
+from tf_malleable.cli.messages import say
 from tf_malleable.linux.processes.process_marker import mark_this_process
-from tf_malleable.model import ControllerError, OperationError, format_cpuset
+from tf_malleable.model.cpuset import format_cpuset
+from tf_malleable.model.errors import ControllerError, OperationError
 from tf_malleable.model.units import cores
 
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tf_malleable.api.schema.join import Join
     from tf_malleable.cli.launch.attempts import Attempt
 
 
 def wait_in_queue(
-    join: Join, *, queue: bool, id_file: Path | None, attempt: Attempt | None = None
+    join: Join, *, queue: bool, id_file: str | None, attempt: Attempt | None = None
 ) -> Collection[int]:
     """Make this process a job; return once it may run, confined to its CPUs.
 
@@ -81,17 +81,12 @@ class QueueNotices(Notices):
         say(f"job {job.id} is waiting for {what}; tfm jobs shows the queue")
 
 
-def say(sentence: str) -> None:
-    """Print a sentence for the user on stderr."""
-    click.echo(f"tfm: {sentence}", err=True)
-
-
 class _PartOfAJob(Exception):  # noqa: N818 - not an error
     pass
 
 
 class _ProgramNotices(QueueNotices):
-    def __init__(self, join: Join, id_file: Path | None, attempt: Attempt | None) -> None:
+    def __init__(self, join: Join, id_file: str | None, attempt: Attempt | None) -> None:
         self._socket = join.socket
         self._after = join.request.after
         self._id_file = id_file
@@ -100,7 +95,8 @@ class _ProgramNotices(QueueNotices):
     def submitted(self, job: Submitted) -> None:
         if self._id_file is not None:
             try:
-                self._id_file.write_text(f"{job.id}\n")
+                with open(self._id_file, "w") as file:
+                    file.write(f"{job.id}\n")
             except OSError as error:
                 raise OperationError(f"cannot write {self._id_file}: {error.strerror}") from None
         if self._attempt is not None:

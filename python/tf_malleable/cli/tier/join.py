@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import os
-import secrets
-from typing import TYPE_CHECKING, Final
 
-import click
+from tf_malleable.cli.messages import say
+from tf_malleable.model.errors import OperationError
 
-from tf_malleable.model import OperationError
-
+TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
 if TYPE_CHECKING:
+    from typing import Final
+
     from tf_malleable.linux.trusted_folder import TrustedFolder
 
 _VARIABLE: Final = "TF_MALLEABLE_TIER"
@@ -48,7 +48,7 @@ def join_tier() -> None:
             os.environ[_VARIABLE] = f"socket={folder.path / socket.name}\n{counts}"
     except OSError as error:
         reason = error.strerror or error
-        click.echo(f"tfm: no tier at {socket} ({reason}), reading from the source", err=True)
+        say(f"no tier at {socket} ({reason}), reading from the source")
         return
     loaded = [each for each in os.environ.get(_PRELOAD, "").replace(":", " ").split() if each]
     os.environ[_PRELOAD] = ":".join(dict.fromkeys([str(SHIM), *loaded]))
@@ -57,7 +57,7 @@ def join_tier() -> None:
 def _counts(beside: TrustedFolder, name: str) -> str:
     """Return the line that names the file in which all processes of the job count their reads."""
     # This process becomes the job's main process, with the same pid.
-    file_name = f"{os.getpid()}-{secrets.token_hex(4)}"
+    file_name = f"{os.getpid()}-{os.urandom(4).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         folder = beside.open_folder(name)

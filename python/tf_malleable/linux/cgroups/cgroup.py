@@ -6,7 +6,6 @@ Containers, Kubernetes pods and systemd units are cgroups.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,17 +19,6 @@ from tf_malleable.model.cpuset import parse_cpuset
 # The kernel uses 64-bit integers.
 _MOST_DIGITS: Final = 20
 _CONTAINER_ID: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-
-
-def in_container() -> bool:
-    """Return whether this process seems to be in a container.
-
-    Docker and Podman create a file; Podman and systemd-nspawn set an environment variable;
-    Kubernetes sets variables of its own with any container runtime.
-    """
-    files = ("/.dockerenv", "/run/.containerenv")
-    variables = ("container", "KUBERNETES_SERVICE_HOST")
-    return any(map(os.path.exists, files)) or any(map(os.environ.get, variables))
 
 
 @dataclass(frozen=True)
