@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 
 import pytest
 
@@ -357,71 +356,3 @@ def test_a_site_requires_a_controller_with_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv(requirement.VARIABLE, "yes")
     with pytest.raises(ValueError, match="must be 0 or 1, not 'yes'"):
         requirement.is_controller_required()
-
-
-ENVIRONMENT = "import os; print(sorted(os.environ.items()))"
-
-
-@pytest.fixture
-def no_settings(monkeypatch, tmp_path):
-    """No settings but those of the test."""
-    for name in [*os.environ]:
-        if name.startswith("TF_MALLEABLE_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-
-
-@pytest.mark.usefixtures("no_settings")
-@pytest.mark.parametrize(
-    "inherited",
-    [
-        {},
-        {"PYTHONPATH": "/nowhere:/elsewhere"},
-        {"TF_MALLEABLE_JOIN": "{}", "TF_MALLEABLE_FOLLOW_CGROUP": "1"},
-        {"TF_MALLEABLE_THREADS": "2", "TF_MALLEABLE_MAX_THREADS": "4"},
-        {"TF_MALLEABLE_RUN_REQUIRE_MALLEABLE": "1"},
-    ],
-)
-def test_the_direct_start_does_what_click_does(inherited, monkeypatch):
-    for name, value in inherited.items():
-        monkeypatch.setenv(name, value)
-    program = (sys.executable, "-c", ENVIRONMENT)
-    direct = tfm("run", "--threads", "1", "--", *program)
-    by_click = tfm("run", "--threads=1", "--", *program)
-    assert direct.returncode == 0
-    assert (direct.returncode, direct.stdout, direct.stderr) == (
-        by_click.returncode,
-        by_click.stdout,
-        by_click.stderr,
-    )
-
-
-@pytest.mark.usefixtures("no_settings")
-def test_the_direct_start_obeys_the_settings_file(tmp_path):
-    (tmp_path / "tf_malleable").mkdir()
-    (tmp_path / "tf_malleable" / "config.ini").write_text("[run]\nrequire-malleable = true\n")
-    result = tfm("run", "--threads", "1", "--", sys.executable, "-c", ENVIRONMENT)
-    assert "('TF_MALLEABLE_REQUIRED', '1')" in result.stdout
-
-
-@pytest.mark.usefixtures("no_settings")
-def test_the_direct_start_loads_neither_click_nor_typing():
-    script = (
-        "import os, sys\n"
-        "def execvp(*_):\n"
-        "    print(*(each for each in ('click', 'typing', 'json') if each in sys.modules))\n"
-        "    sys.exit(0)\n"
-        "os.execvp = execvp\n"
-        "sys.argv[1:] = ['run', '--threads', '1', '--', 'true']\n"
-        "import tf_malleable_cli\n"
-        "tf_malleable_cli.main()\n"
-    )
-    # Without packages' own .pth files, one of which may load anything.
-    result = subprocess.run(
-        [sys.executable, "-S", "-c", script],
-        env={**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (result.stdout, result.returncode) == ("\n", 0), result.stderr

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class JobOption:
+class CommandOption:
     """An option.
 
     Attributes:
@@ -71,28 +71,28 @@ def parse_value(kind: Kind, text: str) -> object:
 
 
 JOB_OPTIONS: Final = (
-    JobOption("min", "Minimum number of cores.", "int", "N", default=1),
-    JobOption("preferred", "Preferred number of cores.  [default: max]", "int", "N"),
-    JobOption("max", "Maximum number of cores.  [default: all]", "int", "N"),
-    JobOption(
+    CommandOption("min", "Minimum number of cores.", "int", "N", default=1),
+    CommandOption("preferred", "Preferred number of cores.  [default: max]", "int", "N"),
+    CommandOption("max", "Maximum number of cores.  [default: all]", "int", "N"),
+    CommandOption(
         "priority",
         "Higher goes first; by default a point counts like arriving a minute earlier.",
         "int",
         "N",
         default=0,
     ),
-    JobOption(
+    CommandOption(
         "weight",
         "Share relative to other jobs, in policies that use it.",
         "float",
         "X",
         default=1.0,
     ),
-    JobOption(
+    CommandOption(
         "mem",
         "Maximum memory, such as 512M or 4G; the job starts when that much is free.",
         "size",
         "SIZE",
     ),
 )
-GPUS: Final = JobOption("gpus", "Number of GPUs for this job alone.", "int", "N", default=0)
+GPUS: Final = CommandOption("gpus", "Number of GPUs for this job alone.", "int", "N", default=0)

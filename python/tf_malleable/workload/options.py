@@ -11,7 +11,7 @@ import click
 
 from tf_malleable.api.schema.job_request import ASKED
 from tf_malleable.model.units import parse_duration, parse_size
-from tf_malleable.workload.job_options import GPUS, JOB_OPTIONS, JobOption
+from tf_malleable.workload.job_options import GPUS, JOB_OPTIONS, CommandOption
 
 if TYPE_CHECKING:
     _Bytes = click.ParamType[int]
@@ -65,7 +65,7 @@ _TYPES = {
 
 
 def add_option(
-    option: JobOption, kind: click.ParamType[Any] | None = None
+    option: CommandOption, kind: click.ParamType[Any] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the decorator that adds an option to a command.
 

@@ -16,7 +16,7 @@ from tf_malleable.cli.launch.start import start
 from tf_malleable.cli.messages import INTERRUPTED, report
 from tf_malleable.cli.settings_sources import SITE_FILE, read_sections, user_file, variable_of
 from tf_malleable.model.errors import OperationError
-from tf_malleable.workload.job_options import JobOption, parse_value
+from tf_malleable.workload.job_options import CommandOption, parse_value
 
 TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _COMMAND: Final = "run"
 # The last one is described where other commands share it.
-_OPTIONS: Final = {each.name: each for each in (*OPTIONS, JobOption("socket", "", "path"))}
+_OPTIONS: Final = {each.name: each for each in (*OPTIONS, CommandOption("socket", "", "path"))}
 _TRUTH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -122,7 +122,7 @@ def _settings() -> dict[str, Any]:
     return {_OPTIONS[name].variable: _set(_OPTIONS[name], text) for name, text in texts.items()}
 
 
-def _set(option: JobOption, text: str) -> object:
+def _set(option: CommandOption, text: str) -> object:
     if option.multiple:
         raise ValueError(f"for click: {option.name}")
     if option.kind in ("flag", "switch"):

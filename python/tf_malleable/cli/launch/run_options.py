@@ -7,7 +7,7 @@ Without click, as `tfm run` reads ordinary command lines before that could be lo
 from __future__ import annotations
 
 from tf_malleable.quick_dataclass import dataclass
-from tf_malleable.workload.job_options import GPUS, JOB_OPTIONS, JobOption
+from tf_malleable.workload.job_options import GPUS, JOB_OPTIONS, CommandOption
 
 TYPE_CHECKING = False  # As in typing, which takes longer to load than all of this.
 if TYPE_CHECKING:
@@ -16,85 +16,85 @@ if TYPE_CHECKING:
     from tf_malleable.cli.launch.arrays import Array
 
 OPTIONS: Final = (
-    JobOption(
+    CommandOption(
         "threads",
         "Start with this limit, both intra-op and inter-op, without a controller.",
         "int",
         "N",
     ),
-    JobOption(
+    CommandOption(
         "follow-cgroup",
         "Keep the limits equal to the CPUs of the cgroup.  [default: in a container]",
         "switch",
     ),
     *JOB_OPTIONS,
     GPUS,
-    JobOption("name", "Name of the job.  [default: the program]", "text", "NAME"),
-    JobOption(
+    CommandOption("name", "Name of the job.  [default: the program]", "text", "NAME"),
+    CommandOption(
         "queue",
         "Wait if too few cores are free, or fail.  [default: --queue]",
         "switch",
         default=True,
     ),
-    JobOption("id-file", "Write the job's id to FILE.", "path", "FILE"),
-    JobOption("require-controller", "Fail if no controller answers, rather than run alone."),
-    JobOption(
+    CommandOption("id-file", "Write the job's id to FILE.", "path", "FILE"),
+    CommandOption("require-controller", "Fail if no controller answers, rather than run alone."),
+    CommandOption(
         "require-malleable",
         "End a program whose TensorFlow cannot be malleable, rather than run it as stock.",
     ),
-    JobOption(
+    CommandOption(
         "area",
         "Area to which the job's energy is attributed.  [default: the host's]",
         "text",
         "AREA",
     ),
-    JobOption(
+    CommandOption(
         "time-limit",
         "Maximum time with cores, such as 90m or 12h; then the job is ended.",
         "duration",
         "TIME",
     ),
-    JobOption(
+    CommandOption(
         "expected",
         "Expected run time, if known.  [default: that of earlier runs of the same command]",
         "duration",
         "TIME",
     ),
-    JobOption(
+    CommandOption(
         "after",
         "Start after the end of this job, however it ends; can be repeated.",
         "text",
         "JOB",
         multiple=True,
     ),
-    JobOption(
+    CommandOption(
         "retries",
         "Start a failed program again, up to N times, each time as a new job.",
         "int",
         "N",
         default=0,
     ),
-    JobOption(
+    CommandOption(
         "kill-leftovers",
         "Kill the processes that the program leaves in the background when it ends.  [default:"
         " the job lasts until the last of them has ended]",
     ),
-    JobOption("detach", "Print the job's id and run it in the background: tfm submit."),
-    JobOption(
+    CommandOption("detach", "Print the job's id and run it in the background: tfm submit."),
+    CommandOption(
         "notify",
         "In the background only: run this shell command when the job has ended, with TFM_JOB,"
         " TFM_EXIT_CODE and TFM_OUTPUT in its environment.",
         "text",
         "CMD",
     ),
-    JobOption(
+    CommandOption(
         "array",
         "In the background only: a job for each index, such as 1-20, or 1-20%4 for at most 4 at"
         " once, with TF_MALLEABLE_ARRAY_INDEX in its environment.",
         "array",
         "INDICES",
     ),
-    JobOption("tier", "Read training data through this node's tier: see tfm tier."),
+    CommandOption("tier", "Read training data through this node's tier: see tfm tier."),
 )
 """All but --socket, in the order of the help."""
 
