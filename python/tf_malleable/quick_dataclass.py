@@ -56,8 +56,8 @@ def _decorated(cls: _Class) -> _Class:
         if named or len(values) != len(names):
             state.update(named)
             is_once = len(state) == len(values) + len(named)
-            for name in defaults.keys() - state.keys():
-                state[name] = defaults[name]
+            for name, default in defaults.items():
+                state.setdefault(name, default)
             if not is_once or state.keys() != set(names):
                 said = (
                     f"{name}={defaults[name]!r}" if name in defaults else name for name in names
