@@ -87,8 +87,10 @@ class HttpSocket:
         if self.sock is None:
             self.sock = self._dial(self.timeout)
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n"
+        if method != "GET":
+            head += f"Content-Length: {len(body or b'')}\r\n"
         if body is not None:
-            head += f"Content-Length: {len(body)}\r\nContent-Type: application/json\r\n"
+            head += "Content-Type: application/json\r\n"
         self.sock.sendall(f"{head}\r\n".encode() + (body or b""), socket.MSG_NOSIGNAL)
 
     def head(self) -> Head:
