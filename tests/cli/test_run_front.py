@@ -28,7 +28,7 @@ VALUES = {
     "size": ["512M", "4g", "1", "99999999999999999", "", "4X"],
     "duration": ["90m", "12h", "0s", "36501d", "", "5"],
     "text": ["name", "", "-", "--", "--max", "a=b", "é", "\udcff"],
-    "path": ["no/such/file", "/dev/null", "", "-", "--max"],
+    "path": ["no/such/file", "./a//b", "/dev/null", "", "-", "--max"],
     "array": ["1-3", "1,2%1", "x"],
 }
 SWITCHED = ["1", "0", "true", "Yes", "on", "t", "off", "no", "", "2"]

@@ -69,6 +69,7 @@ def read(arguments: list[str]) -> RunOptions | None:
         from tf_malleable.api.transport.address import default_socket_path
 
         values["socket"] = default_socket_path()
+    values["socket"] = os.path.abspath(values["socket"])
     return RunOptions(given=frozenset(said), **values)
 
 

@@ -53,4 +53,4 @@ def run(socket: os.PathLike[str], **values: Any) -> None:  # noqa: ANN401 - of a
         for name in context.params
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     )
-    start(RunOptions(socket=os.fspath(socket), given=given, **values))
+    start(RunOptions(socket=os.path.abspath(socket), given=given, **values))

@@ -104,7 +104,7 @@ class RunOptions:
     """Values of the options of tfm run, as OPTIONS describes them.
 
     Attributes:
-        socket: Path of the controller's socket.
+        socket: Absolute path of the controller's socket.
         command: The program and its arguments.
         given: Names of the parameters that the command line sets, not a setting or a default.
     """

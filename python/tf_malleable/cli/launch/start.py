@@ -88,17 +88,16 @@ def _admitted_as_job(options: RunOptions, required: bool) -> Collection[int]:
         kill_leftovers=options.kill_leftovers,
         **{name: getattr(options, name) for name in ASKED},
     )
-    address = os.path.abspath(options.socket)
     if options.array is not None:
         from tf_malleable.cli.launch.arrays import continue_for_each
 
         request = continue_for_each(options.array, request)
-    attempt = _attempt(address, options)
+    attempt = _attempt(options)
     if attempt is not None and attempt.output is not None:
         from dataclasses import replace
 
         request = replace(request, output=str(attempt.output))
-    join = Join(address, request)
+    join = Join(options.socket, request)
     os.environ[JOIN] = join.encode()
     if not is_program(options.command[0]):
         return ()
@@ -129,7 +128,7 @@ def _check_background(options: RunOptions) -> None:
         raise ValueError("--id-file is for one job, and --array starts several")
 
 
-def _attempt(socket: str, options: RunOptions) -> Attempt | None:
+def _attempt(options: RunOptions) -> Attempt | None:
     """Continue in a process that is in the background or may be repeated, if requested.
 
     Returns:
@@ -141,12 +140,12 @@ def _attempt(socket: str, options: RunOptions) -> Attempt | None:
     if options.detach:
         from tf_malleable.cli.launch.background import continue_in_background
 
-        return continue_in_background(socket, options.retries, options.notify)
+        return continue_in_background(options.socket, options.retries, options.notify)
     if not options.retries:
         return None
     from tf_malleable.cli.launch.attempts import continue_in_attempts
 
-    return continue_in_attempts(socket, options.retries)
+    return continue_in_attempts(options.socket, options.retries)
 
 
 def _is_to_follow(asked_for: bool | None) -> bool:
