@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 # <linux/stat.h>, <fcntl.h>
 _STATUS: Final = struct.Struct("<IIQIIIH2xQQQQ qI4x qI4x qI4x qI4x IIII")
-_STATX_BYTES: Final = 256
+_Buffer: Final = ctypes.c_char * 256
 _STATX_BASIC_STATS: Final = 0x7FF
 _AT_FDCWD: Final = -100
 _AT_SYMLINK_NOFOLLOW: Final = 0x100
@@ -53,7 +53,7 @@ def cached_status(file: int | str) -> FileStatus:
     Raises:
         OSError: The file cannot be looked at.
     """
-    found = ctypes.create_string_buffer(_STATX_BYTES)
+    found = _Buffer()
     if isinstance(file, int):
         flags = _AT_STATX_DONT_SYNC | _AT_EMPTY_PATH
         failed = _libc_with_gil.statx(file, b"", flags, _STATX_BASIC_STATS, found)

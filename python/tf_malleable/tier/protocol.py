@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ _MESSAGE_MAGIC: Final = 0x714D4654
 LARGEST_MESSAGE: Final = _MESSAGE.size + 4096
 SMALL_FILE_BYTES: Final = 1 << 20
 """Maximum size of a file that is copied at once, without a block map."""
+_ODD_PART: Final = re.compile(r"/\.{0,2}(?:/|\Z)|\0")
 _FNV_PRIME: Final = 0x0000000001000000000000000000013B
 _FNV_BASIS: Final = 0x6C62272E07BB014262B821756295C58D
 _FNV_MASK: Final = (1 << 128) - 1
@@ -143,10 +145,10 @@ class Identity(NamedTuple):
         """
         if len(data) != _IDENTITY.size:
             raise ProtocolError("the identity of a file has 128 bytes")
-        magic, version, *fields, _, copy_inode = _IDENTITY.unpack(data)
-        if (magic, version) != (_IDENTITY_MAGIC, VERSION):
+        fields = _IDENTITY.unpack(data)
+        if fields[:2] != (_IDENTITY_MAGIC, VERSION):
             raise ProtocolError("malformed identity of a file")
-        return cls._make((*fields, copy_inode))
+        return cls._make(fields[2:-2] + fields[-1:])
 
     def on(self, device: int) -> Identity:
         """Return the identity with the number that the source's device has on this node."""
@@ -263,13 +265,7 @@ class ReaderMessage(NamedTuple):
 
 def is_plain(path: str) -> bool:
     """Return whether a path is absolute, and without empty parts, '.' and '..'."""
-    parts = path.split("/")
-    return (
-        parts[0] == ""
-        and len(parts) > 1
-        and "\0" not in path
-        and not ({"", ".", ".."} & set(parts[1:]))
-    )
+    return path.startswith("/") and _ODD_PART.search(path) is None
 
 
 def unit_of(size: int) -> int:
