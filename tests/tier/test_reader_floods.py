@@ -47,7 +47,7 @@ def with_copies(folder: Path, count: int) -> Path:
     (store / "boot-id").write_text(BOOT.strip())
     for number in range(count):
         path = source / f"set/{number % 100}/{number}"
-        copy = layout.path_of(store, key_of(area, str(path)))
+        copy = Path(layout.path_of(store, key_of(area, str(path))))
         for each in (path, copy):
             each.parent.mkdir(parents=True, exist_ok=True)
             each.write_bytes(SMALL)

@@ -8,6 +8,7 @@ are sent as Latin-1.
 from __future__ import annotations
 
 import base64
+import functools
 import os
 from typing import Final
 
@@ -91,6 +92,7 @@ def key_of(area: str, path: str) -> str:
     return os.fsencode(f"{area}{path}").decode("latin-1")
 
 
+@functools.lru_cache(1024)
 def area_and_path(key: str) -> tuple[str, str]:
     """Return the area and the path in a key from key_of().
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from tf_malleable.linux.file_status import cached_status
+from tf_malleable.linux.file_status import FileStatus, cached_status
 from tf_malleable.tier.protocol import MessageKind, ProtocolError
 
 MOST_DESCRIPTORS: Final = 2
@@ -32,8 +32,11 @@ _FILES: Final[dict[MessageKind, tuple[int, tuple[tuple[int, ...], ...]]]] = {
 }
 
 
-def check_files(kind: MessageKind, descriptors: Sequence[int]) -> None:
+def check_files(kind: MessageKind, descriptors: Sequence[int]) -> list[FileStatus]:
     """Check that the descriptors are as many files as belong to a message, with their access.
+
+    Returns:
+        The status of each file.
 
     Raises:
         ProtocolError: They are not.
@@ -41,6 +44,7 @@ def check_files(kind: MessageKind, descriptors: Sequence[int]) -> None:
     least, modes = _FILES.get(kind, (0, ()))
     if not least <= len(descriptors) <= len(modes):
         raise ProtocolError(f"{len(descriptors)} descriptors do not belong to such a message")
+    found = []
     for descriptor, allowed in zip(descriptors, modes, strict=False):
         flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         # First, as it asks no file system.
@@ -52,8 +56,10 @@ def check_files(kind: MessageKind, descriptors: Sequence[int]) -> None:
             raise ProtocolError(f"a file cannot be looked at: {error.strerror}") from None
         if not stat.S_ISREG(about.st_mode):
             raise ProtocolError("the descriptors of a copy must be of files")
+        found.append(about)
     if kind is MessageKind.READING:
         check_map(descriptors[1])
+    return found
 
 
 def check_map(descriptor: int) -> None:

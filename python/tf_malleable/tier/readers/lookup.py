@@ -62,6 +62,10 @@ class Lookup:
         """Return whether a reader has recently been told to read a file from the source."""
         return time.monotonic() < self._claims.get(key, (0.0, 0))[0]
 
+    def is_asked(self, path: str) -> bool:
+        """Return whether readers ask for a file before they open it."""
+        return self._service.directory is not None and not self.habits.is_likely_nobodys(path)
+
     def ask(self, path: str, uid: int, reply_to: socket.socket) -> None:
         """Answer the lookup of a reader.
 
@@ -80,7 +84,7 @@ class Lookup:
         """Return whether the reader reads the source at once; if so, ask the home meanwhile."""
         service = self._service
         directory = service.directory
-        if directory is None or not self.habits.is_likely_nobodys(path):
+        if directory is None or self.is_asked(path):
             return False
         keys = self._keys(path, uid)
         if any(
@@ -99,9 +103,8 @@ class Lookup:
             keys.insert(0, key_of(PUBLIC, path))
         return keys
 
-    def published(self, path: str, uid: int, size: int) -> None:
+    def published(self, path: str, uid: int) -> None:
         """Note that a reader has made a copy, possibly without a lookup."""
-        self.habits.read(path, size)
         self._unasked += 1
         directory = self._service.directory
         if directory is not None and self._unasked % _ONE_OF == 0:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from tf_malleable.linux.file_status import cached_status
+from tf_malleable.linux.file_status import FileStatus
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.protocol import SMALL_FILE_BYTES, Identity, ProtocolError
 from tf_malleable.tier.service import TierService
@@ -37,7 +37,7 @@ from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import PUBLIC, area_of, private_area
 
 # Small files are copied in batches: period, and most files per batch.
-_TOGETHER_SECONDS: Final = 0.02
+_TOGETHER_SECONDS: Final = 0.05
 _MOST_TOGETHER: Final = 256
 _NICE: Final = 19
 # A file of more than this share of the capacity evicts others only if it is read.
@@ -47,31 +47,37 @@ _LOOK_SECONDS: Final = 0.1
 _SHARE_OF_DESCRIPTORS: Final = 8
 
 
-class _SmallFile(NamedTuple):
-    """A small file that a reader has read, with the descriptor by which the daemon copies it."""
+class _HandedFile(NamedTuple):
+    """A file that a reader reads, with the descriptor by which the daemon copies it."""
 
     path: str
     uid: int
     identity: Identity
     source: int
+    about: FileStatus
+
+    @property
+    def version(self) -> SourceVersion:
+        """Version of the file."""
+        return SourceVersion.of_identity(self.identity)
 
 
 class ReaderEvents:
     """Makes copies of what readers read."""
 
     def __init__(
-        self, service: TierService, shared: bool, copied: Callable[[str, int, int], None]
+        self, service: TierService, shared: bool, copied: Callable[[str, int], None]
     ) -> None:
         """Create a handler.
 
         Args:
             service: Service of the tier.
             shared: Whether several users read through the tier.
-            copied: Callback for each small file that was copied: receives its path, the user id
-                of its reader, and its size in bytes.
+            copied: Callback for each small file that was copied: receives its path, and the user
+                id of its reader.
         """
         self._service, self._shared, self._copied = service, shared, copied
-        self._small: list[_SmallFile] = []
+        self._small: list[_HandedFile] = []
         self._is_copying = False
         # By user id: descriptors of files in the source that are held for a user's readers.
         self._held: Counter[int] = Counter()
@@ -96,7 +102,7 @@ class ReaderEvents:
         for area in (private_area(uid), PUBLIC):
             self._service.read(key_of(area, path))
 
-    def reading(self, path: str, uid: int, source: int, growth: int) -> Reading:
+    def reading(self, path: str, uid: int, source: int, growth: int, about: FileStatus) -> Reading:
         """Begin to copy what a reader reads; takes over both descriptors.
 
         Args:
@@ -104,26 +110,31 @@ class ReaderEvents:
             uid: User id of the reader.
             source: Descriptor of the file in the source.
             growth: Descriptor of the block map in which the reader marks what it has read.
+            about: Status of the file in the source.
 
         Raises:
             ProtocolError: A descriptor is not of the right file; the caller keeps both.
         """
         head = BlockMap(growth)
-        identity = self._hold(uid, source, head.head.identity)
-        reading = Reading(head, identity.size)
-        self._service.in_background(self._copy(reading, path, uid, identity, source))
+        file = self._hold(path, uid, head.head.identity, source, about)
+        reading = Reading(head, file.identity.size)
+        self._service.in_background(self._copy(reading, file))
         return reading
 
-    def unseen(self, path: str, uid: int, identity: Identity, source: int) -> None:
+    def unseen(
+        self, path: str, uid: int, identity: Identity, source: int, about: FileStatus
+    ) -> None:
         """Copy a file that a reader reads in a way that is not visible; takes the descriptor.
 
         Raises:
             ProtocolError: The file has changed since it was opened; the caller keeps it.
         """
-        own = self._hold(uid, source, identity)
-        self._service.in_background(self._copy(Reading(None, own.size), path, uid, own, source))
+        file = self._hold(path, uid, identity, source, about)
+        self._service.in_background(self._copy(Reading(None, file.identity.size), file))
 
-    def whole(self, path: str, uid: int, identity: Identity, source: int) -> None:
+    def whole(
+        self, path: str, uid: int, identity: Identity, source: int, about: FileStatus
+    ) -> None:
         """Copy a small file that a reader has read to its end; takes over the descriptor.
 
         Raises:
@@ -132,36 +143,40 @@ class ReaderEvents:
         """
         if identity.size > SMALL_FILE_BYTES:
             raise ProtocolError("a small file must be small")
-        own = self._hold(uid, source, identity)
-        self._small.append(_SmallFile(path, uid, own, source))
+        self._small.append(self._hold(path, uid, identity, source, about))
         if not self._is_copying:
             self._is_copying = True
             self._service.in_background(self._copy_small_files())
 
-    def _hold(self, uid: int, source: int, claimed: Identity) -> Identity:
-        """Count a descriptor among those of a user; return the identity of its file.
+    def _hold(
+        self, path: str, uid: int, claimed: Identity, source: int, about: FileStatus
+    ) -> _HandedFile:
+        """Count a descriptor among those of a user; return its file.
+
+        Args:
+            path: Path of the file in the source.
+            uid: User id of the reader.
+            claimed: Identity that the reader has seen at the open. Of its fields, those that a
+                copy shows to other users are not believed.
+            source: Descriptor of the file.
+            about: Status of the file.
 
         Raises:
-            ProtocolError: The user has too many, or _identity_of() has raised it.
+            ProtocolError: The user has too many, or the file has changed.
         """
         if self._held[uid] >= self._most_held:
             raise ProtocolError("the readers of a user have too many files copied at a time")
-        identity = _identity_of(source, claimed)
+        if not claimed.is_same(about):
+            raise ProtocolError("the file was changed since it was opened")
         self._held[uid] += 1
-        return identity
+        return _HandedFile(path, uid, Identity.of(about), source, about)
 
-    def _let_go(self, uid: int, source: int) -> None:
-        os.close(source)
-        self._held[uid] -= 1
-
-    async def _copy(
-        self, reading: Reading, path: str, uid: int, identity: Identity, source: int
-    ) -> None:
+    async def _copy(self, reading: Reading, file: _HandedFile) -> None:
         """Have a file copied at the pace of a reader, of which there may be others."""
-        service = self._service
+        service, path, identity, source = self._service, file.path, file.identity, file.source
         try:
-            key = await service.in_thread(lambda: self._key(path, uid, source))
-            version = SourceVersion.of_identity(identity)
+            key = await service.in_thread(lambda: self._key(file))
+            version = file.version
             # Readers often open a file at the same moment.
             async with self._locks.setdefault(key, asyncio.Lock()):
                 known = service.growing.get(key)
@@ -179,7 +194,8 @@ class ReaderEvents:
         except ProtocolError as error:
             service.refused(path, error)
         finally:
-            self._let_go(uid, source)
+            os.close(source)
+            self._held[file.uid] -= 1
             if reading.copy is None:
                 reading.close()
 
@@ -194,18 +210,18 @@ class ReaderEvents:
             await asyncio.sleep(_LOOK_SECONDS)
         return True
 
-    def _key(self, path: str, uid: int, source: int) -> str:
+    def _key(self, file: _HandedFile) -> str:
         """Return the key of the copy for a reader. Blocks.
 
         Raises:
             ProtocolError: The descriptor is not of a file of the source.
         """
-        about = cached_status(source)
+        path, about = file.path, file.about
         if about.st_dev not in self._service.devices_of(path):
             raise ProtocolError("the descriptor is of a file outside the source")
         if self._shared and about.st_mode & stat.S_IROTH:
-            return key_of(area_of(Path(path), about, uid), path)
-        return key_of(private_area(uid), path)
+            return key_of(area_of(Path(path), about, file.uid), path)
+        return key_of(private_area(file.uid), path)
 
     async def _copy_small_files(self) -> None:
         """Copy small files in batches: a switch of threads costs more than copying one."""
@@ -213,42 +229,45 @@ class ReaderEvents:
             while self._small:
                 await asyncio.sleep(_TOGETHER_SECONDS)
                 some, self._small = self._small[:_MOST_TOGETHER], self._small[_MOST_TOGETHER:]
-                try:
-                    await self._copy_some(some)
-                finally:
-                    for each in some:
-                        self._let_go(each.uid, each.source)
+                await self._copy_some(some)
+                self._held.subtract(each.uid for each in some)
         finally:
             self._is_copying = False
 
-    async def _copy_some(self, some: list[_SmallFile]) -> None:
+    async def _copy_some(self, some: list[_HandedFile]) -> None:
         loop, service = asyncio.get_running_loop(), self._service
         keys = await loop.run_in_executor(self._thread, self._keys, some)
-        admitted = {
-            key: each
+        admitted: dict[str, _HandedFile] = {}
+        try:
             # Several processes may have read the same file.
-            for key, each in dict(zip(keys, some, strict=True)).items()
-            if key
-            and not service.refusal(key, each.path, SourceVersion.of_identity(each.identity))
-            and await service.make_way(key, each.identity.size)
-        }
-        results = await loop.run_in_executor(self._thread, self._copy_batch, admitted)
+            for key, each in dict(zip(keys, some, strict=True)).items():
+                if (
+                    key
+                    and not service.refusal(key, each.path, each.version)
+                    and await service.make_way(key, each.identity.size)
+                ):
+                    admitted[key] = each
+        finally:
+            results = await loop.run_in_executor(self._thread, self._copy_batch, admitted, some)
         service.adopt(results)
         for key, result in results.items():
             if isinstance(result, Kept):
-                self._copied(admitted[key].path, admitted[key].uid, result.size)
+                self._copied(admitted[key].path, admitted[key].uid)
 
-    def _keys(self, files: list[_SmallFile]) -> list[str]:
+    def _keys(self, files: list[_HandedFile]) -> list[str]:
         """Return the keys of small files; empty for those that may not be copied. Blocks."""
         found = []
         for each in files:
             try:
-                found.append(self._key(each.path, each.uid, each.source))
+                found.append(self._key(each))
             except (ProtocolError, OSError):
                 found.append("")
         return found
 
-    def _copy_batch(self, files: dict[str, _SmallFile]) -> dict[str, Kept | Exception]:
+    def _copy_batch(
+        self, files: dict[str, _HandedFile], some: list[_HandedFile]
+    ) -> dict[str, Kept | Exception]:
+        """Copy those files that are admitted, and close all descriptors. Blocks."""
         found: dict[str, Kept | Exception] = {}
         for key, each in files.items():
             try:
@@ -258,21 +277,6 @@ class ReaderEvents:
             except (NotPublishedError, OSError) as error:
                 self._service.store.unreserve(each.identity.size)
                 found[key] = error
+        for each in some:
+            os.close(each.source)
         return found
-
-
-def _identity_of(source: int, claimed: Identity) -> Identity:
-    """Return the identity of a file that a reader has opened.
-
-    Args:
-        source: Descriptor of the file.
-        claimed: Identity that the reader has seen at the open. Of its fields, those that a copy
-            shows to other users are not believed.
-
-    Raises:
-        ProtocolError: The descriptor is of something else, or the file has changed.
-    """
-    about = cached_status(source)
-    if not claimed.is_same(about):
-        raise ProtocolError("the file was changed since it was opened")
-    return Identity.of(about)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.linux.file_status import FileStatus
 from tf_malleable.linux.processes.peer_credentials import peer_of
 from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.protocol import (
@@ -47,6 +48,9 @@ _TURN_SECONDS: Final = 0.002
 _RATE: Final = 0.5
 _BURST_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 0.1
+# Messages about small files are heard together: to be woken up for one costs more than the message.
+_PAUSE_SECONDS: Final = 0.02
+_CUT_OFF: Final = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 # Share of the descriptors of the daemon that one user's connections may take.
 _MOST_OF_ONE: Final = 0.25
 
@@ -80,6 +84,7 @@ class _Connection:
         counts: Last reported counters of the reader.
         readings: What the reader reads, by path; a process may have a file open several times.
         holds: Number of reasons to hear no message at present.
+        small: Path in the last message, if it was about a small file; else empty.
         is_closed: Whether the connection has been closed.
     """
 
@@ -89,6 +94,7 @@ class _Connection:
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     # One until it is added to the event loop.
     holds: int = 1
+    small: str = ""
     is_closed: bool = False
 
     @property
@@ -191,13 +197,15 @@ class ReaderServer:
         pause = share.spend(0.0, time.monotonic())
         if not pause:
             # Of the CPU, as the time may be other processes'.
-            began, counts = time.thread_time(), connection.counts
+            began, counts, goes_on = time.thread_time(), connection.counts, True
             for _ in range(_AT_A_TIME):
                 counts, goes_on = self._hear_one(connection, counts)
                 if not goes_on or time.thread_time() - began > _TURN_SECONDS:
                     break
             self._count(connection, counts)
             pause = share.spend(time.thread_time() - began, time.monotonic())
+            if connection.small and not goes_on and not self._lookup.is_asked(connection.small):
+                pause = max(pause, _PAUSE_SECONDS)
         if pause and not connection.is_closed:
             self._hold(connection)
             asyncio.get_running_loop().call_later(pause, self._go_on, connection)
@@ -214,7 +222,7 @@ class ReaderServer:
             data, descriptors, flags = b"", [], 0
         if data:
             try:
-                if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                if flags & _CUT_OFF:
                     raise ProtocolError("a message is too long")
                 message = ReaderMessage.decode(data)
                 counts = message.counts
@@ -259,6 +267,7 @@ class ReaderServer:
             OSError: Something that the reader has passed does not work.
         """
         kind, path, uid = message.kind, message.path, connection.uid
+        connection.small = path if kind is MessageKind.WHOLE else ""
         if not path and kind is not MessageKind.COUNTS:
             raise ProtocolError("a path belongs to this message")
         if kind is MessageKind.ASK:
@@ -266,11 +275,11 @@ class ReaderServer:
             descriptors.clear()
             self._lookup.ask(path, uid, reply_to)
             return
-        check_files(kind, descriptors)
+        files = check_files(kind, descriptors)
         if kind is MessageKind.READING:
-            self._read(connection, path, descriptors)
+            self._read(connection, path, descriptors, files[0])
         elif descriptors:
-            self._take(message, uid, descriptors)
+            self._take(message, uid, descriptors, files[0])
         elif kind is MessageKind.COUNTS:
             if path:
                 self._events.read(path, uid)
@@ -282,18 +291,22 @@ class ReaderServer:
         else:
             self._close_reading(connection, path)
 
-    def _read(self, connection: _Connection, path: str, descriptors: list[int]) -> None:
-        reading = self._events.reading(path, connection.uid, *descriptors)
+    def _read(
+        self, connection: _Connection, path: str, descriptors: list[int], about: FileStatus
+    ) -> None:
+        reading = self._events.reading(path, connection.uid, descriptors[0], descriptors[1], about)
         descriptors.clear()
         self._lookup.habits.read(path, reading.size)
         connection.readings.setdefault(path, []).append(reading)
 
-    def _take(self, message: ReaderMessage, uid: int, descriptors: list[int]) -> None:
+    def _take(
+        self, message: ReaderMessage, uid: int, descriptors: list[int], about: FileStatus
+    ) -> None:
         path, identity = message.path, message.identity
         if identity is None:
             raise ProtocolError("a status belongs to a file")
         take = self._events.whole if message.kind is MessageKind.WHOLE else self._events.unseen
-        take(path, uid, identity, descriptors[0])
+        take(path, uid, identity, descriptors[0], about)
         descriptors.clear()
         self._lookup.habits.read(path, identity.size)
 

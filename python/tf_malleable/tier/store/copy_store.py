@@ -135,7 +135,7 @@ class CopyStore:
 
     def path(self, key: str) -> Path:
         """Return the path of the copy of a file, whether it exists or not."""
-        return layout.path_of(self.folder, key)
+        return Path(layout.path_of(self.folder, key))
 
     def below(self, path: str) -> list[Kept]:
         """Return the copies of a file, or of all files in a folder, in all areas."""
@@ -339,7 +339,7 @@ class CopyStore:
 
     def growing(self, area: str) -> Path:
         """Return the folder of the partial copies of an area."""
-        return self.folder / layout.GROWING / area
+        return Path(layout.growing_of(self.folder, area))
 
     def _choose(self, copies: list[StoredCopy], dataset: str, missing: int) -> tuple[str, ...]:
         """Return the keys of the copies to evict, none of which is open."""

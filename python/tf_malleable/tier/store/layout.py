@@ -14,7 +14,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-from tf_malleable.linux.file_status import cached_status
 from tf_malleable.tier.node_messages import area_and_path, key_of
 from tf_malleable.tier.protocol import (
     BLOCKS_ATTRIBUTE,
@@ -31,10 +30,15 @@ UNVERIFIED: Final = "unverified"
 """Folder of copies from before the last boot, whose content a crash may have damaged."""
 
 
-def path_of(store: Path, key: str) -> Path:
+def path_of(store: Path, key: str) -> str:
     """Return the path of the copy with this key."""
     area, path = area_and_path(key)
-    return Path(f"{store}/{area}{path}")
+    return f"{store}/{area}{path}"
+
+
+def growing_of(store: Path, area: str) -> str:
+    """Return the path of the folder of the partial copies of an area."""
+    return f"{store}/{GROWING}/{area}"
 
 
 def key_at(store: Path, path: Path) -> str | None:
@@ -53,7 +57,7 @@ def mark(descriptor: int, identity: Identity, codes: tuple[int, ...]) -> None:
         OSError: The file system has no user attributes, or is full.
     """
     os.setxattr(descriptor, BLOCKS_ATTRIBUTE, blocks.pack(codes))
-    own = identity._replace(copy_inode=cached_status(descriptor).st_ino)
+    own = identity._replace(copy_inode=os.fstat(descriptor).st_ino)
     os.setxattr(descriptor, SOURCE_ATTRIBUTE, own.encode())
 
 

@@ -11,8 +11,8 @@ import asyncio
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -400,18 +400,27 @@ def copy_small_file(
         raise NotPublishedError("it could not be read at once")
     area = area_and_path(key)[0]
     owner, mode = store.owner_and_mode(area)
-    with _new_file(store.growing(area)) as (name, copy):
+    # Unlike a file without a name (O_TMPFILE), it needs no entry in the list of orphans.
+    name = f"{layout.growing_of(store.folder, area)}/{next(_numbers)}.small"
+    copy = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
         if os.pwrite(copy, data, 0) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         codes = (blocks.checksum(data),) if data else ()
         layout.mark(copy, identity, codes)
         layout.give(copy, owner, mode)
-        target = store.path(key)
+        target = layout.path_of(store.folder, key)
         try:
             os.rename(name, target)
         except FileNotFoundError:
             store.make_folders(key)
             os.rename(name, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    finally:
+        os.close(copy)
     kept = Kept(key, identity, now)
     store.add(kept, identity.size)
     return kept
@@ -488,24 +497,3 @@ def is_of_disk(error: OSError) -> bool:
 def _share(units: bytes) -> float:
     """Return the share of the units that are marked in the bytes of a map."""
     return units.count(THERE) / max(1, len(units))
-
-
-@contextmanager
-def _new_file(folder: Path) -> Iterator[tuple[str, int]]:
-    """Have a new file, which is gone afterwards if it still has its name."""
-    # Unlike one without a name (O_TMPFILE), it needs no entry in the file system's list of orphans.
-    name = f"{folder}/{next(_numbers)}.small"
-    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
-    try:
-        descriptor = os.open(name, flags, 0o600)
-    except FileNotFoundError:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        descriptor = os.open(name, flags, 0o600)
-    try:
-        yield name, descriptor
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
-    finally:
-        os.close(descriptor)
