@@ -29,9 +29,6 @@ constexpr int kBootDigits = 16;
 // Bound of the descriptors that the shim asks for: the kernel's table of a
 // process grows with the highest one.
 constexpr uint64_t kMaxFdLimit = 4096;
-// The 64-bit FNV-1a hash.
-constexpr uint64_t kFnv64Basis = 0xcbf29ce484222325;
-constexpr uint64_t kFnv64Prime = 0x100000001b3;
 
 // Returns State::boot of this boot; 0 if it cannot be read.
 uint64_t ReadBootId() {

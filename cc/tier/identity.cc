@@ -68,6 +68,12 @@ bool IsSameVersion(const Identity& identity, const struct statx& status) {
          status.stx_ctime.tv_nsec == identity.ctime_ns;
 }
 
+int64_t VersionStampOf(const struct statx& status) {
+  return VersionStamp(status.stx_ino, static_cast<int64_t>(status.stx_size),
+                      status.stx_mtime.tv_sec, status.stx_mtime.tv_nsec,
+                      status.stx_ctime.tv_sec, status.stx_ctime.tv_nsec);
+}
+
 void FillStatus(const Identity& identity, struct stat* status) {
   memset(status, 0, sizeof(*status));
   status->st_dev = identity.device;

@@ -23,6 +23,8 @@ bool IsIdentity(const Identity& identity, ssize_t size);
 // Returns whether a file with this status is the version that was copied, with
 // the same owner and permissions: each change changes the ctime.
 bool IsSameVersion(const Identity& identity, const struct statx& status);
+// Returns the VersionStamp of a file with this status.
+int64_t VersionStampOf(const struct statx& status);
 // Sets the fields of a stat result.
 void FillStatus(const Identity& identity, struct stat* status);
 // Sets the basic fields of a statx result, and the time of birth if it is

@@ -20,19 +20,28 @@ bool HasPartialCopy(const Key& key) {
   return sys::Status(path, 0, &status) == 0;
 }
 
-// Returns whether an open file of the store is a copy that may be used, and
-// sets its identity. `source` is the program's path of the file in the source.
-bool IsUsableCopy(int fd, const StateView& view, const char* source,
-                  Identity* identity) {
-  if (!IsIdentity(*identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
-                                     identity, sizeof(*identity)))) {
-    return false;
-  }
-  if (source == nullptr || (view.flags & kUnchecked)) return true;
+// Returns whether an open file of the store, with this status, is a copy that
+// may be used. `source` is the program's path of the file in the source.
+bool IsUsableCopy(int fd, const struct stat& copy, const StateView& view,
+                  const char* source) {
   struct statx now;
-  return sys::Status(source, view.flags & kSyncs ? AT_STATX_FORCE_SYNC : 0,
-                     &now) == 0 &&
-         IsSameVersion(*identity, now);
+  const bool compares = source != nullptr && !(view.flags & kUnchecked);
+  if (compares) {
+    if (sys::Status(source, view.flags & kSyncs ? AT_STATX_FORCE_SYNC : 0,
+                    &now) != 0) {
+      return false;
+    }
+    if (S_ISREG(copy.st_mode) &&
+        static_cast<uint64_t>(copy.st_size) == now.stx_size &&
+        copy.st_mtim.tv_sec * kSecondNs + copy.st_mtim.tv_nsec ==
+            VersionStampOf(now)) {
+      return true;
+    }
+  }
+  Identity identity;
+  return IsIdentity(identity, syscall(SYS_fgetxattr, fd, kSourceAttribute,
+                                      &identity, sizeof(identity))) &&
+         (!compares || IsSameVersion(identity, now));
 }
 
 }  // namespace
@@ -54,16 +63,15 @@ int OpenCopy(Key* key, const char* source, int flags) {
       if (errno == EMFILE || errno == ENFILE) return -1;
       continue;
     }
-    Identity identity;
-    if (IsUsableCopy(fd, view, source, &identity)) {
-      struct statx status;
-      if (shim.copies_device.load(std::memory_order_relaxed) == 0 &&
-          sys::CachedStatus(fd, &status) == 0) {
-        shim.copies_device.store(DeviceOf(status), std::memory_order_relaxed);
+    struct stat copy;
+    if (syscall(SYS_fstat, fd, &copy) == 0 &&
+        IsUsableCopy(fd, copy, view, source)) {
+      if (shim.copies_device.load(std::memory_order_relaxed) == 0) {
+        shim.copies_device.store(copy.st_dev, std::memory_order_relaxed);
       }
       shim.daemon.Count(&AtomicCounts::copy_opens);
       shim.daemon.Count(&AtomicCounts::copy_bytes,
-                        static_cast<uint64_t>(identity.size));
+                        static_cast<uint64_t>(copy.st_size));
       shim.daemon.ReportCounts(key->key(), key->size());
       return fd;
     }

@@ -29,8 +29,10 @@
 // lower-case hexadecimal digits. A file whose path is too long is not copied.
 //
 // A complete copy has the extended attribute kSourceAttribute, an Identity,
-// which is set before the copy gets its name. The attribute kBlocksAttribute
-// has the checksums of the copy, which only the daemon reads. Any folder may be
+// which is set before the copy gets its name, and as its mtime the
+// VersionStamp of the source, which is faster to read. If a file system cannot
+// store that, the attribute is compared. The attribute kBlocksAttribute has the
+// checksums of the copy, which only the daemon reads. Any folder may be
 // missing; it then counts as empty.
 //
 // The life of a copy:
@@ -128,6 +130,31 @@ inline constexpr char kSourceAttribute[] = "user.tfm.source";
 // Checksums of the blocks (zlib's crc32), 4 bytes each. A block has 1 MiB, or
 // the next power of 2 with which the file has at most 800 blocks.
 inline constexpr char kBlocksAttribute[] = "user.tfm.blocks";
+
+// The 64-bit FNV-1a hash.
+inline constexpr uint64_t kFnv64Basis = 0xcbf29ce484222325;
+inline constexpr uint64_t kFnv64Prime = 0x100000001b3;
+
+// Returns a time in ns since 1970 that stands for a version of a file: a hash
+// of 59 bits. It is before 1988, as file systems set the access time at each
+// read as long as it is before the modification time.
+inline int64_t VersionStamp(uint64_t inode, int64_t size, int64_t mtime_s,
+                            uint32_t mtime_ns, int64_t ctime_s,
+                            uint32_t ctime_ns) {
+  const uint64_t fields[] = {
+      inode,    static_cast<uint64_t>(size),    static_cast<uint64_t>(mtime_s),
+      mtime_ns, static_cast<uint64_t>(ctime_s), ctime_ns};
+  uint64_t hash = kFnv64Basis;
+  for (const uint64_t each : fields) {
+    hash = (hash ^ each) * kFnv64Prime;
+    hash ^= hash >> 32;
+  }
+  constexpr int kSecondBits = 29;
+  constexpr uint64_t kNsPerSecond = 1000000000;
+  const uint64_t seconds = hash & ((uint64_t{1} << kSecondBits) - 1);
+  return static_cast<int64_t>(seconds * kNsPerSecond +
+                              (hash >> kSecondBits) % kNsPerSecond);
+}
 
 // Header of NAME.map, and of a reader's map. One byte for each unit of the file
 // follows from kMapHeaderBytes on: 0 or kPresent. A unit has 4 KiB, or the next

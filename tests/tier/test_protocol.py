@@ -71,6 +71,9 @@ int main() {
   Print("message", message);
   printf("valid=%zu\nunasked=%zu\nstate=%zu\nfetching=%zu\n", offsetof(State, valid_until),
          offsetof(State, unasked), offsetof(MapHeader, state), offsetof(MapHeader, fetching));
+  printf("stamp=%lld\nstamp_of_old=%lld\n",
+         static_cast<long long>(VersionStamp(102, 103, 104, 108, 105, 109)),
+         static_cast<long long>(VersionStamp(~uint64_t{0}, 1 << 30, -5, 999999999, 1, 0)));
   NUMBER(kVersion); NUMBER(kStateMagic); NUMBER(kStateBytes); NUMBER(kUnaskedFolders);
   NUMBER(kMaxStateTextBytes); NUMBER(kSmallFileBytes); NUMBER(kMapHeaderBytes);
   NUMBER(kMinUnitBytes); NUMBER(kMaxUnits);
@@ -105,6 +108,25 @@ def test_the_layouts(compiled):
     assert MapHead(4096, 1, MapState.FULL, IDENTITY).encode(is_fetching=True) == map_of_compiler
     message = ReaderMessage(MessageKind.WHOLE, ReaderCounts(1, 2, 3, 4, 5, 6, 7), "", IDENTITY)
     assert message.encode().hex() == compiled["message"]
+
+
+def test_the_stamp_of_a_version(compiled):
+    assert IDENTITY.version_stamp() == int(compiled["stamp"])
+    old = IDENTITY._replace(
+        inode=2**64 - 1, size=2**30, mtime_s=-5, mtime_ns=999_999_999, ctime_s=1, ctime_ns=0
+    )
+    assert old.version_stamp() == int(compiled["stamp_of_old"])
+
+
+def test_every_change_of_a_file_gives_another_stamp_of_the_past():
+    fields = ("inode", "size", "mtime_s", "mtime_ns", "ctime_s", "ctime_ns")
+    changed = [IDENTITY] + [
+        IDENTITY._replace(**{field: 1000 + step}) for field in fields for step in range(1000)
+    ]
+    stamps = {each.version_stamp() for each in changed}
+    assert len(stamps) == len(changed)
+    in_1988 = 18 * 365 * 86_400 * 10**9
+    assert all(0 <= stamp < in_1988 for stamp in stamps)
 
 
 def test_the_numbers(compiled):

@@ -124,6 +124,18 @@ def test_a_page_of_another_boot_is_none(daemon, path):
     daemon.python(WHOLE_READ, path)
 
 
+def test_a_copy_is_known_by_its_stamp_or_else_by_its_attribute(daemon, path):
+    stamp = copied(daemon, path).stat().st_mtime_ns
+    copy = marked(daemon, path)
+    assert copy.stat().st_mtime_ns != stamp
+    assert daemon.python(FIRST_BYTE, path) == "0\n"
+    os.utime(copy, ns=(stamp, stamp))
+    os.removexattr(copy, "user.tfm.source")
+    assert daemon.python(FIRST_BYTE, path) == "0\n"
+    os.chmod(path, 0o640)  # Another change time, and no more.
+    daemon.python(WHOLE_READ, path)
+
+
 @pytest.mark.parametrize("damage", ["none", "short", "version"])
 def test_a_copy_without_its_attribute_is_none(daemon, path, damage):
     copy = marked(daemon, path)

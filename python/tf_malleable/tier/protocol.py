@@ -45,6 +45,7 @@ _FNV_BASIS: Final = 0x6C62272E07BB014262B821756295C58D
 _FNV_MASK: Final = (1 << 128) - 1
 _FNV64_PRIME: Final = 0x100000001B3
 _FNV64_BASIS: Final = 0xCBF29CE484222325
+_MASK64: Final = (1 << 64) - 1
 
 
 class ProtocolError(ValueError):
@@ -153,6 +154,16 @@ class Identity(NamedTuple):
     def on(self, device: int) -> Identity:
         """Return the identity with the number that the source's device has on this node."""
         return self._replace(device=device, copy_inode=0)
+
+    def version_stamp(self) -> int:
+        """Return the modification time of a copy in ns; see VersionStamp in protocol.h."""
+        code = _FNV64_BASIS
+        for each in (
+            self.inode, self.size, self.mtime_s, self.mtime_ns, self.ctime_s, self.ctime_ns
+        ):  # fmt: skip
+            code = (code ^ each & _MASK64) * _FNV64_PRIME & _MASK64
+            code ^= code >> 32
+        return (code & (1 << 29) - 1) * 10**9 + (code >> 29) % 10**9
 
     def is_same(self, about: os.stat_result | FileStatus) -> bool:
         """Return whether a stat result shows the same version with the same permissions."""
@@ -288,7 +299,7 @@ def folder_hash(folder: str) -> int:
     """Return the number that identifies a folder to readers: the 64-bit FNV-1a of its path."""
     code = _FNV64_BASIS
     for byte in os.fsencode(folder):
-        code = (code ^ byte) * _FNV64_PRIME & (1 << 64) - 1
+        code = (code ^ byte) * _FNV64_PRIME & _MASK64
     return code
 
 

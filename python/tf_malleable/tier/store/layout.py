@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 from typing import Final
 
@@ -51,7 +52,7 @@ def key_at(store: Path, path: Path) -> str | None:
 
 
 def mark(descriptor: int, identity: Identity, codes: tuple[int, ...]) -> None:
-    """Set the extended attributes of a copy: identity and checksums.
+    """Set the extended attributes of a copy, identity and checksums, and its version stamp.
 
     Raises:
         OSError: The file system has no user attributes, or is full.
@@ -59,6 +60,7 @@ def mark(descriptor: int, identity: Identity, codes: tuple[int, ...]) -> None:
     os.setxattr(descriptor, BLOCKS_ATTRIBUTE, blocks.pack(codes))
     own = identity._replace(copy_inode=os.fstat(descriptor).st_ino)
     os.setxattr(descriptor, SOURCE_ATTRIBUTE, own.encode())
+    os.utime(descriptor, ns=(time.time_ns(), identity.version_stamp()))
 
 
 def give(descriptor: int, owner: int | None, mode: int) -> None:
