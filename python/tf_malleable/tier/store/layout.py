@@ -3,7 +3,8 @@
 
 The folder tree is the index: the copy of /data/x that every user may read is public/data/x, and
 the copy of user 1000 alone is private/1000/data/x. Partial copies are in growing/. Extended
-attributes contain the version of the source that a copy is of, and the checksum of each block.
+attributes contain the version of the source that a copy is of, and the checksum of each block. The
+modification time of a copy is a hash of that version.
 The shim uses the same layout; see cc/tier/protocol.h.
 """
 
