@@ -66,23 +66,28 @@ class LookupPolicy:
 
     def read(self, path: str, size: int) -> None:
         """Note the size of a file that a reader has read, in bytes."""
+        is_small = size <= SMALL
         for folder in _around(path):
             habit = self._of(folder)
-            before = habit.is_unasked
-            habit.is_small = size <= SMALL
-            self._told(folder, before, habit)
+            if habit.is_small != is_small:
+                before = habit.is_unasked
+                habit.is_small = is_small
+                self._told(folder, before, habit)
 
     def _told(self, folder: str, before: bool, habit: _Habit) -> None:
         if habit.is_unasked != before:
             self.tell(folder, not before)
 
     def _of(self, folder: str) -> _Habit:
-        if len(self._folders) >= _MOST_FOLDERS:
-            for each, habit in self._folders.items():
-                if habit.is_unasked:
-                    self.tell(each, False)
-            self._folders.clear()
-        return self._folders.setdefault(folder, _Habit())
+        found = self._folders.get(folder)
+        if found is None:
+            if len(self._folders) >= _MOST_FOLDERS:
+                for each, habit in self._folders.items():
+                    if habit.is_unasked:
+                        self.tell(each, False)
+                self._folders.clear()
+            found = self._folders[folder] = _Habit()
+        return found
 
 
 def _around(path: str) -> list[str]:
