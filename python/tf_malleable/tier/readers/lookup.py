@@ -183,8 +183,7 @@ class Lookup:
 
     async def _fetch(self, key: str, path: str, uid: int, where: Location) -> str:
         service = self._service
-        devices = await service.in_thread(lambda: service.devices_of(path))
-        device = devices[0] if devices else 0
+        device = await service.in_thread(lambda: next(service.devices_of(path), 0))
 
         async def make(identity: Identity) -> PartialCopy:
             copy = await service.create(key, identity.on(device), may_pass=True)
