@@ -38,6 +38,8 @@ class FuseSource:
         fails_from: Reads beyond this offset end with EIO; None if none do.
         only: The only user who may look up and open files, not even root; None for all.
         modified_s: Time of the last modification and change, in seconds since 1970.
+        may_close: While it is not set, whoever closes a file waits.
+        is_closing: Set once somebody closes a file.
         remembered_s: Time for which the kernel need not ask again for a name or a status, in
             seconds.
     """
@@ -47,6 +49,8 @@ class FuseSource:
         self.fails_from: int | None = None
         self.only: int | None = None
         self.modified_s, self.remembered_s = _OLD, 1
+        self.may_close, self.is_closing = threading.Event(), threading.Event()
+        self.may_close.set()
         self._names = list(files)
         self._removed: set[str] = set()
 
@@ -100,6 +104,9 @@ class FuseSource:
             return b""
         if code == STATFS:
             return bytes(80)
+        if code == FLUSH:
+            self.is_closing.set()
+            self.may_close.wait()
         if code in (FLUSH, RELEASE, RELEASEDIR, READDIR, DESTROY):
             return b""
         raise OSError(errno.ENOSYS, "")

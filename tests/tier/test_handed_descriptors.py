@@ -19,7 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.controllers import wait_for
+from tests.support.controllers import DEADLINE, wait_for
+from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tier_reader import ReadFile, TierReader
 from tests.support.tiers import TierNode, make_source, one_node
 from tf_malleable.tier.protocol import Identity, MessageKind, ReaderCounts, ReaderMessage
@@ -269,3 +270,24 @@ def test_a_descriptor_whose_close_takes_a_day_delays_nobody(node):
         assert other.ask(node.source / "4") == "S"
         for reader in (other, *readers):
             reader.close()
+
+
+@pytest.mark.parametrize("kind", [MessageKind.WHOLE, MessageKind.UNSEEN])
+def test_a_file_that_its_own_file_system_does_not_let_be_closed(node, tmp_path, kind):
+    """Each close(2) of a FUSE file waits for its server, here a hostile user's."""
+    served = FuseSource({"file": SMALL})
+    with mounted(served, tmp_path), unharmed(node) as reader:
+        path = node.source / "5"
+        own = os.open(tmp_path / "file", os.O_RDONLY)
+        served.may_close.clear()
+        reader.say(kind, path, own, identity=Identity.of(os.fstat(own)))
+        try:
+            assert served.is_closing.wait(DEADLINE)
+            other = TierReader(node)
+            other.whole(node.source / "6")
+            wait_for(lambda: node.has(node.source / "6"))
+            assert other.ask(node.source / "7") == "S"
+            other.close()
+        finally:
+            served.may_close.set()
+            os.close(own)

@@ -14,9 +14,10 @@ import os
 import resource
 import stat
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -24,6 +25,7 @@ from weakref import WeakValueDictionary
 from tf_malleable.linux.file_status import FileStatus
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.protocol import SMALL_FILE_BYTES, Identity, ProtocolError
+from tf_malleable.tier.readers.handed_descriptors import Disposal
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store.block_map import BlockMap
 from tf_malleable.tier.store.copy_store import Kept
@@ -82,6 +84,7 @@ class ReaderEvents:
         # By user id: descriptors of files in the source that are held for a user's readers.
         self._held: Counter[int] = Counter()
         self._most_held = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_DESCRIPTORS
+        self._disposals: defaultdict[int, Disposal] = defaultdict(Disposal)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # A separate thread: on Linux, each thread has its own niceness, which it cannot lower
         # again without privilege. Readers of small files come first.
@@ -194,10 +197,22 @@ class ReaderEvents:
         except ProtocolError as error:
             service.refused(path, error)
         finally:
-            os.close(source)
-            self._held[file.uid] -= 1
+            self._let_go(file)
             if reading.copy is None:
                 reading.close()
+
+    def _let_go(self, file: _HandedFile) -> None:
+        """Close a descriptor, of which nobody knows yet whether it is of the source's file system.
+
+        A user's own may let whoever closes a file wait.
+        """
+        loop = asyncio.get_running_loop()
+
+        def closed() -> None:
+            with suppress(RuntimeError):  # The loop has ended.
+                loop.call_soon_threadsafe(self._held.subtract, (file.uid,))
+
+        self._disposals[file.uid].close([file.source], closed)
 
     async def _is_worth(self, reading: Reading, size: int) -> bool:
         """Wait until a reader has read so much of a file that its copy may evict many others."""
@@ -230,13 +245,15 @@ class ReaderEvents:
                 await asyncio.sleep(_TOGETHER_SECONDS)
                 some, self._small = self._small[:_MOST_TOGETHER], self._small[_MOST_TOGETHER:]
                 await self._copy_some(some)
-                self._held.subtract(each.uid for each in some)
         finally:
             self._is_copying = False
 
     async def _copy_some(self, some: list[_HandedFile]) -> None:
         loop, service = asyncio.get_running_loop(), self._service
         keys = await loop.run_in_executor(self._thread, self._keys, some)
+        for each in (each for key, each in zip(keys, some, strict=True) if not key):
+            self._let_go(each)
+        ours = [each for key, each in zip(keys, some, strict=True) if key]
         admitted: dict[str, _HandedFile] = {}
         try:
             # Several processes may have read the same file.
@@ -248,7 +265,8 @@ class ReaderEvents:
                 ):
                     admitted[key] = each
         finally:
-            results = await loop.run_in_executor(self._thread, self._copy_batch, admitted, some)
+            results = await loop.run_in_executor(self._thread, self._copy_batch, admitted, ours)
+            self._held.subtract(each.uid for each in ours)
         service.adopt(results)
         for key, result in results.items():
             if isinstance(result, Kept):
@@ -265,7 +283,7 @@ class ReaderEvents:
         return found
 
     def _copy_batch(
-        self, files: dict[str, _HandedFile], some: list[_HandedFile]
+        self, files: dict[str, _HandedFile], all_: list[_HandedFile]
     ) -> dict[str, Kept | Exception]:
         """Copy those files that are admitted, and close all descriptors. Blocks."""
         found: dict[str, Kept | Exception] = {}
@@ -277,6 +295,6 @@ class ReaderEvents:
             except (NotPublishedError, OSError) as error:
                 self._service.store.unreserve(each.identity.size)
                 found[key] = error
-        for each in some:
+        for each in all_:
             os.close(each.source)
         return found
