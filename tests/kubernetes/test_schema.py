@@ -108,6 +108,21 @@ def test_elements_of_a_map_list_are_compared_by_their_keys():
     assert "never" in said({"x": [{"k": "b", "v": 1}]}, below, old)[0]
 
 
+def bounds(default):
+    """Return a schema with a default, and a rule about a field that has one, too."""
+    rule = {"rule": "self.n > 1", "message": "too small"}
+    return {
+        "type": "object",
+        "default": default,
+        "properties": {"n": {"type": "integer", "default": 3}},
+        "x-kubernetes-validations": [rule],
+    }
+
+
+def test_a_default_that_says_all_that_its_rules_read_is_taken():
+    assert not list(schema.structural(one(bounds({"n": 2})), "s"))
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
@@ -115,6 +130,10 @@ def test_elements_of_a_map_list_are_compared_by_their_keys():
         (one({}), "properties[x].type: Required value"),
         (one({"type": "array"}), "properties[x].items: Required value"),
         (one({"type": "integer", "default": "a"}), "must be of type integer"),
+        # Seen on Kubernetes 1.36.2: rules see a default without the defaults that are nested in it.
+        (one(bounds({})), "no such key: n evaluating rule: too small"),
+        (one(bounds({"n": 0})), "too small"),
+        (one(bounds({"n": 3, "other": 1})), "unknown fields: other"),
         (
             {**one({"type": "integer"}), "x-kubernetes-validations": [{"rule": "self.y > 1"}]},
             "compilation failed: ERROR: undefined field 'y'",
