@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.operators import IMAGE, JOBS
 from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.observe.job_state import TRAINED
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +34,39 @@ def test_an_operator_killed_at_any_moment_is_followed_by_another(site):
     status = site.wait_for_workers(2)
     assert len(status["workers"]) == 2
     site.finish()
+
+
+@pytest.mark.fake("kills operators at a given moment")
+@pytest.mark.parametrize("moment", ["a worker ends", "the status is written"])
+def test_an_operator_killed_at_the_end_leaves_a_training_that_has_ended(site, moment):
+    # A node needs that long until it says that a pod has ended, not only its container.
+    site.cluster.timings.teardown = 2.0
+    site.cluster.add_node("n", 4)
+    site.submit()
+    operator = site.spawn(identity="first", lease_seconds=1.0)
+    site.wait_for_workers(2)
+    before = {pod["metadata"]["uid"] for pod in site.pods()}
+    site.end()
+
+    def has_ended(pod):
+        return "terminated" in pod["status"]["containerStatuses"][0]["state"]
+
+    if moment == "a worker ends":
+        site.wait(lambda: any(map(has_ended, site.pods())))
+    else:
+        site.wait(lambda: site.condition(TRAINED).get("status") == "True")
+    operator.kill()
+    site.wait(lambda: not site.pods())
+    coordinators = site.pods(role=resource_names.COORDINATOR)
+    for pod in coordinators:
+        site.client.delete("pods", pod["metadata"]["name"])
+    site.spawn(identity="second", lease_seconds=1.0)
+    status = site.wait_for_phase("Succeeded")
+    assert [each["reason"] for each in status["rescales"]].count("start") == 1
+    workers = f"{resource_names.ROLE}={resource_names.WORKER}"
+    found = site.client.list("pods", labelSelector=workers)
+    assert {pod["metadata"]["uid"] for pod in found} == before
+    assert {pod["status"]["phase"] for pod in found} == {"Succeeded"}
 
 
 def is_acting(site, operator):

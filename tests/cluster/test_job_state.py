@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.test_job_spec import item
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import parse
-from tf_malleable.cluster.observe.job_state import judge
+from tf_malleable.cluster.observe.job_state import TRAINED, judge
 from tf_malleable.cluster.observe.pod_status import PodEnd, PodStatus
 from tf_malleable.cluster.observe.training_progress import MemberSeen, TrainingProgress
 from tf_malleable.cluster.planning.cluster_job import JobPlan, WorkerAt
@@ -235,6 +235,32 @@ def test_the_end_is_when_all_have_come_to_it(job):
     actions = todo(job, done, worker(1), coordinator(), plan=plan, now=NOW + 100)
     assert [each.pod.name for each in of(actions, DeletePod)] == ["t-worker-1"]
     assert judged(job, done).phase == "Succeeded"
+
+
+def recorded(job):
+    return replace(job, status={"conditions": [{"type": TRAINED, "status": "True"}]})
+
+
+def test_an_end_that_is_recorded_needs_no_pods_to_be_known(job):
+    found = judged(recorded(job))
+    assert (found.phase, found.is_ending) == ("Succeeded", True)
+    assert not of(todo(recorded(job), plan=JobPlan((WorkerAt("a", 1),))), CreatePod)
+    assert judged(recorded(job), worker(0)).phase == "Running"
+    # So does a coordinator that has seen it.
+    assert judged(job, said=progress(phase="over")).phase == "Succeeded"
+    found = judged(recorded(job), crashed(0))
+    assert (found.phase, found.reason) == ("Failed", "CrashedAtEnd")
+
+
+def test_a_container_beside_one_that_has_trained_does_not_go_on_for_ever(job):
+    ended = replace(job, status={"phase": "Succeeded"})
+    end = PodEnd(0, "Completed", NOW - 5, "trained")
+    done = worker(0, is_running=False, end=end, is_held=True)
+    assert not of(todo(ended, done, plan=JobPlan()), DeletePod)
+    late = of(todo(ended, done, plan=JobPlan(), now=NOW + TIMINGS.closing), DeletePod)
+    assert [each.pod for each in late] == [done]
+    kept = replace(done, is_held=False)
+    assert not of(todo(ended, kept, plan=JobPlan(), now=NOW + TIMINGS.closing), DeletePod)
 
 
 def test_the_coordinator_stays_until_it_has_said_how_far_the_training_came(job):

@@ -55,8 +55,12 @@ def test_a_training_runs_to_its_end_and_leaves_nothing(site):
     told = {"WorkerComes", "CoordinatorCreated", "Running", "Succeeded"}
     site.wait(lambda: told <= reasons(site))
     # What has ended is kept for its logs until the job is deleted.
-    ended = site.client.list("pods", labelSelector=f"{resource_names.ROLE}={resource_names.WORKER}")
+    workers = f"{resource_names.ROLE}={resource_names.WORKER}"
+    ended = site.client.list("pods", labelSelector=workers)
     assert [one["status"]["phase"] for one in ended] == ["Succeeded"] * 2
+    # It was Pending only before it ran.
+    phases = [event["reason"] for event in site.client.list("events")]
+    assert phases.count("Pending") <= 1
     selector = f"{resource_names.ROLE}={resource_names.COORDINATOR}"
     site.wait(lambda: not site.client.list("pods", labelSelector=selector))
     site.client.delete(JOBS, "t")

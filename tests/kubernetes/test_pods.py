@@ -71,6 +71,23 @@ def test_a_pod_ends(cluster, script, ended, code, reason):
     assert (terminated["exitCode"], terminated["reason"]) == (code, reason)
 
 
+def test_a_container_has_ended_before_its_pod_has(cluster):
+    # Seen on Kubernetes 1.36.2: about a second passes, and the pod has its CPUs meanwhile.
+    cluster.timings.teardown = 60.0
+    cluster.client.create(pod(script="exit 0", cpus="3"))
+    wait_for(lambda: state(cluster) and state(cluster)[0] == "terminated")
+    assert status(cluster)["phase"] == "Running"
+    cluster.client.create(pod("two", cpus="3"))
+    cluster.client.create(pod("three", cpus="900m"))
+    phase(cluster, "Running", "three")
+    assert not cluster.client.get("pods", "two")["spec"].get("nodeName")
+    # One that is deleted goes as late.
+    cluster.client.delete("pods", "one")
+    cluster.client.create(pod("four", script="exit 0", cpus="100m"))
+    wait_for(lambda: state(cluster, "four") and state(cluster, "four")[0] == "terminated")
+    assert cluster.client.find("pods", "one")
+
+
 def test_what_a_container_leaves_behind_goes_with_it(cluster):
     cluster.client.create(pod(script="sleep 300 & echo $!; exit 0"))
     phase(cluster, "Succeeded")

@@ -173,6 +173,8 @@ class Kubelet:
         times = [run.stop_at for run in self._runs.values() if run.stop_at is not None]
         times += [run.resize_at for run in self._runs.values() if run.resize_at is not None]
         for run in self._runs.values():
+            if run.over_at is not None and not run.is_over:
+                times.append(run.over_at)
             if run.stop_at is None:
                 times += [c.due for c in run.containers if not c.runs and c.ended is None]
         soonest = min(times, default=float("inf"))
@@ -200,7 +202,7 @@ class Kubelet:
                 if not container.runs and container.ended is None:
                     self._start(pod, run, container)
         pod = self._report(pod, run)
-        if leaving and not run.runs:
+        if leaving and run.is_over:
             self._release(pod)
 
     def _release(self, pod: Object) -> None:
@@ -216,6 +218,7 @@ class Kubelet:
         )
 
     def _report(self, pod: Object, run: PodRun) -> Object:
+        run.note_end(self._timings.teardown)
         status = run.status(pod, self._host)
         if status == pod["status"]:
             return pod

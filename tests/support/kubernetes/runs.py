@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -112,6 +113,9 @@ class PodRun:
         stop_at: When its processes are killed, by the monotonic clock; None if it is not to stop.
         pending: Why a resize is not carried out, as reason and message.
         in_progress: A resize is being carried out.
+        over_at: When all that is left of it is taken down, by the monotonic clock; None while a
+            container has not ended.
+        is_over: All that was left of it is taken down.
     """
 
     uid: str
@@ -122,10 +126,18 @@ class PodRun:
     pending: tuple[str, str] | None = None
     in_progress: bool = False
     resize_at: float | None = None
+    over_at: float | None = None
+    is_over: bool = False
 
     @property
     def runs(self) -> bool:
         return any(container.runs for container in self.containers)
+
+    def note_end(self, teardown: float) -> None:
+        """Begin to take down what is left, which takes so many seconds, if all have ended."""
+        if self.over_at is None and all(container.ended for container in self.containers):
+            self.over_at = time.monotonic() + teardown
+        self.is_over = self.over_at is not None and time.monotonic() >= self.over_at
 
     def allocated(self) -> dict[str, Fraction]:
         """Return what is set aside for all its containers."""
@@ -138,7 +150,7 @@ class PodRun:
     def phase(self) -> str:
         """Return the pod's phase."""
         ends = [container.ended for container in self.containers]
-        if all(ends):
+        if all(ends) and self.is_over:
             return "Failed" if any(end["exitCode"] for end in ends if end) else "Succeeded"
         begun = all(c.started or c.ended for c in self.containers)
         return "Running" if begun else "Pending"

@@ -13,6 +13,8 @@ from tf_malleable.cluster.observe.pod_status import PodStatus
 from tf_malleable.cluster.observe.training_progress import TrainingProgress
 from tf_malleable.cluster.settings import Timings
 
+TRAINED: Final = "SuccessCriteriaMet"
+"""Condition of a job whose training has come to its end, as of a Kubernetes Job before it ends."""
 JobPhase = Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"]
 ENDED: Final[tuple[JobPhase, ...]] = ("Succeeded", "Failed")
 # A crash of a coordinator or server is forgotten after this time, once the training reports.
@@ -58,7 +60,7 @@ class ObservedState:
         crashes: Crashes of the workers.
         start_at: Earliest time to start a worker, in seconds since the epoch.
         helpers_at: Earliest time to start a server or coordinator, in seconds since the epoch.
-        is_ending: True once a worker has reached the training's end.
+        is_ending: True once a worker has reached the training's end, or the job's status says so.
         has_started: True if a worker runs or has run.
     """
 
@@ -133,7 +135,9 @@ def judge(
     crashes = _crashes(pods, holders, progress)
     dropped += _forgotten(members.crashed_helpers, progress, now)
     dropped += [(pod, "Forgiven") for pod in crashes.forgiven]
-    phase = _phase(job, members, crashes, now, timings)
+    is_ending = bool(members.trained) or (progress is not None and progress.is_over)
+    is_ending = is_ending or has_trained(job)
+    phase = _phase(job, members, crashes, now, timings, is_ending=is_ending)
     if phase.phase == "Succeeded" and _has_last_word_to_come(job, members, progress, now):
         phase = _PhaseReason("Running", "Ending", "all workers have come to the training's end")
     helpers = members.crashed_helpers
@@ -149,7 +153,7 @@ def judge(
         crashes,
         start_at=crashes.at + _delay(crashes.count, timings),
         helpers_at=_last_end(helpers) + _delay(len(helpers), timings),
-        is_ending=bool(members.trained) or (progress is not None and progress.is_over),
+        is_ending=is_ending,
         has_started=bool(job.status.get("startedAt")) or members.has_worker_run,
     )
 
@@ -262,8 +266,20 @@ def _crashes(
     )
 
 
+def has_trained(job: JobSpec) -> bool:
+    """Return whether a job's status says that the training has come to its end."""
+    conditions = job.status.get("conditions") or ()
+    return any(one["type"] == TRAINED and one["status"] == "True" for one in conditions)
+
+
 def _phase(
-    job: JobSpec, members: _Members, crashes: Crashes, now: float, timings: Timings
+    job: JobSpec,
+    members: _Members,
+    crashes: Crashes,
+    now: float,
+    timings: Timings,
+    *,
+    is_ending: bool,
 ) -> _PhaseReason:
     before = job.status.get("phase")
     if before in ENDED:
@@ -275,6 +291,11 @@ def _phase(
         return _PhaseReason("Succeeded", "Trained", message)
     if any(pod.is_running for pod in members.workers):
         return _PhaseReason("Running", "Training")
+    if is_ending and not members.workers:
+        if crashes.count:
+            message = f"the training has come to its end, and then {crashes.why}"
+            return _PhaseReason("Failed", "CrashedAtEnd", message)
+        return _PhaseReason("Succeeded", "Trained", "the training has come to its end")
     failure = None if members.trained else _failure(job, members, crashes, now, timings)
     if failure is not None:
         return failure

@@ -72,10 +72,13 @@ class PodStatus:
         cpus: CPUs that all containers request.
         allocated: CPUs that the node has allocated; None before it has.
         actual: CPUs that the containers have; None before they run.
-        is_running: True if the first container runs.
+        is_running: True if the first container runs, or has failed and the pod has yet to end: what
+            ended it is known only then.
         is_leaving: True if the pod has been deleted and is terminating.
         leaves_by: End of the grace period of a deleted pod, in seconds since the epoch.
-        end: End of the pod; None while it has not ended.
+        end: End of the pod, or of its first container if it is clear what that means; None while it
+            has not ended.
+        is_held: True if the first container has ended, and others of the pod go on.
         waiting: Reason and message if the first container cannot start; otherwise None.
         unscheduled: Message of the scheduler and time of creation, in seconds since the epoch, if
             the pod has no node yet; otherwise None.
@@ -100,6 +103,7 @@ class PodStatus:
     is_leaving: bool = False
     leaves_by: float = 0.0
     end: PodEnd | None = None
+    is_held: bool = False
     waiting: tuple[str, str] | None = None
     unscheduled: tuple[str, float] | None = None
     resize: Resize = ""
@@ -127,6 +131,7 @@ def see(pod: Manifest) -> PodStatus:
     state = own.get("state") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     waiting = state.get("waiting") or {}
+    end, is_held = _end(pod, own, conditions), _is_held(pod, own)
     resize, since = _resize(conditions)
     member = str(labels.get(resource_names.MEMBER, ""))
     return PodStatus(
@@ -140,10 +145,11 @@ def see(pod: Manifest) -> PodStatus:
         cpus=_cpus(spec.get("containers") or (), "requests"),
         allocated=_allocated(status),
         actual=_actual(status),
-        is_running="running" in state,
+        is_running="running" in state or ("terminated" in state and end is None),
         is_leaving="deletionTimestamp" in metadata,
         leaves_by=seconds_of(metadata.get("deletionTimestamp")),
-        end=_end(pod, own, conditions),
+        end=end,
+        is_held=is_held,
         waiting=(waiting["reason"], waiting.get("message", ""))
         if waiting.get("reason") in _STUCK
         else None,
@@ -206,16 +212,30 @@ def _failure(text: str) -> tuple[int, int] | None:
     return (int(number), int(step)) if number.isdigit() and step.isdigit() else None
 
 
+def _is_held(pod: Manifest, own: Manifest) -> bool:
+    """Return whether the first container has ended and others go on."""
+    if "terminated" not in (own.get("state") or {}):
+        return False
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any("running" in (one.get("state") or {}) for one in statuses)
+
+
 def _end(pod: Manifest, own: Manifest, conditions: Mapping[str, Manifest]) -> PodEnd | None:
+    """Return the end of a pod; None while it has not ended.
+
+    A kubelet reports the end of containers about a second before it reports the phase of the pod,
+    and only with that what ended them. Where the exit code says enough, that is not awaited.
+    """
     status = pod.get("status") or {}
-    if status.get("phase") not in ("Succeeded", "Failed"):
-        return None
     ended = (own.get("state") or {}).get("terminated") or {}
     code = ended.get("exitCode")
+    is_over = status.get("phase") in ("Succeeded", "Failed")
+    if not is_over and code not in (0, LEFT, COME_AGAIN) and not _is_held(pod, own):
+        return None
     at = seconds_of(ended.get("finishedAt")) or seconds_of(status.get("startTime"))
     said = str(status.get("reason") or ended.get("reason") or "")
     target = conditions.get("DisruptionTarget", {})
-    if status["phase"] == "Succeeded" or code == 0:
+    if status.get("phase") == "Succeeded" or code == 0:
         return PodEnd(code, said or "Completed", at, "trained")
     if code in (LEFT, COME_AGAIN):
         return PodEnd(code, "Left", at, "left")

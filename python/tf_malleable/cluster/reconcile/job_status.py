@@ -10,7 +10,7 @@ from typing import Any
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import JobSpec, Manifest, time_of
 from tf_malleable.cluster.observe.job_cache import JobCache
-from tf_malleable.cluster.observe.job_state import ENDED, ObservedState
+from tf_malleable.cluster.observe.job_state import ENDED, TRAINED, ObservedState
 from tf_malleable.cluster.observe.pod_status import PodStatus
 from tf_malleable.cluster.observe.rescale_history import recount
 from tf_malleable.cluster.observe.training_progress import TrainingProgress
@@ -147,6 +147,8 @@ def _conditions(
     late = [pod for pod in judgement.workers if pod.resize]
     said = f"{late[0].name} at {late[0].node} waits for its CPUs" if late else ""
     made["Resizing"] = (bool(late), late[0].resize if late else "Settled", said)
+    if judgement.is_ending:
+        made[TRAINED] = (True, "Trained", "the training has come to its end")
     if phase in ENDED:
         made["Complete"] = (phase == "Succeeded", reason, message)
         made["Failed"] = (phase == "Failed", reason, message)

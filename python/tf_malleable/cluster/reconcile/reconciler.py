@@ -13,7 +13,7 @@ from typing import Any
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import JobSpec, Manifest, parse_all
 from tf_malleable.cluster.observe.job_cache import JobCache
-from tf_malleable.cluster.observe.job_state import ENDED, ObservedState, judge
+from tf_malleable.cluster.observe.job_state import ENDED, ObservedState, has_trained, judge
 from tf_malleable.cluster.observe.node_affinity import is_ready
 from tf_malleable.cluster.observe.node_capacity import namespace_quotas, rooms, seated
 from tf_malleable.cluster.observe.pod_status import PodStatus, owner_uid, see
@@ -25,8 +25,10 @@ from tf_malleable.cluster.reconcile import job_status
 from tf_malleable.cluster.reconcile.actions import (
     Action,
     CreatePod,
+    DeletePod,
     EmitEvent,
     EnsureDependents,
+    SetFinalizers,
     WriteStatus,
 )
 from tf_malleable.cluster.reconcile.planner_input import UsableNodes, cluster_job, size
@@ -158,6 +160,9 @@ class Reconciler:
                 sites = PodSites(names_taken[job.key], seat, memory.address, hostnames)
                 actions = steps(job, pods, sites, judged[uid], plan, now, self._timings)
                 actions = _without_refused(actions, memory, now)
+                if _is_unwritten(job, judged[uid]):
+                    # Until then, pods may be all that knows of the end.
+                    actions = [a for a in actions if not isinstance(a, DeletePod | SetFinalizers)]
                 if memory.address and plan.workers and _is_cut_off(job, scene.services):
                     actions.insert(0, EnsureDependents())
                 is_over = _is_over(judged[uid])
@@ -313,6 +318,12 @@ def _without_refused(actions: list[Action], memory: JobCache, now: float) -> lis
 
 def _is_over(judgement: ObservedState) -> bool:
     return judgement.phase in ENDED or judgement.is_ending
+
+
+def _is_unwritten(job: JobSpec, judgement: ObservedState) -> bool:
+    """Return whether a job or its training has ended without its status saying so."""
+    has_just_ended = judgement.phase in ENDED and job.status.get("phase") != judgement.phase
+    return has_just_ended or (judgement.is_ending and not has_trained(job))
 
 
 def _decision(

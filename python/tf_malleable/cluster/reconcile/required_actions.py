@@ -72,7 +72,7 @@ def steps(
     """
     made: list[Action] = []
     if judgement.phase in ENDED:
-        made += _cleared(found)
+        made += _cleared(found, now, timings)
         if resource_names.FINALIZER in job.finalizers:
             made.append(SetFinalizers(_without(job.finalizers)))
         return made
@@ -137,11 +137,15 @@ def _without(finalizers: Iterable[str]) -> tuple[str, ...]:
     return tuple(one for one in finalizers if one != resource_names.FINALIZER)
 
 
-def _cleared(found: Iterable[PodStatus]) -> Iterator[Action]:
-    """Delete the running pods of an ended job; workers that have ended stay, for their logs."""
+def _cleared(found: Iterable[PodStatus], now: float, timings: Timings) -> Iterator[Action]:
+    """Delete the running pods of an ended job; workers that have ended stay, for their logs.
+
+    Other containers of such a worker have some time to end, too.
+    """
     for pod in found:
         is_own = pod.role in (resource_names.COORDINATOR, resource_names.SERVER)
-        if not pod.is_leaving and (pod.end is None or is_own):
+        is_late = pod.end is not None and pod.is_held and now >= pod.end.at + timings.closing
+        if not pod.is_leaving and (pod.end is None or is_own or is_late):
             yield DeletePod(pod, "JobEnded")
 
 
