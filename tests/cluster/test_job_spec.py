@@ -1,6 +1,8 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.support.operators import job
@@ -14,6 +16,11 @@ from tf_malleable.cluster.job_spec import SpecError, parse, seconds_of
 )
 def test_quantities(text, number):
     assert quantities.number(text) == number
+
+
+@pytest.mark.parametrize("text", ["1e400", "9" * 400 + "Ei", "-1e400"])
+def test_no_quantity_is_larger_than_kubernetes_has_it(text):
+    assert abs(quantities.number(text)) == 2.0**63
 
 
 @pytest.mark.parametrize("text", ["", "lots", "1 Gi", None, True])
@@ -55,17 +62,49 @@ def test_a_job_is_read(tmp_path):
         ({"workers": {"max": 5}}, "spec.shards, 4, must not be below spec.workers.max, 5"),
         ({"workers": {"cpu": {"min": 2, "max": 1}}}, "spec.workers.cpu.min must be"),
         ({"workers": {"cpu": {"min": "500m", "max": "750m"}}}, "a whole number of CPUs"),
-        ({"workers": {"cpu": {"min": "many"}}}, "cannot be understood"),
+        ({"workers": {"cpu": {"min": "many"}}}, "spec.workers.cpu.min must be a quantity"),
         ({"shards": 1000}, "spec.shards must be from 1 to 256"),
         ({"parameterServers": {"min": 2, "max": 1}}, "spec.parameterServers.min"),
         ({"parameterServers": {"max": 1, "cpu": 0}}, "spec.parameterServers.cpu must be above 0"),
-        ({"template": {}}, "spec.template.spec.containers"),
-        ({"workers": 3}, "cannot be understood"),
+        ({"template": {}}, "spec.template.spec is missing"),
+        ({"workers": 3}, "spec.workers must be an object, not 3"),
+        ({"workers": {"max": "2"}}, "spec.workers.max must be a whole number, not '2'"),
+        ({"priority": 1e400}, "spec.priority must be a whole number, not inf"),
+        ({"checkpoint": {"path": 1}}, "spec.checkpoint.path must be a text"),
     ],
 )
 def test_a_job_that_cannot_be(tmp_path, spec, why):
     with pytest.raises(SpecError, match=why):
         parse(item(tmp_path, **spec))
+
+
+SPEC = "spec.template.spec"
+TRAINS = f"{SPEC}.containers[0]"
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "why"),
+    [
+        ({"nodeSelector": "x"}, {}, f"{SPEC}.nodeSelector must be an object, not 'x'"),
+        ({"nodeSelector": {"a": 1}}, {}, f"{SPEC}.nodeSelector.a must be a text, not 1"),
+        ({"tolerations": {}}, {}, f"{SPEC}.tolerations must be a list, not {{}}"),
+        ({"affinity": {"nodeAffinity": []}}, {}, f"{SPEC}.affinity.nodeAffinity must be an object"),
+        ({"securityContext": 1}, {}, f"{SPEC}.securityContext must be an object"),
+        ({"initContainers": [{}]}, {}, f"{SPEC}.initContainers[0].name is missing"),
+        ({"overhead": {"cpu": "x"}}, {}, f"{SPEC}.overhead.cpu must be a quantity, not 'x'"),
+        ({}, {"env": [{}]}, f"{TRAINS}.env[0].name is missing"),
+        ({}, {"resizePolicy": [{}]}, f"{TRAINS}.resizePolicy[0].resourceName is missing"),
+        ({}, {"resources": {"limits": {"memory": []}}}, f"{TRAINS}.resources.limits.memory must"),
+        ({"containers": ["x" * 99]}, {}, "x" * 79 + "…"),
+    ],
+)
+def test_what_cannot_be_in_a_template_is_named_with_its_path(tmp_path, pod, container, why):
+    made = item(tmp_path)
+    spec = made["spec"]["template"]["spec"]
+    spec["containers"][0] |= container
+    spec |= pod
+    with pytest.raises(SpecError, match=re.escape(why)):
+        parse(made)
 
 
 def test_a_job_of_another_manager(tmp_path):

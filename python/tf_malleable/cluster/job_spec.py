@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from math import ceil, floor
 from typing import Any, Final
 
-from tf_malleable.cluster import quantities, resource_names
+from tf_malleable.cluster import pod_template, quantities, resource_names
 from tf_malleable.elastic.settings import MOST_SHARDS
 
 Manifest = Mapping[str, Any]
@@ -191,49 +191,93 @@ def parse(item: Manifest) -> JobSpec:
             annotations=metadata.get("annotations") or {},
             suspend=bool(spec.get("suspend", False)),
             managed_by=str(spec.get("managedBy") or ""),
-            priority=int(spec.get("priority") or 0),
-            shards=int(spec.get("shards") or 4),
-            workers=_workers(spec.get("workers") or {}, int(spec.get("shards") or 4)),
+            priority=_whole(spec, "priority", 0),
+            shards=_whole(spec, "shards", 4),
+            workers=_workers(spec.get("workers") or {}, _whole(spec, "shards", 4)),
             servers=_servers(spec.get("parameterServers") or {}),
             checkpoint=_checkpoint(spec.get("checkpoint")),
-            backoff_limit=int(spec.get("backoffLimit", _BACKOFF_LIMIT)),
+            backoff_limit=_whole(spec, "backoffLimit", _BACKOFF_LIMIT),
             template=spec.get("template") or {},
             status=item.get("status") or {},
         )
         _check(job)
     except SpecError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise SpecError(f"spec cannot be understood: {error}") from None
     return job
 
 
-def _workers(said: Manifest, shards: int) -> WorkersSpec:
-    least = int(said.get("min", 1))
-    cpu = said.get("cpu") or {}
-    least_cpus = quantities.number(cpu.get("min", 1))
+def _section(said: object, path: str) -> Manifest:
+    if not isinstance(said, dict):
+        raise SpecError(f"spec.{path} must be an object, not {said!r}")
+    return said
+
+
+def _whole(said: Manifest, path: str, default: int) -> int:
+    """Return a field of the spec that is a whole number.
+
+    Args:
+        said: Part of the spec that has the field.
+        path: Path of the field, from the spec.
+        default: Value if the field is missing.
+    """
+    found = said.get(path.rpartition(".")[2])
+    if found is None:
+        return default
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not -(2**63) <= found < 2**63 or found != int(found):
+        raise SpecError(f"spec.{path} must be a whole number, not {found!r}")
+    return int(found)
+
+
+def _cpus(said: Manifest, path: str, default: float) -> float:
+    """Return a field of the spec that is a number of CPUs; the arguments are those of _whole()."""
+    found = said.get(path.rpartition(".")[2])
+    if found is None:
+        return default
+    try:
+        return quantities.number(found if isinstance(found, str | int | float) else None)
+    except ValueError:
+        raise SpecError(f"spec.{path} must be a quantity, not {found!r}") from None
+
+
+def _workers(given: object, shards: int) -> WorkersSpec:
+    said = _section(given, "workers")
+    least = _whole(said, "workers.min", 1)
+    cpu = _section(said.get("cpu") or {}, "workers.cpu")
+    least_cpus = _cpus(cpu, "workers.cpu.min", 1.0)
     return WorkersSpec(
         least,
-        int(said.get("max", least)),
+        _whole(said, "workers.max", least),
         least_cpus,
         # A worker cannot use more CPUs than there are shards.
-        quantities.number(cpu["max"]) if "max" in cpu else float(max(ceil(least_cpus), shards)),
+        _cpus(cpu, "workers.cpu.max", float(max(ceil(least_cpus), shards))),
     )
 
 
-def _servers(said: Manifest) -> ServersSpec:
-    least = int(said.get("min", 0))
-    return ServersSpec(least, int(said.get("max", least)), quantities.number(said.get("cpu", 1)))
+def _servers(given: object) -> ServersSpec:
+    said, path = _section(given, "parameterServers"), "parameterServers"
+    least = _whole(said, f"{path}.min", 0)
+    return ServersSpec(least, _whole(said, f"{path}.max", least), _cpus(said, f"{path}.cpu", 1.0))
 
 
-def _checkpoint(said: Manifest | None) -> CheckpointSpec | None:
-    if not said:
+def _checkpoint(given: object) -> CheckpointSpec | None:
+    if not given:
         return None
-    return CheckpointSpec(str(said["path"]), float(said.get("everySeconds", 300)))
+    said = _section(given, "checkpoint")
+    path = said.get("path")
+    if not isinstance(path, str):
+        raise SpecError(f"spec.checkpoint.path must be a text, not {path!r}")
+    return CheckpointSpec(path, float(_whole(said, "checkpoint.everySeconds", 300)))
 
 
 def _check(job: JobSpec) -> None:
     """Check also what the CRD's schema checks: the installed CRD may be an older one."""
+    try:
+        pod_template.check(job.template)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
     workers, servers = job.workers, job.servers
     problem = ""
     if len(job.name) > _LONGEST_NAME:

@@ -13,6 +13,8 @@ _DECIMAL: Final = {
     "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
     "E": 1e18,
 }  # fmt: skip
+# No quantity is larger, as Kubernetes has it; a larger one counts as this.
+_MOST: Final = 2.0**63
 _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 
 
@@ -29,10 +31,12 @@ def number(quantity: Hashable) -> float:
         raise ValueError(f"a quantity is a number such as 2, 500m or 1.5Gi, not {quantity!r}")
     digits, suffix = match.groups()
     if suffix in _BINARY:
-        return float(digits) * 1024.0 ** _BINARY[suffix]
-    if suffix in _DECIMAL:
-        return round(float(digits) * _DECIMAL[suffix], 9)
-    return float(digits + suffix)
+        value = float(digits) * 1024.0 ** _BINARY[suffix]
+    elif suffix in _DECIMAL:
+        value = round(float(digits) * _DECIMAL[suffix], 9)
+    else:
+        value = float(digits + suffix)
+    return max(-_MOST, min(_MOST, value))
 
 
 def cores(value: float) -> str:

@@ -298,7 +298,8 @@ def _rule_causes(value: Any, schema: Schema, old: Any, path: str) -> Iterator[Ca
                 said = _RULE(one["messageExpression"]).evaluate(value, old)
         except RuleError as error:
             told = one.get("message") or f"failed rule: {one['rule']}"
-            said = f"{error} evaluating rule: {told}"
+            yield invalid(path, schema.get("type"), f"{error} evaluating rule: {told}")
+            continue
         at = path + one.get("fieldPath", "")
         if one.get("reason") == "FieldValueForbidden":
             yield forbidden(at, said)
@@ -348,8 +349,7 @@ def _default_causes(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     _, unknown = prune(value, schema, root=False)
     for name in unknown:
         yield invalid(path, value, f"must not have unknown fields: {name}")
-    for cause in validate(value, schema, value):
-        yield invalid(path, value, cause.message)
+    yield from validate(value, schema, value, path)
 
 
 def _metadata_causes(schema: Schema, path: str) -> Iterator[Cause]:

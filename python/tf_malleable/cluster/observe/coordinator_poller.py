@@ -26,6 +26,10 @@ _ANSWER_SECONDS: Final = 2.0
 _THREADS: Final = 16
 # Maximum age of a report that decisions rely on.
 _STALE_SECONDS: Final = 4.0
+# What a broken connection or an answer that is none raises.
+_PROBLEMS: Final = (
+    OSError, EOFError, MeshError, AttributeError, KeyError, TypeError, ValueError,
+)  # fmt: skip
 _log = logging.getLogger(__name__)
 
 
@@ -94,7 +98,7 @@ class CoordinatorPoller:
                 try:
                     said = await loop.run_in_executor(self._pool, talk.ask, where)
                     progress = read(said)
-                except (OSError, EOFError, MeshError, KeyError, TypeError, ValueError) as error:
+                except _PROBLEMS as error:
                     _log.info("coordinator at %s: %r", where.host, error)
                     talk.close()
                 else:

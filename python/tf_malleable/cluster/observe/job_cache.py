@@ -69,6 +69,7 @@ class JobCache:
             try again, in seconds since the epoch; None if none was refused.
         speed: Measured speed of the training.
         reported_at: Time of the last write of the status, in seconds since the epoch.
+        problem: Problem for which the job is left out of decisions, as last logged.
     """
 
     address: str = ""
@@ -79,6 +80,7 @@ class JobCache:
     refused: tuple[str, str, float] | None = None
     speed: StepSpeed = field(default_factory=StepSpeed)
     reported_at: float = 0.0
+    problem: str = ""
 
     def tidy(self, uids: Iterable[str], now: float) -> None:
         """Drop expired entries and limits of pods that are gone.

@@ -209,7 +209,8 @@ def _unscheduled(pod: Manifest, conditions: Mapping[str, Manifest]) -> tuple[str
 
 def _failure(text: str) -> tuple[int, int] | None:
     number, _, step = text.partition("@")
-    return (int(number), int(step)) if number.isdigit() and step.isdigit() else None
+    is_right = all(one.isascii() and one.isdigit() and len(one) < 16 for one in (number, step))
+    return (int(number), int(step)) if is_right else None
 
 
 def _is_held(pod: Manifest, own: Manifest) -> bool:

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any, Final
 
 from tf_malleable.elastic.membership.rescale_ledger import Rescale
+
+_LARGEST: Final = 2**63 - 1
+# The last second of the year 9999, beyond which no timestamp of the API can be written.
+_LAST_SECOND: Final = 253402300799.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,8 @@ def read(said: Mapping[str, Any]) -> TrainingProgress:
     """Parse a coordinator's status message.
 
     Raises:
-        KeyError, TypeError, ValueError: The message is not a status.
+        KeyError, TypeError, ValueError: The message is not a status, or has a number that none can
+            be.
     """
     processes = said["processes"]
     members = tuple(
@@ -90,18 +96,47 @@ def read(said: Mapping[str, Any]) -> TrainingProgress:
             str(each["role"]),
             each["state"] == "in the training",
             bool(each["leaving"]),
-            int(each["shards"]),
+            _count(each["shards"]),
         )
         for each in processes
     )
     total, rate = said["steps_total"], said["steps_per_second"]
     return TrainingProgress(
         str(said["phase"]),
-        int(said["generation"]),
-        int(said["step"]),
-        int(said["steps_done"]),
-        None if total is None else int(total),
-        None if rate is None else float(rate),
+        _count(said["generation"]),
+        _count(said["step"]),
+        _count(said["steps_done"]),
+        None if total is None else _count(total),
+        None if rate is None else _amount(rate),
         members,
-        tuple(Rescale.from_json(each) for each in said["rescales"]),
+        tuple(_rescale(each) for each in said["rescales"]),
     )
+
+
+def _rescale(said: Mapping[str, Any]) -> Rescale:
+    found = Rescale.from_json(said)
+    pause = found.pause_seconds
+    return replace(
+        found,
+        number=_count(found.number),
+        at=_amount(found.at, _LAST_SECOND),
+        workers_from=_count(found.workers_from),
+        workers_to=_count(found.workers_to),
+        servers_from=_count(found.servers_from),
+        servers_to=_count(found.servers_to),
+        pause_seconds=None if pause is None else _amount(pause),
+        reason=str(found.reason),
+    )
+
+
+def _count(said: object) -> int:
+    if not isinstance(said, int) or isinstance(said, bool) or not 0 <= said <= _LARGEST:
+        raise ValueError(f"not a count: {str(said)[:80]}")
+    return said
+
+
+def _amount(said: object, most: float = float(_LARGEST)) -> float:
+    is_number = isinstance(said, int | float) and not isinstance(said, bool)
+    if not is_number or not 0 <= said <= most or not isfinite(said):  # type: ignore[operator, arg-type]
+        raise ValueError(f"not an amount: {str(said)[:80]}")
+    return float(said)  # type: ignore[arg-type]

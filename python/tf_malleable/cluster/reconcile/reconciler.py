@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies.policy import Policy
 
 _SOON_SECONDS = 1.0
+_log = logging.getLogger(__name__)
 _NOTHING = JobPlan()
 
 
@@ -123,23 +125,27 @@ class Reconciler:
 
     def _decide(self, scene: ClusterSnapshot) -> ClusterDecision:
         now = scene.now
-        jobs, wrong = parse_all(scene.jobs)
+        all_jobs, wrong = parse_all(scene.jobs)
         nodes = {node["metadata"]["name"]: node for node in scene.nodes}
         ready = {name for name, node in nodes.items() if is_ready(node)}
-        found = self._pods(scene.pods)
-        made = {uid: self._broken(job, problem, now) for uid, (job, problem) in wrong.items()}
+        found, unread = self._pods(scene.pods)
         judged: dict[str, ObservedState] = {}
         asked: list[ClusterJob] = []
         places = UsableNodes(nodes)
-        for uid, job in jobs.items():
-            pods, progress = found.get(uid, ()), scene.progress.get(uid)
-            judged[uid] = judge(job, pods, progress, ready, now, self._timings)
-            self._remember(job, pods, judged[uid], progress, now)
-            if job.deleted is None and not _is_over(judged[uid]):
-                memory = self.memories[uid]
-                asked.append(
-                    cluster_job(job, judged[uid], progress, memory, places, now, self._timings)
-                )
+        for uid, job in all_jobs.items():
+            with _alone(job, wrong):
+                if uid in unread and job.deleted is None:
+                    raise _UnreadPodError(unread[uid])
+                pods, progress = found.get(uid, ()), scene.progress.get(uid)
+                judgement = judge(job, pods, progress, ready, now, self._timings)
+                self._remember(job, pods, judgement, progress, now)
+                if job.deleted is None and not _is_over(judgement):
+                    memory = self.memories[uid]
+                    asked.append(
+                        cluster_job(job, judgement, progress, memory, places, now, self._timings)
+                    )
+                judged[uid] = judgement
+        jobs = {uid: all_jobs[uid] for uid in judged}
         lacking = {uid for uid, each in judged.items() if not each.coordinators}
         planned, seats = self._plan(scene, jobs, asked, lacking)
         names_taken = _taken(scene.pods)
@@ -151,31 +157,41 @@ class Reconciler:
         for uid, job in jobs.items():
             pods, plan = found.get(uid, ()), planned.jobs.get(uid, _NOTHING)
             self.memories[uid].sizing = plan.sizing
-            actions: list[Action]
-            if job.deleted is not None:
-                actions = closing(job, pods, ready, now, self._timings)
-            else:
-                memory = self.memories[uid]
-                seat = seats.get(uid, "")
-                sites = PodSites(names_taken[job.key], seat, memory.address, hostnames)
-                actions = steps(job, pods, sites, judged[uid], plan, now, self._timings)
-                actions = _without_refused(actions, memory, now)
-                if _is_unwritten(job, judged[uid]):
-                    # Until then, pods may be all that knows of the end.
-                    actions = [a for a in actions if not isinstance(a, DeletePod | SetFinalizers)]
-                if memory.address and plan.workers and _is_cut_off(job, scene.services):
-                    actions.insert(0, EnsureDependents())
-                is_over = _is_over(judged[uid])
-                actions += self._report(
-                    job, judged[uid], None if is_over else plan, scene.progress.get(uid), now
-                )
-            doing[uid] = actions
+            with _alone(job, wrong):
+                if job.deleted is not None:
+                    doing[uid] = closing(job, pods, ready, now, self._timings)
+                    continue
+                address, seat = self.memories[uid].address, seats.get(uid, "")
+                sites = PodSites(names_taken[job.key], seat, address, hostnames)
+                doing[uid] = self._actions(scene, job, pods, sites, judged[uid], plan)
+        made = {uid: self._broken(job, problem, now) for uid, (job, problem) in wrong.items()}
         for uid, actions in paced(doing, jobs, nodes, scene.pods).items():
             plan = planned.jobs.get(uid, _NOTHING)
             made[uid] = _decision(jobs[uid], judged[uid], plan, actions)
-        for uid in self.memories.keys() - jobs.keys():
+        for uid in self.memories.keys() - all_jobs.keys() - wrong.keys():
             del self.memories[uid]
         return ClusterDecision(made, self._review_at(planned, made, now))
+
+    def _actions(
+        self,
+        scene: ClusterSnapshot,
+        job: JobSpec,
+        pods: Sequence[PodStatus],
+        sites: PodSites,
+        judgement: ObservedState,
+        plan: JobPlan,
+    ) -> list[Action]:
+        """Return the actions for a job that is not deleted."""
+        memory, now = self.memories[job.uid], scene.now
+        actions = steps(job, pods, sites, judgement, plan, now, self._timings)
+        actions = _without_refused(actions, memory, now)
+        if _is_unwritten(job, judgement):
+            # Until then, pods may be all that knows of the end.
+            actions = [a for a in actions if not isinstance(a, DeletePod | SetFinalizers)]
+        if memory.address and plan.workers and _is_cut_off(job, scene.services):
+            actions.insert(0, EnsureDependents())
+        told = None if _is_over(judgement) else plan
+        return actions + self._report(job, judgement, told, scene.progress.get(job.uid), now)
 
     def _plan(
         self,
@@ -209,20 +225,30 @@ class Reconciler:
         less, seats = seated(found, begun)
         return plan(less), seats
 
-    def _pods(self, pods: Iterable[Manifest]) -> dict[str, tuple[PodStatus, ...]]:
-        """Return the pods of each job, by its uid; unchanged pods are not parsed again."""
+    def _pods(
+        self, pods: Iterable[Manifest]
+    ) -> tuple[dict[str, tuple[PodStatus, ...]], dict[str, str]]:
+        """Return the pods of each job, and why one of it cannot be read; both by the job's uid.
+
+        Unchanged pods are not parsed again.
+        """
         before, self._seen = self._seen, {}
         found: dict[str, list[PodStatus]] = defaultdict(list)
+        unread: dict[str, str] = {}
         for pod in pods:
             metadata = pod["metadata"]
             if resource_names.ROLE not in (metadata.get("labels") or {}):
                 continue
             uid, version = metadata["uid"], metadata["resourceVersion"]
             known = before.get(uid)
-            one = known[1] if known is not None and known[0] == version else see(pod)
+            try:
+                one = known[1] if known is not None and known[0] == version else see(pod)
+            except Exception as error:  # Whatever it is, it is the problem of one job.
+                unread[owner_uid(pod)] = f"its pod {metadata['name']} cannot be read: {error!r}"
+                continue
             self._seen[uid] = version, one
             found[owner_uid(pod)].append(one)
-        return {uid: tuple(each) for uid, each in found.items()}
+        return {uid: tuple(each) for uid, each in found.items()}, unread
 
     def _remember(
         self,
@@ -239,8 +265,16 @@ class Reconciler:
             memory.speed.note(now, progress.step, mine, progress.generation)
 
     def _broken(self, job: JobSpec, problem: str, now: float) -> JobDecision:
-        after = job_status.broken(job.status, job.generation, problem, now)
-        change = job_status.change(job.status, after)
+        memory = self.memories[job.uid]
+        if memory.problem != problem:
+            memory.problem = problem
+            _log.warning("%s/%s: %s", *job.key, problem)
+        try:
+            after = job_status.broken(job.status, job.generation, problem, now)
+            change = job_status.change(job.status, after)
+        except Exception:  # Its status is no better than its spec.
+            _log.exception("%s/%s: no status can be made", *job.key)
+            return JobDecision(job, ())
         actions: list[Action] = []
         if change:
             actions = [WriteStatus(change), EmitEvent("InvalidSpec", problem, is_warning=True)]
@@ -289,6 +323,22 @@ def _is_cut_off(job: JobSpec, services: frozenset[tuple[str, str]] | None) -> bo
     """Return whether the Service by which workers know the coordinator is missing."""
     key = job.namespace, resource_names.service_name(job.name)
     return services is not None and key not in services
+
+
+class _UnreadPodError(Exception):
+    """A pod of a job cannot be read. The message says which and why."""
+
+
+@contextmanager
+def _alone(job: JobSpec, wrong: dict[str, tuple[JobSpec, str]]) -> Iterator[None]:
+    """Make a failure with a job the problem of that job alone, and add the job to `wrong`."""
+    try:
+        yield
+    except _UnreadPodError as error:
+        wrong[job.uid] = job, str(error)
+    except Exception as error:
+        _log.debug("%s/%s", *job.key, exc_info=True)
+        wrong[job.uid] = job, f"nothing can be decided about this job: {error!r}"
 
 
 @contextmanager
