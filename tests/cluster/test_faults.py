@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
-from tests.support.operators import IMAGE, JOBS
+from tests.support.operators import IMAGE, JOBS, TIMINGS
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.observe.job_state import TRAINED
 
@@ -265,6 +266,57 @@ def test_a_script_that_crashes(site):
     assert len(found) == 2
 
 
+@pytest.mark.fake("counts the calls of an operator")
+def test_a_coordinator_that_a_limit_range_refuses(site):
+    site.cluster.add_node("n", 2)
+    site.cluster.apply("""
+apiVersion: v1
+kind: LimitRange
+metadata: {name: l, namespace: default}
+spec: {limits: [{type: Container, min: {cpu: 100m}, max: {memory: 512Mi}}]}
+""")
+    site.start(timings=replace(TIMINGS, stuck=600.0))
+    site.submit()
+    site.wait(lambda: site.condition("Healthy").get("reason") == "PodRefused")
+    said = site.condition("Healthy")["message"]
+    assert "minimum cpu usage per Container is 100m, but request is 50m" in said
+    assert "set spec.coordinator.resources" in said
+    # What it depends on is not created anew each time that it is tried.
+    kinds = ("services", "poddisruptionbudgets", "secrets")
+    before, tries = [creations(site, kind) for kind in kinds], creations(site, "pods")
+    site.wait(lambda: creations(site, "pods") >= tries + 3)
+    assert [creations(site, kind) for kind in kinds] == before
+    # It holds no CPUs that another one could use.
+    site.wait(lambda: site.condition("Granted").get("reason") == "PodsRefused")
+    other = {"coordinator": {"resources": {"requests": {"cpu": "100m"}}}}
+    site.submit("other", workers={"max": 1, "cpu": {"max": 1}}, **other)
+    site.wait_for_workers(1, "other")
+    site.finish("other")
+    site.client.patch(JOBS, "t", {"spec": other})
+    site.wait_for_workers(1)
+    assert site.condition("Healthy")["status"] == "True"
+    site.finish()
+
+
+def creations(site, resource):
+    calls = site.cluster.calls(site.user)
+    return sum((call.verb, call.resource) == ("create", resource) for call in calls)
+
+
+@pytest.mark.fake("has a namespace that enforces a standard")
+def test_workers_that_are_refused_for_too_long(site):
+    site.cluster.add_node("n", 4)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    site.client.patch("namespaces", "default", {"metadata": {"labels": labels}})
+    site.start()
+    site.submit()
+    status = site.wait_for_phase("Failed")
+    assert site.condition("Failed")["reason"] == "PodRefused"
+    assert "runAsNonRoot != true" in site.condition("Failed")["message"]
+    assert status["granted"]["workers"] == 0
+    site.wait(lambda: not site.running())
+
+
 @pytest.mark.fake("knows what the pods of the fake request")
 def test_a_quota_that_is_exceeded(site):
     site.cluster.add_node("n", 4)
@@ -276,13 +328,41 @@ spec: {hard: {limits.memory: 100Mi}}
 """)
     site.start()
     site.submit()
-    site.wait(lambda: site.condition("Healthy").get("reason") == "QuotaExceeded")
-    assert "exceeded quota: q" in site.condition("Healthy")["message"]
+    site.wait(lambda: site.condition("Granted").get("reason") == "WaitingForQuota")
+    assert not creations(site, "pods")
     # One worker of 64 Mi and a coordinator of 256 Mi.
     site.client.patch("resourcequotas", "q", {"spec": {"hard": {"limits.memory": "330Mi"}}})
     site.wait_for_workers(1)
     hard = {"limits.memory": None, "requests.cpu": "2100m"}
     site.client.patch("resourcequotas", "q", {"spec": {"hard": hard}})
+    site.wait_for_workers(2)
+    site.finish()
+    # One that the operator does not know.
+    site.client.patch("resourcequotas", "q", {"spec": {"hard": {"limits.example.com/a": "1"}}})
+    site.submit("other")
+    site.wait(lambda: site.condition("Healthy", "other").get("reason") == "QuotaExceeded", "other")
+    site.client.delete("resourcequotas", "q")
+    site.wait_for_workers(2, "other")
+    site.finish("other")
+
+
+@pytest.mark.fake("knows what the pods of the fake request")
+def test_a_quota_of_limits(site):
+    # The coordinator requests 50m of it and is limited to a whole CPU, which is what counts.
+    site.cluster.add_node("n", 4)
+    site.cluster.apply("""
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: q, namespace: default}
+spec: {hard: {limits.cpu: "2"}}
+""")
+    site.start()
+    site.submit()
+    site.wait_for_workers(1)
+    assert site.condition("Healthy")["status"] == "True"
+    refused = [event for event in site.client.list("events") if "Quota" in event["reason"]]
+    assert not refused
+    site.client.patch("resourcequotas", "q", {"spec": {"hard": {"limits.cpu": "3"}}})
     site.wait_for_workers(2)
     site.finish()
 

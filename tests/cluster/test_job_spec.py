@@ -66,6 +66,11 @@ def test_a_job_is_read(tmp_path):
         ({"shards": 1000}, "spec.shards must be from 1 to 256"),
         ({"parameterServers": {"min": 2, "max": 1}}, "spec.parameterServers.min"),
         ({"parameterServers": {"max": 1, "cpu": 0}}, "spec.parameterServers.cpu must be above 0"),
+        (
+            {"coordinator": {"resources": {"requests": {"cpu": 2}, "limits": {"cpu": 1}}}},
+            "spec.coordinator.resources.requests.cpu must not be above limits.cpu",
+        ),
+        ({"coordinator": {"resources": "x"}}, "spec.coordinator.resources must be an object"),
         ({"template": {}}, "spec.template.spec is missing"),
         ({"workers": 3}, "spec.workers must be an object, not 3"),
         ({"workers": {"max": "2"}}, "spec.workers.max must be a whole number, not '2'"),
@@ -111,3 +116,18 @@ def test_a_job_of_another_manager(tmp_path):
     assert parse(item(tmp_path)).is_ours
     assert parse(item(tmp_path, managedBy=resource_names.MANAGER)).is_ours
     assert not parse(item(tmp_path, managedBy="kueue.x-k8s.io/multikueue")).is_ours
+
+
+@pytest.mark.parametrize(
+    ("resources", "found"),
+    [
+        ({}, (0.05, 96, 1.0, 256)),
+        ({"requests": {"cpu": "100m"}}, (0.1, 96, 1.0, 256)),
+        ({"requests": {"cpu": 2, "memory": "1Gi"}}, (2.0, 1024, 2.0, 1024)),
+        ({"limits": {"cpu": "20m", "memory": "64Mi"}}, (0.02, 64, 0.02, 64)),
+    ],
+)
+def test_what_a_coordinator_requests(tmp_path, resources, found):
+    asked = parse(item(tmp_path, coordinator={"resources": resources})).coordinator
+    memory = asked.memory / 2**20, asked.most_memory / 2**20
+    assert (asked.cpus, memory[0], asked.most_cpus, memory[1]) == found

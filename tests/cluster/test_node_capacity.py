@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cluster.test_job_spec import item
 from tf_malleable.cluster import resource_names
+from tf_malleable.cluster.job_spec import parse
 from tf_malleable.cluster.observe.node_affinity import may_be_on, requests
 from tf_malleable.cluster.observe.node_capacity import namespace_quotas, rooms
 
@@ -143,6 +145,17 @@ def test_quotas_less_what_others_use():
         "spec": {"hard": {"requests.cpu": "4", "limits.cpu": "3", "pods": "5"}},
     }
     pods = [pod("a", "1"), pod("b", "1", owner="j")]
+    # What counts is its limit, where the quota is of limits.
+    limits = pods[0]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1500m"}
     found = namespace_quotas([quota], pods, {"j": 1.0}, NOW)["default"]
-    assert (found.cpus, found.pods) == (2, 4)
+    assert (found.cpus, found.pods) == (1.5, 4)
     assert found.memory == float("inf")
+    limits["cpu"] = "500m"
+    assert namespace_quotas([quota], pods, {"j": 1.0}, NOW)["default"].cpus == 2.5
+
+
+def test_quotas_less_what_coordinators_need_that_are_to_come(tmp_path):
+    hard = {"requests.cpu": "4", "limits.cpu": "4", "limits.memory": "1Gi", "pods": "5"}
+    quota = {"metadata": {"namespace": "default"}, "spec": {"hard": hard}}
+    found = namespace_quotas([quota], [], {}, NOW, [parse(item(tmp_path))])["default"]
+    assert (found.cpus, found.pods, found.memory) == (3, 4, 0.75 * GI)

@@ -153,3 +153,45 @@ def test_a_budget_says_how_many_may_go(cluster):
     wait_for(lambda: allowed() == (0, 2))
     cluster.add_node("n")
     wait_for(lambda: allowed() == (1, 2))
+
+
+def test_a_limit_range(client):
+    limit = {"type": "Container", "min": {"cpu": "100m"}, "max": {"memory": "128Mi"}}
+    spec = {"limits": [{**limit, "default": {"memory": "100Mi"}}]}
+    client.create(
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": spec}
+    )
+    found = refused(client.create, pod("a", cpus="50m"))
+    assert found.message == (
+        'pods "a" is forbidden: minimum cpu usage per Container is 100m, but request is 50m'
+    )
+    item = pod("b", cpus="50m")
+    item["spec"]["containers"][0]["resources"]["limits"]["memory"] = "1Gi"
+    assert ", maximum memory usage per Container is 128Mi, but limit is 1Gi]" in (
+        refused(client.create, item).message
+    )
+    item = pod("c", cpus="1")
+    del item["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    made = client.create(item)["spec"]["containers"][0]["resources"]["limits"]
+    assert made["memory"] == "100Mi"
+    assert "usage per" in refused(client.patch, "pods", "c", cpus("50m"), part="resize").message
+
+
+def test_a_pod_security_standard(client):
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    client.patch("namespaces", "default", {"metadata": {"labels": labels}})
+    found = refused(client.create, pod("a"))
+    assert (found.code, found.reason) == (403, "Forbidden")
+    assert found.message.startswith(
+        'pods "a" is forbidden: violates PodSecurity "restricted:latest": '
+        'allowPrivilegeEscalation != false (container "main" must set '
+        "securityContext.allowPrivilegeEscalation=false), unrestricted capabilities"
+    )
+    item = pod(
+        "a", securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    )
+    item["spec"]["containers"][0]["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    client.create(item)

@@ -49,6 +49,7 @@ TIMINGS = Timings(
     ending=20.0,
     closing=10.0,
     refused=0.3,
+    longest_refused=1.0,
     look=2.0,
     patience=Patience(fewer=0.1, more=0.1, between=0.1),
 )

@@ -71,6 +71,23 @@ class CheckpointSpec:
 
 
 @dataclass(frozen=True)
+class CoordinatorSpec:
+    """Resources of a job's coordinator.
+
+    Attributes:
+        cpus: CPUs that it requests.
+        memory: Memory that it requests, in bytes.
+        most_cpus: Limit of its CPUs.
+        most_memory: Limit of its memory, in bytes.
+    """
+
+    cpus: float = 0.05
+    memory: float = 96.0 * 2**20
+    most_cpus: float = 1.0
+    most_memory: float = 256.0 * 2**20
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """Spec, metadata and status of a MalleableJob.
 
@@ -90,6 +107,7 @@ class JobSpec:
         shards: Number of shards that each batch is cut into.
         workers: Bounds of the workers.
         servers: Bounds of the parameter servers.
+        coordinator: Resources of the coordinator.
         checkpoint: Checkpoint settings; None if only the script itself saves.
         backoff_limit: Number of crashes without progress that are tolerated.
         template: Template of the workers' pods.
@@ -111,6 +129,7 @@ class JobSpec:
     shards: int = 4
     workers: WorkersSpec = field(default_factory=WorkersSpec)
     servers: ServersSpec = field(default_factory=ServersSpec)
+    coordinator: CoordinatorSpec = field(default_factory=CoordinatorSpec)
     checkpoint: CheckpointSpec | None = None
     backoff_limit: int = _BACKOFF_LIMIT
     template: Manifest = field(default_factory=dict)
@@ -195,6 +214,7 @@ def parse(item: Manifest) -> JobSpec:
             shards=_whole(spec, "shards", 4),
             workers=_workers(spec.get("workers") or {}, _whole(spec, "shards", 4)),
             servers=_servers(spec.get("parameterServers") or {}),
+            coordinator=_coordinator(spec.get("coordinator") or {}),
             checkpoint=_checkpoint(spec.get("checkpoint")),
             backoff_limit=_whole(spec, "backoffLimit", _BACKOFF_LIMIT),
             template=spec.get("template") or {},
@@ -231,8 +251,8 @@ def _whole(said: Manifest, path: str, default: int) -> int:
     return int(found)
 
 
-def _cpus(said: Manifest, path: str, default: float) -> float:
-    """Return a field of the spec that is a number of CPUs; the arguments are those of _whole()."""
+def _quantity(said: Manifest, path: str, default: float) -> float:
+    """Return a field of the spec that is a quantity; the arguments are those of _whole()."""
     found = said.get(path.rpartition(".")[2])
     if found is None:
         return default
@@ -246,20 +266,41 @@ def _workers(given: object, shards: int) -> WorkersSpec:
     said = _section(given, "workers")
     least = _whole(said, "workers.min", 1)
     cpu = _section(said.get("cpu") or {}, "workers.cpu")
-    least_cpus = _cpus(cpu, "workers.cpu.min", 1.0)
+    least_cpus = _quantity(cpu, "workers.cpu.min", 1.0)
     return WorkersSpec(
         least,
         _whole(said, "workers.max", least),
         least_cpus,
         # A worker cannot use more CPUs than there are shards.
-        _cpus(cpu, "workers.cpu.max", float(max(ceil(least_cpus), shards))),
+        _quantity(cpu, "workers.cpu.max", float(max(ceil(least_cpus), shards))),
     )
 
 
 def _servers(given: object) -> ServersSpec:
     said, path = _section(given, "parameterServers"), "parameterServers"
     least = _whole(said, f"{path}.min", 0)
-    return ServersSpec(least, _whole(said, f"{path}.max", least), _cpus(said, f"{path}.cpu", 1.0))
+    most, cpus = _whole(said, f"{path}.max", least), _quantity(said, f"{path}.cpu", 1.0)
+    return ServersSpec(least, most, cpus)
+
+
+def _coordinator(given: object) -> CoordinatorSpec:
+    path = "coordinator.resources"
+    said = _section(_section(given, "coordinator").get("resources") or {}, path)
+    asked, most = (
+        _section(said.get(kind) or {}, f"{path}.{kind}") for kind in ("requests", "limits")
+    )
+    usual = CoordinatorSpec()
+    # What is limited but not requested is requested, as Kubernetes has it.
+    most_cpus = _quantity(most, f"{path}.limits.cpu", usual.most_cpus)
+    most_memory = _quantity(most, f"{path}.limits.memory", usual.most_memory)
+    cpus = _quantity(asked, f"{path}.requests.cpu", min(usual.cpus, most_cpus))
+    memory = _quantity(asked, f"{path}.requests.memory", min(usual.memory, most_memory))
+    for name, least, limit in (("cpu", cpus, most_cpus), ("memory", memory, most_memory)):
+        if least < 0:
+            raise SpecError(f"spec.{path}.requests.{name} must not be negative")
+        if least > limit and name in most:
+            raise SpecError(f"spec.{path}.requests.{name} must not be above limits.{name}")
+    return CoordinatorSpec(cpus, memory, max(cpus, most_cpus), max(memory, most_memory))
 
 
 def _checkpoint(given: object) -> CheckpointSpec | None:

@@ -77,7 +77,7 @@ class Operator:
         self._decider = Reconciler(policy, timings)
         self._follower = CoordinatorPoller(timings.poll, self.wake)
         jobs, pods = self._mirrors["malleablejobs"], self._mirrors["pods"]
-        self._carrier = ActionExecutor(client, jobs, pods, key, timings.refused, self._count)
+        self._carrier = ActionExecutor(client, jobs, pods, key, timings, self._count)
         self._busy: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:

@@ -24,12 +24,13 @@ class Timings:
         deferred: Time for which a resize may be deferred before it is given up.
         unscheduled: Time for which a pod may stay unscheduled before it is given up.
         avoided: Time for which a node or a resize that was given up is not tried again.
-        stuck: Time without any started worker, because of its image for example, after which the
-            job has failed.
+        stuck: Time without any started worker, because of its image or as its pods are refused,
+            after which the job has failed.
         ending: Time that the other workers have once one has reached the training's end.
         closing: Time for which the finalizer holds a deleted job whose workers do not go.
         refused: Delay before the operator tries again to create a pod that was refused, for
-            example by a quota.
+            example by a quota; doubled after each further refusal.
+        longest_refused: Upper limit of that delay.
         look: Interval of decisions while nothing happens.
         patience: Times for which another number of workers must be wanted.
     """
@@ -46,6 +47,7 @@ class Timings:
     ending: float = 60.0
     closing: float = 60.0
     refused: float = 5.0
+    longest_refused: float = 60.0
     look: float = 30.0
     patience: Patience = field(default_factory=Patience)
 

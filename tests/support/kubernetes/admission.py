@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.kubernetes import kinds, quotas
+from tests.support.kubernetes import kinds, limit_ranges, pod_security, quotas
 from tests.support.kubernetes.refusals import not_allowed_here, not_found
 from tests.support.kubernetes.resources import BUILT_IN, Resource
 from tests.support.kubernetes.store import Store
@@ -25,6 +25,8 @@ def admit(store: Store, resource: Resource, item: Object, old: Object | None) ->
     if resource.id == kinds.PODS:
         if old is None:
             _check_account(store, resource, item, namespace)
+            _check_security(store, resource, item, namespace)
+        _check_limits(store, resource, item, old)
         _check_quotas(store, resource, item, old)
 
 
@@ -46,6 +48,28 @@ def _check_account(store: Store, resource: Resource, pod: Object, namespace: str
         why = f"error looking up service account {namespace}/{name}: "
         why += f'serviceaccount "{name}" not found'
         raise not_allowed_here(resource, pod["metadata"]["name"], why)
+
+
+def _check_security(store: Store, resource: Resource, pod: Object, namespace: str) -> None:
+    found = store.get((kinds.NAMESPACES, "", namespace)) or {"metadata": {}}
+    level = found["metadata"].get("labels", {}).get(pod_security.ENFORCE, "privileged")
+    why = pod_security.violations(pod, level)
+    if why:
+        said = f'violates PodSecurity "{level}:latest": {", ".join(why)}'
+        raise not_allowed_here(resource, pod["metadata"]["name"], said)
+
+
+def _check_limits(store: Store, resource: Resource, pod: Object, old: Object | None) -> None:
+    if old is not None and pod["spec"]["containers"] == old["spec"]["containers"]:
+        return
+    why = []
+    for found in store.list(kinds.LIMIT_RANGES, pod["metadata"]["namespace"]):
+        if old is None:
+            limit_ranges.fill(found, pod)
+        why += limit_ranges.refusals(found, pod)
+    if why:
+        said = why[0] if len(why) == 1 else f"[{', '.join(why)}]"
+        raise not_allowed_here(resource, pod["metadata"]["name"], said)
 
 
 def _check_quotas(store: Store, resource: Resource, pod: Object, old: Object | None) -> None:

@@ -82,9 +82,17 @@ class ApiClient:
         """Return an object; this and all other calls raise CallError."""
         return await self._call("GET", kind.path(namespace, name))
 
-    async def create(self, kind: ResourceKind, namespace: str, item: Mapping[str, Any]) -> Object:
-        """Create an object and return it."""
-        return await self._call("POST", kind.path(namespace), item)
+    async def create(
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        item: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """Create an object, unless it is a dry run, and return it."""
+        query = {"dryRun": "All"} if dry_run else None
+        return await self._call("POST", kind.path(namespace), item, query=query)
 
     async def replace(self, kind: ResourceKind, namespace: str, item: Mapping[str, Any]) -> Object:
         """Replace an object unless it has changed on the server, and return it."""

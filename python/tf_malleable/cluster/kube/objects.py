@@ -154,12 +154,6 @@ def on_node(affinity: Manifest | None, hostname: str) -> Draft:
 
 
 _LEAST_CPUS: Final = 0.01
-COORDINATOR_CPUS: Final = 0.05
-COORDINATOR_MEMORY: Final = 96.0 * 2**20
-_COORDINATOR: Final = {
-    "requests": {"cpu": "50m", "memory": "96Mi"},
-    "limits": {"cpu": "1", "memory": "256Mi"},
-}
 _SERVER_MEMORY: Final = {"requests": {"memory": "256Mi"}, "limits": {"memory": "4Gi"}}
 # Fields of the template's spec that let other pods run where the workers may.
 _SHARED: Final = (
@@ -249,8 +243,14 @@ def coordinator_pod(job: JobSpec, member: int, place: NodePlace, *, is_first: bo
         f"{own_address()}:{resource_names.PORT}",
     ]
     words += ["--shards", str(job.shards), "--fresh" if is_first else "--resume"]
+    asked = job.coordinator
+    amounts = {"requests": (asked.cpus, asked.memory)}
+    amounts["limits"] = asked.most_cpus, asked.most_memory
     container = {
-        "resources": copy.deepcopy(_COORDINATOR),
+        "resources": {
+            kind: {"cpu": quantities.cores(cpus), "memory": quantities.whole(memory)}
+            for kind, (cpus, memory) in amounts.items()
+        },
         "ports": [{"name": "elastic", "containerPort": resource_names.PORT}],
     }
     made = _own_pod(job, resource_names.COORDINATOR, member, words, container, place.node)

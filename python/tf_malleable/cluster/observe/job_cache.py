@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tf_malleable.cluster.planning.cluster_job import ClusterRate
 from tf_malleable.elastic.membership.worker_count import Sizing
@@ -52,6 +52,31 @@ class StepSpeed:
         return tuple(ClusterRate(*size, rate) for size, rate in sorted(self.rates.items()))
 
 
+@dataclass(frozen=True)
+class ApiRefusal:
+    """ApiRefusal of what the operator wanted to create for a job.
+
+    Attributes:
+        reason: Reason in one word.
+        message: Message of the API server, for people.
+        generation: Generation of the job's spec that was refused.
+        since: Time of the first refusal in a row, in seconds since the epoch.
+        count: Number of refusals in a row.
+        until: Time to try again, in seconds since the epoch.
+        pod: The refused pod; None if it was another object.
+        is_allowed: True once the pod would be admitted, after a try that created nothing.
+    """
+
+    reason: str
+    message: str
+    generation: int
+    since: float
+    count: int
+    until: float
+    pod: Mapping[str, Any] | None = None
+    is_allowed: bool = False
+
+
 @dataclass
 class JobCache:
     """Remembered state of a job.
@@ -65,8 +90,7 @@ class JobCache:
             the epoch.
         limits: For each worker whose resize was given up, by its pod's uid, the maximum CPUs and
             the time until which they apply, in seconds since the epoch.
-        refused: Reason in one word and message for the refusal of the job's pods, and the time to
-            try again, in seconds since the epoch; None if none was refused.
+        refused: Last refusal of the job's pods; None if none was refused.
         speed: Measured speed of the training.
         reported_at: Time of the last write of the status, in seconds since the epoch.
         problem: Problem for which the job is left out of decisions, as last logged.
@@ -77,7 +101,7 @@ class JobCache:
     cpus: tuple[int, float] | None = None
     avoided: dict[str, float] = field(default_factory=dict)
     limits: dict[str, tuple[int, float]] = field(default_factory=dict)
-    refused: tuple[str, str, float] | None = None
+    refused: ApiRefusal | None = None
     speed: StepSpeed = field(default_factory=StepSpeed)
     reported_at: float = 0.0
     problem: str = ""

@@ -75,6 +75,20 @@ def requests(pod: Manifest) -> Amount:
     return total + _most(spec.get("overhead") or {}, {}) + Amount(pods=1)
 
 
+def limits(pod: Manifest) -> Amount:
+    """Return what a pod is limited to, as quotas count it; without a limit nothing."""
+    spec, total = pod["spec"], Amount()
+    for container in spec.get("containers") or ():
+        total += _most((container.get("resources") or {}).get("limits") or {}, {})
+    for container in spec.get("initContainers") or ():
+        given = _most((container.get("resources") or {}).get("limits") or {}, {})
+        if container.get("restartPolicy") == "Always":
+            total += given
+        else:
+            total = Amount(max(total.cpus, given.cpus), max(total.memory, given.memory))
+    return total + _most(spec.get("overhead") or {}, {})
+
+
 def _most(first: Manifest, second: Manifest) -> Amount:
     cpus, memory = (
         max(quantities.number(first.get(name, 0)), quantities.number(second.get(name, 0)))

@@ -11,14 +11,14 @@ from math import inf
 from typing import Final
 
 from tf_malleable.cluster import quantities, resource_names
-from tf_malleable.cluster.job_spec import Manifest, seconds_of
-from tf_malleable.cluster.kube.objects import COORDINATOR_CPUS, COORDINATOR_MEMORY
+from tf_malleable.cluster.job_spec import CoordinatorSpec, JobSpec, Manifest, seconds_of
 from tf_malleable.cluster.observe.node_affinity import (
     Amount,
     allocatable,
     has_ended,
     is_cordoned,
     is_ready,
+    limits,
     may_be_on,
     requests,
     tolerates,
@@ -29,7 +29,7 @@ from tf_malleable.cluster.planning.capacity import NamespaceQuota, NodeCapacity
 # A deleted pod counts as gone until this long after its grace period, and then as present again.
 _LATE_SECONDS: Final = 15.0
 _MEMBERS: Final = (resource_names.WORKER, resource_names.SERVER)
-_LIMITS: Final = {"cpus": ("requests.cpu", "cpu", "limits.cpu"), "pods": ("pods", "count/pods")}
+_REQUESTED: Final = {"cpus": ("requests.cpu", "cpu"), "memory": ("requests.memory", "memory")}
 
 
 def is_shared(pod: Manifest, uids: Collection[str], now: float) -> bool:
@@ -155,7 +155,8 @@ def _spare(node: str, ours: Mapping[tuple[str, str], Amount], floors: Mapping[st
 
 
 def seated(
-    found: Sequence[NodeCapacity], jobs: Iterable[tuple[str, Collection[str] | None]]
+    found: Sequence[NodeCapacity],
+    jobs: Iterable[tuple[JobSpec, Collection[str] | None]],
 ) -> tuple[tuple[NodeCapacity, ...], dict[str, str]]:
     """Return the capacities less what new coordinators take, and their nodes by the jobs' uids.
 
@@ -163,21 +164,22 @@ def seated(
 
     Args:
         found: Capacities of the nodes.
-        jobs: Uid of each job that lacks a coordinator, and the names of the nodes on which the
-            coordinator may run; None for any.
+        jobs: Each job that lacks a coordinator, and the names of the nodes on which the coordinator
+            may run; None for any.
     """
     rest = {room.node: room for room in found}
     seats: dict[str, str] = {}
     order = [_seat_rank(room) for room in found if room.is_open]
     heapify(order)
-    for uid, allowed in jobs:
+    for job, allowed in jobs:
+        uid, needed = job.uid, job.coordinator
         passed = []
         while order and not (allowed is None or order[0][-1] in allowed):
             passed.append(heappop(order))
         if order:
             best = rest[order[0][-1]]
-            left = None if best.memory is None else best.memory - COORDINATOR_MEMORY
-            cpus = round(best.cpus - COORDINATOR_CPUS, 6)
+            left = None if best.memory is None else best.memory - needed.memory
+            cpus = round(best.cpus - needed.cpus, 6)
             rest[best.node] = replace(best, cpus=cpus, memory=left, pods=best.pods - 1)
             seats[uid] = best.node
             heapreplace(order, _seat_rank(rest[best.node]))
@@ -188,9 +190,9 @@ def seated(
 
 def _seat_rank(room: NodeCapacity) -> tuple[bool, bool, float, str]:
     """Return a sort key that is lowest for the node that suits a coordinator best."""
-    part = room.cpus % 1.0
-    fits = room.cpus >= COORDINATOR_CPUS and room.pods > 0
-    return not fits, part < COORDINATOR_CPUS, -room.cpus, room.node
+    part, usual = room.cpus % 1.0, CoordinatorSpec().cpus
+    fits = room.cpus >= usual and room.pods > 0
+    return not fits, part < usual, -room.cpus, room.node
 
 
 def _leaving(node: Manifest) -> bool:
@@ -200,28 +202,55 @@ def _leaving(node: Manifest) -> bool:
 
 
 def namespace_quotas(
-    quotas: Iterable[Manifest], pods: Iterable[Manifest], floors: Collection[str], now: float
+    quotas: Iterable[Manifest],
+    pods: Iterable[Manifest],
+    floors: Collection[str],
+    now: float,
+    lacking: Iterable[JobSpec] = (),
 ) -> dict[str, NamespaceQuota]:
     """Return the quota that each namespace with a ResourceQuota has left for trainings.
 
     The arguments `floors` (for its uids) and `now` are as those of is_shared().
+
+    Args:
+        quotas: All ResourceQuotas.
+        pods: All pods of the cluster.
+        floors: See above.
+        now: See above.
+        lacking: Jobs that lack a coordinator and get one.
     """
     found = list(quotas)
     limited = {quota["metadata"]["namespace"] for quota in found}
-    others: dict[str, Amount] = defaultdict(Amount)
+    asked: dict[str, Amount] = defaultdict(Amount)
+    # Unlike workers, other pods may have limits above what they request.
+    most: dict[str, Amount] = defaultdict(Amount)
     for pod in pods:
         namespace = pod["metadata"].get("namespace", "")
         if namespace in limited and not has_ended(pod) and not is_shared(pod, floors, now):
-            others[namespace] += requests(pod)
+            asked[namespace] += requests(pod)
+            most[namespace] += limits(pod)
+    for job in lacking:
+        needed = job.coordinator
+        asked[job.namespace] += Amount(needed.cpus, needed.memory, 1)
+        most[job.namespace] += Amount(needed.most_cpus, needed.most_memory)
     left: dict[str, NamespaceQuota] = {}
     for quota in found:
         namespace = quota["metadata"]["namespace"]
         hard = (quota.get("spec") or {}).get("hard") or {}
-        used, known = others[namespace], left.get(namespace, NamespaceQuota())
+        used, limit = asked[namespace], most[namespace]
+        known = left.get(namespace, NamespaceQuota())
         left[namespace] = NamespaceQuota(
-            min(known.cpus, _limit(hard, _LIMITS["cpus"]) - used.cpus),
-            min(known.memory, _limit(hard, ("requests.memory", "memory")) - used.memory),
-            min(known.pods, _limit(hard, _LIMITS["pods"]) - used.pods),
+            min(
+                known.cpus,
+                _limit(hard, _REQUESTED["cpus"]) - used.cpus,
+                _limit(hard, ("limits.cpu",)) - limit.cpus,
+            ),
+            min(
+                known.memory,
+                _limit(hard, _REQUESTED["memory"]) - used.memory,
+                _limit(hard, ("limits.memory",)) - limit.memory,
+            ),
+            min(known.pods, _limit(hard, ("pods", "count/pods")) - used.pods),
         )
     return left
 

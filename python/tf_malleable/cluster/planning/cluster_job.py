@@ -204,6 +204,7 @@ Reason = Literal[
     "WaitingForQuota",
     "WaitingForAllowedNodes",
     "WaitingForAdmission",
+    "PodsRefused",
 ]
 
 
@@ -221,7 +222,8 @@ class JobPlan:
             they have been wanted for some seconds. ``Draining``: it has members on nodes that they
             cannot leave, for lack of capacity elsewhere. With any other reason it has no members,
             except that it may keep its last workers with ``WaitingForCpus``. ``TooLarge``: it never
-            fits into this cluster. ``Paused``: it lets others go first.
+            fits into this cluster. ``Paused``: it lets others go first. ``PodsRefused``: the API
+            server refuses its pods.
         why: The reason for people, in a short sentence.
         sizing: Sizing for the next plan, as ClusterJob.sizing.
         requested: CPUs that the training requests to be admitted, including those of servers; None

@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from tf_malleable.cluster import resource_names
@@ -14,7 +15,7 @@ from tf_malleable.cluster.job_spec import JobSpec, time_of
 from tf_malleable.cluster.kube import objects
 from tf_malleable.cluster.kube.client import STRATEGIC, ApiClient, CallError, Object
 from tf_malleable.cluster.kube.informer import Informer
-from tf_malleable.cluster.observe.job_cache import JobCache
+from tf_malleable.cluster.observe.job_cache import ApiRefusal, JobCache
 from tf_malleable.cluster.quantities import cores
 from tf_malleable.cluster.reconcile.actions import (
     Action,
@@ -25,10 +26,12 @@ from tf_malleable.cluster.reconcile.actions import (
     MarkPod,
     ResizePod,
     SetFinalizers,
+    TryPod,
     WriteStatus,
 )
 from tf_malleable.cluster.reconcile.reconciler import JobDecision
 from tf_malleable.cluster.resource_names import ResourceKind
+from tf_malleable.cluster.settings import Timings
 
 _COMPONENT: Final = "tf-malleable-operator"
 _log = logging.getLogger(__name__)
@@ -43,7 +46,7 @@ class ActionExecutor:
         jobs: Informer,
         pods: Informer,
         key: bytes,
-        refused_seconds: float,
+        timings: Timings,
         count: Callable[[str, str], None],
     ) -> None:
         """Create an executor.
@@ -53,11 +56,11 @@ class ActionExecutor:
             jobs: Informer to update with changed jobs.
             pods: Informer to update with changed pods.
             key: Key from which tokens are derived.
-            refused_seconds: Delay before a refused pod is tried again, in seconds.
+            timings: Timeouts and intervals.
             count: Called with the kind of each action and its result.
         """
         self._client, self._jobs, self._pods, self._key = client, jobs, pods, key
-        self._refused_seconds, self._count = refused_seconds, count
+        self._timings, self._count = timings, count
 
     async def carry_out(
         self, decision: JobDecision, memory: JobCache, may_act: Callable[[], bool]
@@ -69,7 +72,7 @@ class ActionExecutor:
             memory: Remembered state of the job; updated.
             may_act: Returns whether this operator is still the leader.
         """
-        is_good = True
+        is_good, is_worker_made, refusal = True, False, memory.refused
         for action in decision.actions:
             if not may_act():
                 return False
@@ -83,26 +86,47 @@ class ActionExecutor:
                 is_good = False
                 self._count(kind, error.reason or str(error.code))
                 _log.warning("%s/%s: %s: %s", *decision.job.key, kind, error)
-                if isinstance(action, CreatePod):
-                    self._note_refusal(error, memory)
+                if isinstance(action, CreatePod | EnsureDependents | TryPod):
+                    self._note_refusal(decision.job, action, error, memory)
             else:
                 self._count(kind, "done")
-                if isinstance(action, CreatePod):
-                    memory.refused = None
+                is_worker_made = is_worker_made or _is_worker(action)
+        if is_worker_made and memory.refused is refusal:
+            memory.refused = None
         return is_good
 
-    def _note_refusal(self, error: CallError, memory: JobCache) -> None:
-        """Remember that a pod was refused: others like it would be, too."""
-        if error.code not in (400, 403, 422):
+    def _note_refusal(
+        self,
+        job: JobSpec,
+        action: CreatePod | EnsureDependents | TryPod,
+        error: CallError,
+        memory: JobCache,
+    ) -> None:
+        """Remember that something was refused: it is tried again ever less often."""
+        if error.code not in (400, 403, 404, 422):
             return
-        reason = "QuotaExceeded" if "exceeded quota" in str(error) else "PodRefused"
-        memory.refused = reason, str(error), time.time() + self._refused_seconds
+        now, timings, before = time.time(), self._timings, memory.refused
+        count = 1 if before is None else before.count + 1
+        delay = min(timings.longest_refused, timings.refused * 2.0 ** min(count - 1, 30))
+        memory.refused = ApiRefusal(
+            _why(error, action),
+            _said(error, action),
+            job.generation,
+            now if before is None else before.since,
+            count,
+            now + delay,
+            None if isinstance(action, EnsureDependents) else action.pod,
+        )
 
     async def _do(self, job: JobSpec, action: Action, memory: JobCache) -> None:
         if isinstance(action, EnsureDependents):
             memory.address = await self._prepare(job, memory.address)
         elif isinstance(action, CreatePod):
             await self._create(job, action)
+        elif isinstance(action, TryPod):
+            await self._try(job, action)
+            if memory.refused is not None:
+                memory.refused = replace(memory.refused, is_allowed=True)
         elif isinstance(action, DeletePod):
             await self._delete(job, action)
         elif isinstance(action, ResizePod):
@@ -182,6 +206,13 @@ class ActionExecutor:
         self._pods.learn(made)
         await self._tell(job, EmitEvent(action.why, action.message))
 
+    async def _try(self, job: JobSpec, action: TryPod) -> None:
+        try:
+            await self._client.create(resource_names.PODS, job.namespace, action.pod, dry_run=True)
+        except CallError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
     async def _delete(self, job: JobSpec, action: DeletePod) -> None:
         pod = action.pod
         gone = await self._client.delete(resource_names.PODS, job.namespace, pod.name, pod.uid)
@@ -240,3 +271,34 @@ class ActionExecutor:
             await self._client.create(resource_names.EVENTS, job.namespace, event)
         except CallError as error:
             _log.info("an event is lost: %s", error)
+
+
+def _is_worker(action: Action) -> bool:
+    """Return whether an action creates a worker."""
+    if not isinstance(action, CreatePod):
+        return False
+    labels = action.pod["metadata"]["labels"]
+    return bool(labels[resource_names.ROLE] == resource_names.WORKER)
+
+
+def _why(error: CallError, action: Action) -> str:
+    text = str(error)
+    if "exceeded quota" in text or "failed quota" in text:
+        return "QuotaExceeded"
+    if "because it is being terminated" in text:
+        return "NamespaceTerminating"
+    return "DependentsRefused" if isinstance(action, EnsureDependents) else "PodRefused"
+
+
+def _said(error: CallError, action: CreatePod | EnsureDependents | TryPod) -> str:
+    """Return the server's message, and what can be done about it in the job's spec."""
+    text = str(error)
+    if isinstance(action, EnsureDependents):
+        return text
+    is_coordinator = action.pod["metadata"]["labels"][resource_names.ROLE] == (
+        resource_names.COORDINATOR
+    )
+    # As a LimitRange refuses.
+    if is_coordinator and " usage per " in text:
+        return f"{text}; set spec.coordinator.resources"
+    return text

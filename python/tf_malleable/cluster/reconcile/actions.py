@@ -32,6 +32,17 @@ class CreatePod:
 
 
 @dataclass(frozen=True)
+class TryPod:
+    """Ask whether a pod that was refused would now be admitted, without creating it.
+
+    Attributes:
+        pod: The pod.
+    """
+
+    pod: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class DeletePod:
     """Delete a pod, with its own grace period.
 
@@ -114,6 +125,7 @@ class EmitEvent:
 Action = (
     EnsureDependents
     | CreatePod
+    | TryPod
     | DeletePod
     | ResizePod
     | MarkPod

@@ -157,7 +157,7 @@ def _conditions(
 
 def _health(judgement: ObservedState, memory: JobCache) -> tuple[bool, str, str]:
     if memory.refused is not None:
-        return False, memory.refused[0], memory.refused[1]
+        return False, memory.refused.reason, memory.refused.message
     pods = (*judgement.coordinators, *judgement.workers, *judgement.servers)
     for pod in pods:
         if pod.waiting:

@@ -8,12 +8,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import JobSpec, Manifest, parse_all
-from tf_malleable.cluster.observe.job_cache import JobCache
+from tf_malleable.cluster.observe.job_cache import ApiRefusal, JobCache
 from tf_malleable.cluster.observe.job_state import ENDED, ObservedState, has_trained, judge
 from tf_malleable.cluster.observe.node_affinity import is_ready
 from tf_malleable.cluster.observe.node_capacity import namespace_quotas, rooms, seated
@@ -30,6 +30,7 @@ from tf_malleable.cluster.reconcile.actions import (
     EmitEvent,
     EnsureDependents,
     SetFinalizers,
+    TryPod,
     WriteStatus,
 )
 from tf_malleable.cluster.reconcile.planner_input import UsableNodes, cluster_job, size
@@ -139,8 +140,10 @@ class Reconciler:
                 pods, progress = found.get(uid, ()), scene.progress.get(uid)
                 judgement = judge(job, pods, progress, ready, now, self._timings)
                 self._remember(job, pods, judgement, progress, now)
-                if job.deleted is None and not _is_over(judgement):
-                    memory = self.memories[uid]
+                memory = self.memories[uid]
+                judgement = _given_up(judgement, memory, now, self._timings)
+                is_planned = job.deleted is None and not _is_over(judgement)
+                if is_planned and _held_back(judgement, memory, now) is None:
                     asked.append(
                         cluster_job(job, judgement, progress, memory, places, now, self._timings)
                     )
@@ -183,8 +186,14 @@ class Reconciler:
     ) -> list[Action]:
         """Return the actions for a job that is not deleted."""
         memory, now = self.memories[job.uid], scene.now
+        refusal = _held_back(judgement, memory, now)
+        if refusal is not None:
+            plan = JobPlan((), (), "PodsRefused", f"its pods are refused: {refusal.message}")
         actions = steps(job, pods, sites, judgement, plan, now, self._timings)
-        actions = _without_refused(actions, memory, now)
+        if refusal is not None and refusal.pod is not None and now >= refusal.until:
+            actions.append(TryPod(refusal.pod))
+        elif refusal is None:
+            actions = _without_refused(actions, memory, now)
         if _is_unwritten(job, judgement):
             # Until then, pods may be all that knows of the end.
             actions = [a for a in actions if not isinstance(a, DeletePod | SetFinalizers)]
@@ -205,10 +214,10 @@ class Reconciler:
         floors = {each.id: float(each.workers.least * each.workers.cpus_least) for each in known}
         # Do not subtract what ended jobs request either: it is about to be free.
         floors |= {uid: 0.0 for uid in jobs if uid not in floors}
-        quotas = namespace_quotas(scene.quotas, scene.pods, floors, scene.now)
 
-        def plan(found: Sequence[NodeCapacity]) -> ClusterPlan:
+        def plan(found: Sequence[NodeCapacity], new: Sequence[JobSpec] = ()) -> ClusterPlan:
             patience = self._timings.patience
+            quotas = namespace_quotas(scene.quotas, scene.pods, floors, scene.now, new)
             return make_plan(
                 known, found, scene.now, self._policy, quotas=quotas, patience=patience
             )
@@ -216,14 +225,14 @@ class Reconciler:
         found = rooms(scene.nodes, scene.pods, floors, scene.now)
         first = plan(found)
         begun = [
-            (each.id, each.allowed)
+            (jobs[each.id], each.allowed)
             for each in known
             if each.id in lacking and first.jobs[each.id].workers
         ]
         if not begun:
             return first, {}
         less, seats = seated(found, begun)
-        return plan(less), seats
+        return plan(less, [job for job, _ in begun]), seats
 
     def _pods(
         self, pods: Iterable[Manifest]
@@ -260,6 +269,8 @@ class Reconciler:
     ) -> None:
         memory = self.memories[job.uid]
         memory.tidy((pod.uid for pod in pods), now)
+        if memory.refused is not None and memory.refused.generation != job.generation:
+            memory.refused = None
         if progress is not None and progress.phase == "steady":
             mine = size(judgement.workers, progress.holders)
             memory.speed.note(now, progress.step, mine, progress.generation)
@@ -306,7 +317,7 @@ class Reconciler:
         for uid, each in made.items():
             memory, judgement = self.memories.get(uid), each.judgement
             if memory is not None and memory.refused is not None:
-                times.append(memory.refused[2])
+                times.append(memory.refused.until)
             if judgement is None or memory is None:
                 continue
             times += [at for at in (judgement.start_at, judgement.helpers_at) if at > now]
@@ -357,13 +368,39 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def _held_back(judgement: ObservedState, memory: JobCache, now: float) -> ApiRefusal | None:
+    """Return the refusal for which a job without workers gets no CPUs; None if there is none.
+
+    Others have the CPUs until it is known that a pod like the refused one would be admitted.
+    """
+    refusal = memory.refused
+    if refusal is None or refusal.is_allowed or judgement.workers:
+        return None
+    return refusal if refusal.pod is not None or now < refusal.until else None
+
+
+def _given_up(
+    judgement: ObservedState, memory: JobCache, now: float, timings: Timings
+) -> ObservedState:
+    """Return the state of a job, which has failed if its pods are refused for too long.
+
+    A quota is not a reason to fail: others give back what they have of it.
+    """
+    refusal = memory.refused
+    if refusal is None or refusal.reason != "PodRefused" or judgement.workers:
+        return judgement
+    if judgement.phase in ENDED or judgement.is_ending or now < refusal.since + timings.stuck:
+        return judgement
+    return replace(judgement, phase="Failed", reason=refusal.reason, message=refusal.message)
+
+
 def _without_refused(actions: list[Action], memory: JobCache, now: float) -> list[Action]:
-    """Return the actions without creations of pods that would be refused again."""
-    if not any(isinstance(each, CreatePod) for each in actions):
+    """Return the actions without creations of what would be refused again."""
+    if not any(isinstance(each, CreatePod | EnsureDependents) for each in actions):
         memory.refused = None
-    if memory.refused is None or now >= memory.refused[2]:
+    if memory.refused is None or memory.refused.is_allowed or now >= memory.refused.until:
         return actions
-    return [each for each in actions if not isinstance(each, CreatePod)]
+    return [each for each in actions if not isinstance(each, CreatePod | EnsureDependents)]
 
 
 def _is_over(judgement: ObservedState) -> bool:
