@@ -118,6 +118,29 @@ def test_cpus_change_in_place_and_make_way_for_pods_of_others(site):
     site.finish()
 
 
+@pytest.mark.fake("counts the calls of an operator")
+def test_way_is_made_once_and_not_taken_back_before_a_pod_is_bound(site):
+    # Whatever else happens while its scheduler waits is an occasion to grow back.
+    site.cluster.timings.requeue = 1.0
+    site.cluster.add_node("n", 3)
+    site.start()
+    site.submit(workers={"max": 1, "cpu": {"min": 1, "max": 2}})
+    for number in range(3):
+        site.wait(lambda: site.status().get("actual") == {"workers": 1, "cpus": 2})
+        before, name = resizes(site), f"other-{number}"
+        site.other(name, "1500m")
+        site.wait(lambda name=name: site.client.get("pods", name)["status"]["phase"] != "Pending")
+        assert site.client.get("pods", name)["status"]["phase"] == "Running"
+        assert resizes(site) == before + 1
+        site.client.delete("pods", name, gracePeriodSeconds=0)
+    site.finish()
+
+
+def resizes(site):
+    calls = site.cluster.calls(site.user)
+    return sum((call.verb, call.resource) == ("patch", "pods/resize") for call in calls)
+
+
 @pytest.mark.fake("has a kubelet refuse resizes")
 @pytest.mark.parametrize("reason", ["Infeasible", "Deferred"])
 def test_a_worker_comes_elsewhere_where_one_cannot_grow(site, reason):

@@ -93,8 +93,9 @@ class Cluster:
 
         manager = client("controller-manager")
         lifecycle = Lifecycle(self.api, manager, self.timings, self._silence)
+        scheduler = Scheduler(client("scheduler"), lambda: self.timings.requeue)
         steps: list[tuple[str, Callable[[], float | None], Callable[[Any], bool]]] = [
-            ("scheduler", Scheduler(client("scheduler")).step, of_pods_and(kinds.NODES)),
+            ("scheduler", scheduler.step, of_pods_and(kinds.NODES)),
             ("garbage", Collector(self.api, manager).step, lambda change: True),
             ("lifecycle", lifecycle.step, of_pods_and(kinds.NODES)),
             ("proxy", self._proxy.step, lambda change: change.key[0] == kinds.SERVICES),

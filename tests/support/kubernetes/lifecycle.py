@@ -33,6 +33,9 @@ class Timings:
         teardown: From the end of a pod's last container until the pod's phase says so, or a deleted
             pod is gone. Until then, the pod keeps what it requests (Kubernetes 1.36.2 with
             containerd: 1.1 on average).
+        requeue: For how long a pod that finds no node is not tried again, whatever becomes free (a
+            real scheduler: 1, doubled each time up to 10; seen on Kubernetes 1.36.2, where workers
+            grew back into CPUs that a pod had been given, which once ended OutOfcpu).
     """
 
     silence: float = 0.3
@@ -40,6 +43,7 @@ class Timings:
     backoff: float = 0.1
     longest_backoff: float = 2.0
     teardown: float = 0.3
+    requeue: float = 0.2
 
 
 class Lifecycle:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -85,20 +86,29 @@ def obstacle(node: Object, pod: Object, on_it: Iterable[Object]) -> str:
 class Scheduler:
     """Binds pods that wait to nodes, those of the highest priority first."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, requeue: Callable[[], float]) -> None:
+        """Take how long a pod that finds no node is not tried again, in seconds."""
+        self._client, self._requeue = client, requeue
+        # When pods that found no node are tried again, by the monotonic clock.
+        self._again: dict[str, float] = {}
 
-    def step(self) -> None:
-        """Bind what can be bound now."""
+    def step(self) -> float | None:
+        """Bind what can be bound now; return in how many seconds to try again."""
         everything = self._client.list("pods")
         nodes = self._client.list("nodes")
         placed: dict[str, list[Object]] = {node["metadata"]["name"]: [] for node in nodes}
         for pod in everything:
             if pods.is_live(pod) and pod["spec"].get("nodeName") in placed:
                 placed[pod["spec"]["nodeName"]].append(pod)
-        for pod in sorted(filter(_waits, everything), key=_rank):
+        now = time.monotonic()
+        waiting = {pod["metadata"]["uid"]: pod for pod in filter(_waits, everything)}
+        self._again = {uid: at for uid, at in self._again.items() if uid in waiting}
+        for pod in sorted(waiting.values(), key=_rank):
+            if self._again.get(pod["metadata"]["uid"], 0.0) > now:
+                continue
             with suppress(RefusedError):  # It changed meanwhile, for which this is called again.
                 self._place(pod, nodes, placed)
+        return min((max(0.001, at - now) for at in self._again.values()), default=None)
 
     def _place(self, pod: Object, nodes: list[Object], placed: dict[str, list[Object]]) -> None:
         if pod["spec"].get("schedulingGates"):
@@ -109,7 +119,10 @@ class Scheduler:
             for node in nodes
         }
         free = [name for name, why in found.items() if not why]
+        uid = pod["metadata"]["uid"]
+        self._again.pop(uid, None)
         if not free:
+            self._again[uid] = time.monotonic() + self._requeue()
             reasons = sorted(f"{n} {why}" for why, n in Counter(found.values()).items())
             said = f"0/{len(nodes)} nodes are available: {', '.join(reasons)}."
             self._say(pod, "Unschedulable", said)

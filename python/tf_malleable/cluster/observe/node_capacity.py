@@ -116,7 +116,7 @@ def _make_way(
 ) -> None:
     """Set aside what another owner's pod needs, on the node where trainings lose the fewest CPUs.
 
-    Set aside nothing if the pod fits anyway, or if a training would have to end for it.
+    Set it aside also where the pod fits by now, but nothing if a training would have to end for it.
     """
     needed = requests(pod)
     usable = [
@@ -128,7 +128,9 @@ def _make_way(
     for name in usable:
         mine = sum((one for (node, _), one in ours.items() if node == name), Amount())
         if (free[name] - mine).holds(needed):
-            return  # Its scheduler is about to place it there.
+            # Its scheduler is about to place it there. No training must grow into that meanwhile.
+            free[name] -= needed
+            return
         taken[name] = (mine + needed - free[name]).cpus
     fitting = [
         name
