@@ -103,11 +103,34 @@ def test_other_values_of_the_chart():
     items = by_name(chart(CHART, "ours", **values))
     pod = items["Deployment", "ours", OPERATOR]["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"] == "r/tfm:2"
-    assert pod["containers"][0]["args"] == ["--policy", "equal"]
+    assert pod["containers"][0]["command"][3:] == ["--policy", "equal"]
     assert pod["tolerations"] == [toleration]
     assert pod["imagePullSecrets"] == [{"name": "s"}]
     assert pod["nodeSelector"] == {"a": "b"}
     assert {one[1] for one in items} == {"", "ours"}
+
+
+def test_a_policy_with_several_options_is_one_argument():
+    items = by_name(chart(CHART, "ours", policy="marginal:a=1, b=2", onlyIn="1234"))
+    pod = items["Deployment", "ours", OPERATOR]["spec"]["template"]["spec"]
+    said = pod["containers"][0]["command"][3:]
+    assert said == ["--policy", "marginal:a=1, b=2", "--only-in", "1234"]
+    assert ("RoleBinding", "1234", "tf-malleable-operator-acts") in items
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        # Helm reads a number, and writes 2e+07.
+        ({"image": {"repository": "r", "tag": 20000000}}, "image.tag in body must be of type str"),
+        ({"replicas": "two"}, "replicas in body must be of type integer"),
+        ({"policies": "equal"}, "policies: unknown"),
+        ({"image": {"name": "r"}}, "image.name: unknown"),
+    ],
+)
+def test_values_that_the_chart_does_not_take(values, why):
+    with pytest.raises(ValueError, match=why):
+        chart(CHART, "ours", **values)
 
 
 @pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")

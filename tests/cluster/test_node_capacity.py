@@ -9,10 +9,11 @@ from tests.cluster.test_job_spec import item
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import parse
 from tf_malleable.cluster.observe.node_affinity import may_be_on, requests
-from tf_malleable.cluster.observe.node_capacity import namespace_quotas, rooms
+from tf_malleable.cluster.observe.node_capacity import OwnPods, namespace_quotas, rooms
 
 NOW = 1_000_000.0
 GI = 2.0**30
+OURS = OwnPods({"j"}, NOW)
 
 
 def node(name="n", cpus="4", *, ready=True, taints=(), **spec):
@@ -55,13 +56,14 @@ def waiting(name, cpus, why="0/1 nodes are available: 1 Insufficient cpu."):
     return made
 
 
-def free(*pods, nodes=None, floors=None):
-    found = rooms(nodes or [node()], pods, {"j": 1.0} if floors is None else floors, NOW)
+def free(*pods, nodes=None, floors=None, only_in=None):
+    floors = {"j": 1.0} if floors is None else floors
+    found = rooms(nodes or [node()], pods, floors, OwnPods(set(floors), NOW, only_in))
     return {room.node: room.cpus for room in found}
 
 
 def test_what_others_request_is_not_ours():
-    (room,) = rooms([node()], [pod("a", "1500m"), pod("b", "1", owner="j")], {"j": 1.0}, NOW)
+    (room,) = rooms([node()], [pod("a", "1500m"), pod("b", "1", owner="j")], {"j": 1.0}, OURS)
     assert (room.cpus, room.memory, room.pods) == (2.5, 7 * GI, 9)
     assert room.ready
     assert not room.leaving
@@ -73,6 +75,13 @@ def test_what_has_ended_requests_nothing():
 
 def test_pods_of_jobs_that_are_not_carried_out_are_others():
     assert free(pod("a", "1", owner="k")) == {"n": 3}
+
+
+def test_pods_of_another_operators_namespace_are_others():
+    leaving = pod("a", "1", owner="j", deletionTimestamp="1970-01-12T13:48:20Z")
+    for one in (pod("a", "1", owner="j"), leaving):
+        assert free(one, only_in="default") == {"n": 4}
+        assert free(one, only_in="elsewhere") == {"n": 3}
 
 
 def test_what_leaves_is_free_until_it_is_late():
@@ -94,7 +103,7 @@ def test_what_leaves_is_free_until_it_is_late():
     ],
 )
 def test_nodes_that_are_to_be_left(made, ready, leaving):
-    (room,) = rooms([made], [], {}, NOW)
+    (room,) = rooms([made], [], {}, OURS)
     assert (room.ready, room.leaving) == (ready, leaving)
 
 
@@ -147,15 +156,15 @@ def test_quotas_less_what_others_use():
     pods = [pod("a", "1"), pod("b", "1", owner="j")]
     # What counts is its limit, where the quota is of limits.
     limits = pods[0]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1500m"}
-    found = namespace_quotas([quota], pods, {"j": 1.0}, NOW)["default"]
+    found = namespace_quotas([quota], pods, OURS)["default"]
     assert (found.cpus, found.pods) == (1.5, 4)
     assert found.memory == float("inf")
     limits["cpu"] = "500m"
-    assert namespace_quotas([quota], pods, {"j": 1.0}, NOW)["default"].cpus == 2.5
+    assert namespace_quotas([quota], pods, OURS)["default"].cpus == 2.5
 
 
 def test_quotas_less_what_coordinators_need_that_are_to_come(tmp_path):
     hard = {"requests.cpu": "4", "limits.cpu": "4", "limits.memory": "1Gi", "pods": "5"}
     quota = {"metadata": {"namespace": "default"}, "spec": {"hard": hard}}
-    found = namespace_quotas([quota], [], {}, NOW, [parse(item(tmp_path))])["default"]
+    found = namespace_quotas([quota], [], OURS, [parse(item(tmp_path))])["default"]
     assert (found.cpus, found.pods, found.memory) == (3, 4, 0.75 * GI)

@@ -33,11 +33,11 @@ def member(job, number=0, *, role=resource_names.WORKER, state=None, phase="Runn
     return made
 
 
-def decided(jobs, pods=(), reconciler=None, now=NOW):
+def decided(jobs, pods=(), reconciler=None, now=NOW, only_in=None):
     reconciler = reconciler or Reconciler(registry.create(registry.DEFAULT), Timings())
     for each in jobs:
         reconciler.memories[each["metadata"]["uid"]].address = "10.0.0.1"
-    scene = ClusterSnapshot(tuple(jobs), tuple(pods), (node(cpus="8"),), (), {}, now)
+    scene = ClusterSnapshot(tuple(jobs), tuple(pods), (node(cpus="8"),), (), {}, now, None, only_in)
     return reconciler.decide(scene).jobs
 
 
@@ -62,3 +62,17 @@ def test_an_end_is_in_the_status_before_anything_is_deleted(tmp_path, others):
     mine["status"] = write.change
     gone = {each.pod.name for each in of(decided([mine], pods)["uid-t"], DeletePod)}
     assert gone == ({"t-worker-1"} if others else {"t-coordinator-0"})
+
+
+def test_jobs_of_another_namespace_are_those_of_somebody_else(tmp_path):
+    mine, other = job(tmp_path, "mine"), job(tmp_path, "other")
+    other["metadata"]["namespace"] = "elsewhere"
+    assert decided([mine, other]).keys() == {"uid-mine", "uid-other"}
+    found = decided([mine, other], only_in="default")
+    assert found.keys() == {"uid-mine"}
+    # What its workers request is not for mine.
+    taken = member(other)
+    taken["metadata"]["namespace"] = "elsewhere"
+    taken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "8"
+    assert found["uid-mine"].workers
+    assert not decided([mine, other], [taken], only_in="default")["uid-mine"].workers

@@ -6,6 +6,7 @@ What these do not know they refuse. kubectl and helm render the same, where they
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.kubernetes import patching
+from tests.support.kubernetes import patching, schema
 
 Object = dict[str, Any]
 _ACTION = re.compile(r"^\s*\{\{- (.+) \}\}$")
@@ -50,6 +51,11 @@ def chart(folder: Path, namespace: str, **values: Any) -> list[Object]:
     """Return the objects of a chart's templates, for a release in a namespace."""
     about = yaml.safe_load((folder / "Chart.yaml").read_text())
     known = yaml.safe_load((folder / "values.yaml").read_text()) | values
+    rules = json.loads((folder / "values.schema.json").read_text())
+    problems = [f"{one.field}: {one.message}" for one in schema.validate(known, rules)]
+    problems += [f"{path}: unknown" for path in schema.prune(known, rules, root=False)[1]]
+    if problems:
+        raise ValueError("; ".join(problems))
     names = {
         "Chart": {"AppVersion": about["appVersion"]},
         "Release": {"Namespace": namespace},
@@ -96,6 +102,8 @@ def _value(text: str, names: Mapping[str, Any]) -> Any:
     more = re.fullmatch(r"gt \(int (\S+)\) (\d+)", text)
     if more is not None:
         return int(_value(more[1], names)) > int(more[2])
+    if text.endswith(" | quote"):
+        return json.dumps(str(_value(text.removesuffix(" | quote"), names)))
     first, _, default = text.partition(" | default ")
     assert re.fullmatch(r"(\.\w+)+", first), text
     found: Any = names

@@ -84,7 +84,8 @@ async def operate(
         key = await _until_stopped(_own_key(client, namespace, settings.name), stop)
         if key is None:
             return 0
-        operator = Operator(client, policy, key, settings.timings, metrics)
+        only_in = settings.only_in
+        operator = Operator(client, policy, key, settings.timings, metrics, only_in=only_in)
         leadership = LeaderElection(
             client, namespace, settings.name, identity, settings.lease_seconds, operator.wake
         )

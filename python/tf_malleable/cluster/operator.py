@@ -52,6 +52,8 @@ class Operator:
         key: bytes,
         timings: Timings,
         metrics: OperatorMetrics,
+        *,
+        only_in: str | None = None,
     ) -> None:
         """Create an operator; run() starts it.
 
@@ -61,10 +63,11 @@ class Operator:
             key: Key from which the jobs' tokens are derived.
             timings: Timeouts and intervals.
             metrics: Metrics to update.
+            only_in: Only namespace whose jobs are carried out; None for all.
         """
         self.decided_at = time.monotonic()
         self._changed = asyncio.Event()
-        self._key, self._metrics = key, metrics
+        self._key, self._metrics, self._only_in = key, metrics, only_in
         kinds = (
             resource_names.JOBS,
             resource_names.PODS,
@@ -159,6 +162,7 @@ class Operator:
             self._follower.progress(),
             time.time(),
             frozenset(self._mirrors["services"].items),
+            self._only_in,
         )
 
     def _follow(self, decision: ClusterDecision) -> None:

@@ -61,6 +61,7 @@ class OperatorSettings:
             in a pod, for the pod's service account.
         context: Context of the kubeconfig; None for its current one.
         policy: Policy that shares out the CPUs, specified as for tfm controller.
+        only_in: Only namespace whose jobs are carried out; None for all namespaces.
         namespace: Namespace of the operator's lease and key; None for the one that it runs in.
         name: Name of the lease; the key's Secret has this name with ``-key`` appended.
         identity: Name of this operator among operators; None for the host's name and a random
@@ -75,6 +76,7 @@ class OperatorSettings:
     kubeconfig: Path | None = None
     context: str | None = None
     policy: str = registry.DEFAULT
+    only_in: str | None = None
     namespace: str | None = None
     name: str = "tf-malleable-operator"
     identity: str | None = None

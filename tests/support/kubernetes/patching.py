@@ -27,6 +27,7 @@ PATCH_KEYS: dict[tuple[str, ...], str | None] = {
     ("spec", "imagePullSecrets"): "name",
     ("spec", "ports"): "port",
     ("spec", "schedulingGates"): "name",
+    ("spec", "template", "spec", "containers"): "name",
     ("spec", "topologySpreadConstraints"): "topologyKey",
     ("spec", "volumes"): "name",
     ("status", "addresses"): "type",

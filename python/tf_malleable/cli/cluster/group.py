@@ -88,9 +88,17 @@ def status(cluster: Cluster, name: str | None, everywhere: bool, as_json: bool) 
     metavar="NAME",
     help="Namespace of the operator's lease and key.  [default: its own]",
 )
+@click.option("--only-in", metavar="NAME", help="Carry out only the jobs of this namespace.")
 @click.option("--verbose", "-v", is_flag=True, help="Log all actions.")
 @cluster_options
-def operator(cluster: Cluster, policy: str, port: int, namespace: str | None, verbose: bool) -> int:
+def operator(
+    cluster: Cluster,
+    policy: str,
+    port: int,
+    namespace: str | None,
+    only_in: str | None,
+    verbose: bool,
+) -> int:
     """Run the operator until SIGTERM; in a cluster, its Deployment does.
 
     Several operators may run at once: one acts, the others wait for its lease.
@@ -107,6 +115,7 @@ def operator(cluster: Cluster, policy: str, port: int, namespace: str | None, ve
             kubeconfig=cluster.kubeconfig,
             context=cluster.context,
             policy=policy,
+            only_in=only_in,
             namespace=namespace,
             port=port,
         )

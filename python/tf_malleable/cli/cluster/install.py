@@ -98,8 +98,10 @@ def manifests(
         if item["kind"] == "ClusterRoleBinding" and item["metadata"]["name"] == _ACTS and only_in:
             item["kind"] = "RoleBinding"
             item["metadata"]["namespace"] = only_in
-        if item["kind"] == "Deployment" and image is not None:
-            item["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        if item["kind"] == "Deployment":
+            container = item["spec"]["template"]["spec"]["containers"][0]
+            container["image"] = container["image"] if image is None else image
+            container["command"] += ["--only-in", only_in] if only_in else []
         yield item
 
 

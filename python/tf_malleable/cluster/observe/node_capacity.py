@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Final
@@ -32,24 +32,37 @@ _MEMBERS: Final = (resource_names.WORKER, resource_names.SERVER)
 _REQUESTED: Final = {"cpus": ("requests.cpu", "cpu"), "memory": ("requests.memory", "memory")}
 
 
-def is_shared(pod: Manifest, uids: Collection[str], now: float) -> bool:
-    """Return whether the planner can share out anew what a pod requests.
+@dataclass(frozen=True)
+class OwnPods:
+    """Pods whose requests the planner can share out anew.
 
-    Args:
-        pod: The pod.
+    Attributes:
         uids: Uids of the jobs that are carried out.
         now: Current time, in seconds since the epoch.
+        only_in: Only namespace whose jobs are carried out; None for all.
     """
-    metadata = pod["metadata"]
-    if (metadata.get("labels") or {}).get(resource_names.ROLE) not in _MEMBERS:
-        return False
-    if "deletionTimestamp" in metadata:
-        return now < seconds_of(metadata["deletionTimestamp"]) + _LATE_SECONDS
-    return owner_uid(pod) in uids
+
+    uids: Collection[str]
+    now: float
+    only_in: str | None = None
+
+    def __contains__(self, pod: Manifest) -> bool:
+        """Return whether a pod is one of them."""
+        metadata = pod["metadata"]
+        if (metadata.get("labels") or {}).get(resource_names.ROLE) not in _MEMBERS:
+            return False
+        if self.only_in not in (None, metadata.get("namespace")):
+            return False
+        if "deletionTimestamp" in metadata:
+            return self.now < seconds_of(metadata["deletionTimestamp"]) + _LATE_SECONDS
+        return owner_uid(pod) in self.uids
 
 
 def rooms(
-    nodes: Iterable[Manifest], pods: Iterable[Manifest], floors: Mapping[str, float], now: float
+    nodes: Iterable[Manifest],
+    pods: Iterable[Manifest],
+    floors: Mapping[str, float],
+    own: OwnPods,
 ) -> tuple[NodeCapacity, ...]:
     """Return the capacity of each node.
 
@@ -57,7 +70,7 @@ def rooms(
         nodes: All nodes.
         pods: All pods of the cluster.
         floors: Minimum CPUs with which each job that is carried out can go on, by uid.
-        now: Current time, in seconds since the epoch.
+        own: Pods whose requests are not subtracted.
     """
     found = {node["metadata"]["name"]: node for node in nodes}
     free = {name: allocatable(node) for name, node in found.items()}
@@ -68,7 +81,7 @@ def rooms(
             continue
         annotations = pod["metadata"].get("annotations") or {}
         where = pod["spec"].get("nodeName") or annotations.get(resource_names.NODE, "")
-        shared = is_shared(pod, floors, now)
+        shared = pod in own
         if where in free and shared:
             ours[where, owner_uid(pod)] += requests(pod)
         elif where in free:
@@ -206,19 +219,15 @@ def _leaving(node: Manifest) -> bool:
 def namespace_quotas(
     quotas: Iterable[Manifest],
     pods: Iterable[Manifest],
-    floors: Collection[str],
-    now: float,
+    own: OwnPods,
     lacking: Iterable[JobSpec] = (),
 ) -> dict[str, NamespaceQuota]:
     """Return the quota that each namespace with a ResourceQuota has left for trainings.
 
-    The arguments `floors` (for its uids) and `now` are as those of is_shared().
-
     Args:
         quotas: All ResourceQuotas.
         pods: All pods of the cluster.
-        floors: See above.
-        now: See above.
+        own: Pods whose requests are not subtracted.
         lacking: Jobs that lack a coordinator and get one.
     """
     found = list(quotas)
@@ -228,7 +237,7 @@ def namespace_quotas(
     most: dict[str, Amount] = defaultdict(Amount)
     for pod in pods:
         namespace = pod["metadata"].get("namespace", "")
-        if namespace in limited and not has_ended(pod) and not is_shared(pod, floors, now):
+        if namespace in limited and not has_ended(pod) and pod not in own:
             asked[namespace] += requests(pod)
             most[namespace] += limits(pod)
     for job in lacking:

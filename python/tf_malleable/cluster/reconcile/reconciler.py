@@ -16,7 +16,7 @@ from tf_malleable.cluster.job_spec import JobSpec, Manifest, parse_all
 from tf_malleable.cluster.observe.job_cache import ApiRefusal, JobCache
 from tf_malleable.cluster.observe.job_state import ENDED, ObservedState, has_trained, judge
 from tf_malleable.cluster.observe.node_affinity import is_ready
-from tf_malleable.cluster.observe.node_capacity import namespace_quotas, rooms, seated
+from tf_malleable.cluster.observe.node_capacity import OwnPods, namespace_quotas, rooms, seated
 from tf_malleable.cluster.observe.pod_status import PodStatus, owner_uid, see
 from tf_malleable.cluster.observe.training_progress import TrainingProgress
 from tf_malleable.cluster.planning.capacity import NodeCapacity
@@ -56,6 +56,8 @@ class ClusterSnapshot:
         progress: Progress that the coordinators report, by the jobs' uids.
         now: Time of the snapshot, in seconds since the epoch.
         services: Namespaces and names of the jobs' Services; None if unknown.
+        only_in: Only namespace whose jobs are carried out; None for all. Pods of other jobs count
+            as anybody else's.
     """
 
     jobs: tuple[Manifest, ...]
@@ -65,6 +67,13 @@ class ClusterSnapshot:
     progress: Mapping[str, TrainingProgress]
     now: float
     services: frozenset[tuple[str, str]] | None = None
+    only_in: str | None = None
+
+    @property
+    def own_jobs(self) -> list[Manifest]:
+        """MalleableJobs that are carried out, unless they name another manager."""
+        place = self.only_in
+        return [job for job in self.jobs if place in (None, job["metadata"]["namespace"])]
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ class Reconciler:
 
     def _decide(self, scene: ClusterSnapshot) -> ClusterDecision:
         now = scene.now
-        all_jobs, wrong = parse_all(scene.jobs)
+        all_jobs, wrong = parse_all(scene.own_jobs)
         nodes = {node["metadata"]["name"]: node for node in scene.nodes}
         ready = {name for name, node in nodes.items() if is_ready(node)}
         found, unread = self._pods(scene.pods)
@@ -214,15 +223,16 @@ class Reconciler:
         floors = {each.id: float(each.workers.least * each.workers.cpus_least) for each in known}
         # Do not subtract what ended jobs request either: it is about to be free.
         floors |= {uid: 0.0 for uid in jobs if uid not in floors}
+        ours = OwnPods(frozenset(floors), scene.now, scene.only_in)
 
         def plan(found: Sequence[NodeCapacity], new: Sequence[JobSpec] = ()) -> ClusterPlan:
             patience = self._timings.patience
-            quotas = namespace_quotas(scene.quotas, scene.pods, floors, scene.now, new)
+            quotas = namespace_quotas(scene.quotas, scene.pods, ours, new)
             return make_plan(
                 known, found, scene.now, self._policy, quotas=quotas, patience=patience
             )
 
-        found = rooms(scene.nodes, scene.pods, floors, scene.now)
+        found = rooms(scene.nodes, scene.pods, floors, ours)
         first = plan(found)
         begun = [
             (jobs[each.id], each.allowed)
