@@ -77,6 +77,19 @@ def test_pods_of_jobs_that_are_not_carried_out_are_others():
     assert free(pod("a", "1", owner="k")) == {"n": 3}
 
 
+def test_what_a_scheduler_has_freed_for_a_pod_is_not_ours():
+    preempting = waiting("p", "2")
+    assert free(pod("w", "1", owner="j"), preempting, nodes=[node("a"), node("n")]) == {
+        "a": 2,
+        "n": 4,
+    }
+    preempting["status"]["nominatedNodeName"] = "n"
+    assert free(pod("w", "1", owner="j"), preempting, nodes=[node("a"), node("n")]) == {
+        "a": 4,
+        "n": 2,
+    }
+
+
 def test_pods_of_another_operators_namespace_are_others():
     leaving = pod("a", "1", owner="j", deletionTimestamp="1970-01-12T13:48:20Z")
     for one in (pod("a", "1", owner="j"), leaving):

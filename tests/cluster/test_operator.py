@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from tests.support.kubernetes.examples import pod
+from tests.support.kubernetes.examples import pod, priority
 from tests.support.operators import JOBS
 from tf_malleable.cluster import resource_names
 
@@ -139,6 +139,25 @@ def test_way_is_made_once_and_not_taken_back_before_a_pod_is_bound(site):
 def resizes(site):
     calls = site.cluster.calls(site.user)
     return sum((call.verb, call.resource) == ("patch", "pods/resize") for call in calls)
+
+
+@pytest.mark.fake("has a pod of higher priority")
+def test_a_worker_that_is_preempted_is_not_missed(site):
+    site.cluster.add_node("n", 3)
+    site.client.create(priority("urgent", 1000))
+    site.start()
+    site.submit()
+    site.wait_for_workers(2)
+    before = [event["reason"] for event in site.client.list("events")].count("WorkerComes")
+    site.client.create(pod("other", cpus="1500m", priorityClassName="urgent"))
+    site.wait(lambda: site.client.get("pods", "other")["status"]["phase"] == "Running")
+    site.wait_for_workers(1)
+    # None was made that finds no place.
+    found = [event["reason"] for event in site.client.list("events")]
+    assert found.count("WorkerComes") == before
+    site.client.delete("pods", "other", gracePeriodSeconds=0)
+    site.wait_for_workers(2)
+    site.finish()
 
 
 @pytest.mark.fake("has a kubelet refuse resizes")

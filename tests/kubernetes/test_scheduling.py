@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.controllers import wait_for
 from tests.support.kubernetes import scheduler
-from tests.support.kubernetes.examples import pod
+from tests.support.kubernetes.examples import pod, priority
 from tests.support.kubernetes.refusals import RefusedError
 
 NODE = {
@@ -118,11 +118,15 @@ def test_a_pod_that_fits_nowhere_says_why_and_goes_when_there_is_room(cluster):
 
 
 def test_of_those_that_wait_the_highest_priority_goes_first(cluster):
-    for name, priority in (("low", 1), ("high", 5)):
-        cluster.client.create(pod(name, cpus="1", priority=priority))
+    for name, value in (("low", 1), ("high", 5)):
+        cluster.client.create(priority(name, value))
+        cluster.client.create(pod(name, cpus="1", priorityClassName=name))
     cluster.add_node("n", 1)
     wait_for(lambda: node_of(cluster.client, "high"))
-    assert node_of(cluster.client, "low") is None
+    # If it was tried first, it was preempted.
+    wait_for(
+        lambda: cluster.client.find("pods", "low") is None or not node_of(cluster.client, "low")
+    )
 
 
 def test_gates_hold_a_pod_until_they_are_gone(cluster):
@@ -169,3 +173,27 @@ def test_requests_are_counted_while_a_pod_stops(cluster):
     cluster.client.delete("pods", "a", gracePeriodSeconds=1)
     wait_for(lambda: node_of(cluster.client, "b") == "n")
     assert cluster.client.find("pods", "a") is None
+
+
+def test_a_pod_of_higher_priority_has_the_fewest_others_deleted(cluster):
+    cluster.add_node("n", 3)
+    cluster.client.create(priority("high", 5))
+    cluster.client.create(priority("patient", 6, preemptionPolicy="Never"))
+
+    def runs(name):
+        return cluster.client.get("pods", name)["status"]["phase"] == "Running"
+
+    for name in ("a", "b"):
+        cluster.client.create(pod(name, cpus="1", script="sleep 300 & wait"))
+        wait_for(lambda name=name: runs(name))
+    cluster.client.create(pod("waits", cpus="3", priorityClassName="patient"))
+    cluster.client.create(pod("urgent", cpus="2", priorityClassName="high"))
+    wait_for(lambda: runs("urgent"))
+    assert cluster.client.get("pods", "urgent")["status"]["nominatedNodeName"] == "n"
+    left = [name for name in ("a", "b") if cluster.client.find("pods", name)]
+    assert [runs(name) for name in left] == [True]
+    assert not runs("waits")
+    with pytest.raises(RefusedError, match="no PriorityClass with name none"):
+        cluster.client.create(pod("c", priorityClassName="none"))
+    with pytest.raises(RefusedError, match="must not be provided in pod spec"):
+        cluster.client.create(pod("c", priority=7))

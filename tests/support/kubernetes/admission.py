@@ -24,6 +24,7 @@ def admit(store: Store, resource: Resource, item: Object, old: Object | None) ->
         _check_namespace(store, resource, item, namespace)
     if resource.id == kinds.PODS:
         if old is None:
+            _set_priority(store, resource, item)
             _check_account(store, resource, item, namespace)
             _check_security(store, resource, item, namespace)
         _check_limits(store, resource, item, old)
@@ -48,6 +49,23 @@ def _check_account(store: Store, resource: Resource, pod: Object, namespace: str
         why = f"error looking up service account {namespace}/{name}: "
         why += f'serviceaccount "{name}" not found'
         raise not_allowed_here(resource, pod["metadata"]["name"], why)
+
+
+def _set_priority(store: Store, resource: Resource, pod: Object) -> None:
+    """Give a pod the priority of its class; without one it has 0, and may not say otherwise."""
+    spec, name = pod["spec"], pod["spec"].get("priorityClassName", "")
+    found = store.get((kinds.PRIORITIES, "", name)) if name else {"value": 0}
+    if found is None:
+        why = f"no PriorityClass with name {name} was found"
+        raise not_allowed_here(resource, pod["metadata"]["name"], why)
+    if spec["priority"] not in (0, found["value"]):
+        why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
+        why += f"; priority admission controller computed {found['value']} from the given"
+        why += " PriorityClass name"
+        raise not_allowed_here(resource, pod["metadata"]["name"], why)
+    spec["priority"] = found["value"]
+    if "preemptionPolicy" in found:
+        spec["preemptionPolicy"] = found["preemptionPolicy"]
 
 
 def _check_security(store: Store, resource: Resource, pod: Object, namespace: str) -> None:

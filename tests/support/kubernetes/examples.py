@@ -103,6 +103,12 @@ def pod(
     }
 
 
+def priority(name: str, value: int, **more: Any) -> Object:
+    """Return a PriorityClass."""
+    about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**about, "metadata": {"name": name}, "value": value, **more}
+
+
 def cpus(amount: str) -> list[Object]:
     """Return a patch for the resize subresource, to so many CPUs."""
     at = "/spec/containers/0/resources"

@@ -19,6 +19,7 @@ Id = tuple[str, str]
 
 NAMESPACES, NODES, PODS = ("", "namespaces"), ("", "nodes"), ("", "pods")
 SERVICES, SECRETS, EVENTS = ("", "services"), ("", "secrets"), ("", "events")
+PRIORITIES = ("scheduling.k8s.io", "priorityclasses")
 LIMIT_RANGES = ("", "limitranges")
 QUOTAS, ACCOUNTS, CONFIGMAPS = ("", "resourcequotas"), ("", "serviceaccounts"), ("", "configmaps")
 BUDGETS = ("policy", "poddisruptionbudgets")

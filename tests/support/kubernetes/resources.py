@@ -73,6 +73,7 @@ BUILT_IN = (
     Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",)),
     Resource("", "v1", "events", "Event", short_names=("ev",)),
     Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",)),
+    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, (), ("pc",)),
     Resource("", "v1", "limitranges", "LimitRange", short_names=("limits",)),
     Resource("", "v1", "resourcequotas", "ResourceQuota", True, ("status",), ("quota",)),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("status",)),

@@ -84,7 +84,11 @@ def obstacle(node: Object, pod: Object, on_it: Iterable[Object]) -> str:
 
 
 class Scheduler:
-    """Binds pods that wait to nodes, those of the highest priority first."""
+    """Binds pods that wait to nodes, those of the highest priority first.
+
+    A pod that finds no node has pods of lower priority deleted where that helps, at once: seen on
+    Kubernetes 1.36.2, where nobody else has time to make way before.
+    """
 
     def __init__(self, client: Client, requeue: Callable[[], float]) -> None:
         """Take how long a pod that finds no node is not tried again, in seconds."""
@@ -100,6 +104,10 @@ class Scheduler:
         for pod in everything:
             if pods.is_live(pod) and pod["spec"].get("nodeName") in placed:
                 placed[pod["spec"]["nodeName"]].append(pod)
+        for pod in filter(_waits, everything):
+            # What is meant for it is for nobody of lower or equal priority.
+            if (name := pod["status"].get("nominatedNodeName")) in placed:
+                placed[name].append(pod)
         now = time.monotonic()
         waiting = {pod["metadata"]["uid"]: pod for pod in filter(_waits, everything)}
         self._again = {uid: at for uid, at in self._again.items() if uid in waiting}
@@ -115,8 +123,9 @@ class Scheduler:
             self._say(pod, "SchedulingGated", "Scheduling is blocked due to non-empty gates")
             return
         found = {
-            node["metadata"]["name"]: obstacle(node, pod, placed[node["metadata"]["name"]])
+            name: obstacle(node, pod, _rivals(pod, placed[name]))
             for node in nodes
+            for name in (node["metadata"]["name"],)
         }
         free = [name for name, why in found.items() if not why]
         uid = pod["metadata"]["uid"]
@@ -126,12 +135,49 @@ class Scheduler:
             reasons = sorted(f"{n} {why}" for why, n in Counter(found.values()).items())
             said = f"0/{len(nodes)} nodes are available: {', '.join(reasons)}."
             self._say(pod, "Unschedulable", said)
+            self._preempt(pod, nodes, placed)
             return
         name = min(free, key=lambda name: (_load(placed[name]), name))
         metadata = pod["metadata"]
         body = {"kind": "Binding", "target": {"kind": "Node", "name": name}}
         self._client.post("pods", metadata["name"], "binding", body, metadata["namespace"])
         placed[name].append(pod)
+
+    def _preempt(self, pod: Object, nodes: list[Object], placed: dict[str, list[Object]]) -> None:
+        """Delete the fewest pods of lower priority, on one node, that make room for a pod."""
+        if pod["spec"].get("preemptionPolicy") == "Never":
+            return
+        choices = []
+        for node in nodes:
+            name = node["metadata"]["name"]
+            rivals = _rivals(pod, placed[name])
+            lower = [one for one in rivals if _priority(one) < _priority(pod)]
+            if any("deletionTimestamp" in one["metadata"] for one in lower):
+                return  # Some go already.
+            kept = [one for one in rivals if one not in lower]
+            if obstacle(node, pod, kept):
+                continue
+            victims = []
+            for one in sorted(lower, key=_priority, reverse=True):
+                if obstacle(node, pod, [*kept, one]):
+                    victims.append(one)
+                else:
+                    kept.append(one)
+            choices.append((len(victims), name, victims))
+        if not choices:
+            return
+        _, name, victims = min(choices, key=lambda choice: choice[:2])
+        fresh = self._client.get("pods", pod["metadata"]["name"], pod["metadata"]["namespace"])
+        self._client.set_status("pods", fresh, {**fresh["status"], "nominatedNodeName": name})
+        for victim in victims:
+            why = "default-scheduler: preempting to accommodate a higher priority pod"
+            new = conditions.condition("DisruptionTarget", "True", "PreemptionByScheduler", why)
+            status = conditions.with_condition(victim["status"], new)
+            with suppress(RefusedError):
+                self._client.set_status("pods", victim, status)
+            with suppress(RefusedError):
+                metadata = victim["metadata"]
+                self._client.delete("pods", metadata["name"], metadata["namespace"])
 
     def _say(self, pod: Object, reason: str, message: str) -> None:
         new = conditions.condition("PodScheduled", "False", reason, message)
@@ -143,6 +189,20 @@ class Scheduler:
 def _waits(pod: Object) -> bool:
     unbound = not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
     return unbound and pod["spec"]["schedulerName"] == "default-scheduler" and pods.is_live(pod)
+
+
+def _priority(pod: Object) -> int:
+    return int(pod["spec"].get("priority", 0))
+
+
+def _rivals(pod: Object, found: Iterable[Object]) -> list[Object]:
+    """Return the pods on a node beside which a pod must fit, of those that are meant for it."""
+    return [
+        one
+        for one in found
+        if one["metadata"]["uid"] != pod["metadata"]["uid"]
+        and (one["spec"].get("nodeName") or _priority(one) >= _priority(pod))
+    ]
 
 
 def _rank(pod: Object) -> tuple[int, str, int]:

@@ -81,6 +81,8 @@ def rooms(
             continue
         annotations = pod["metadata"].get("annotations") or {}
         where = pod["spec"].get("nodeName") or annotations.get(resource_names.NODE, "")
+        # Others' pods go there, for which a scheduler has pods of lower priority deleted.
+        where = where or (pod.get("status") or {}).get("nominatedNodeName", "")
         shared = pod in own
         if where in free and shared:
             ours[where, owner_uid(pod)] += requests(pod)
