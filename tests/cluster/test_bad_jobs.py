@@ -12,7 +12,7 @@ from tests.cluster.test_node_capacity import node
 from tests.cluster.test_reconciler import NOW, job, member, of
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.observe.training_progress import read
-from tf_malleable.cluster.reconcile.actions import CreatePod, WriteStatus
+from tf_malleable.cluster.reconcile.actions import CreatePod, SetFinalizers, WriteStatus
 from tf_malleable.cluster.reconcile.reconciler import ClusterSnapshot, Reconciler
 from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies import registry
@@ -177,6 +177,14 @@ def test_a_pod_that_nobody_can_read(tmp_path_factory):
     found = innocent_begins(tmp_path_factory, bad, [worker])
     (write,) = of(found, WriteStatus)
     assert "bad-worker-0 cannot be read" in str(write.change["conditions"])
+
+
+def test_a_bad_job_that_is_deleted_can_go(tmp_path_factory):
+    bad = job(tmp_path_factory.getbasetemp(), "bad")
+    bad["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    bad["status"] = {"conditions": [{}]}
+    found = innocent_begins(tmp_path_factory, bad)
+    assert of(found, SetFinalizers) == [SetFinalizers(())]
 
 
 @settings(max_examples=300)

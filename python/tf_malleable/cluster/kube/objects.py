@@ -144,7 +144,7 @@ def on_node(affinity: Manifest | None, hostname: str) -> Draft:
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [hostname]}
     found = copy.deepcopy(dict(affinity or {}))
     required = "requiredDuringSchedulingIgnoredDuringExecution"
-    node = found.setdefault("nodeAffinity", {})
+    node = found["nodeAffinity"] = dict(found.get("nodeAffinity") or {})
     # The terms are alternatives, so each of them needs the expression.
     terms = (node.get(required) or {}).get("nodeSelectorTerms") or [{}]
     for term in terms:

@@ -156,7 +156,7 @@ def _conditions(
 
 
 def _health(judgement: ObservedState, memory: JobCache) -> tuple[bool, str, str]:
-    if memory.refused is not None:
+    if memory.refused is not None and not memory.refused.is_allowed:
         return False, memory.refused.reason, memory.refused.message
     pods = (*judgement.coordinators, *judgement.workers, *judgement.servers)
     for pod in pods:

@@ -176,7 +176,13 @@ class Reconciler:
                 address, seat = self.memories[uid].address, seats.get(uid, "")
                 sites = PodSites(names_taken[job.key], seat, address, hostnames)
                 doing[uid] = self._actions(scene, job, pods, sites, judged[uid], plan)
-        made = {uid: self._broken(job, problem, now) for uid, (job, problem) in wrong.items()}
+        made = {}
+        for uid, (job, problem) in wrong.items():
+            if job.deleted is None:
+                made[uid] = self._broken(job, problem, now)
+            else:  # Whatever is wrong with it, it must be able to go.
+                last = closing(job, found.get(uid, ()), ready, now, self._timings)
+                made[uid] = JobDecision(job, tuple(last))
         for uid, actions in paced(doing, jobs, nodes, scene.pods).items():
             plan = planned.jobs.get(uid, _NOTHING)
             made[uid] = _decision(jobs[uid], judged[uid], plan, actions)
@@ -326,7 +332,7 @@ class Reconciler:
             times.append(planned.review_at)
         for uid, each in made.items():
             memory, judgement = self.memories.get(uid), each.judgement
-            if memory is not None and memory.refused is not None:
+            if memory is not None and memory.refused is not None and memory.refused.until > now:
                 times.append(memory.refused.until)
             if judgement is None or memory is None:
                 continue
@@ -406,9 +412,12 @@ def _given_up(
 
 def _without_refused(actions: list[Action], memory: JobCache, now: float) -> list[Action]:
     """Return the actions without creations of what would be refused again."""
+    refusal = memory.refused
+    if refusal is None or refusal.is_allowed:
+        return actions
     if not any(isinstance(each, CreatePod | EnsureDependents) for each in actions):
         memory.refused = None
-    if memory.refused is None or memory.refused.is_allowed or now >= memory.refused.until:
+    if memory.refused is None or now >= refusal.until:
         return actions
     return [each for each in actions if not isinstance(each, CreatePod | EnsureDependents)]
 
