@@ -83,14 +83,16 @@ class TierNode:
         source: What is copied.
         options: More options of tfm tier serve.
         secret: The nodes' secret; empty for none.
+        environment: The environment of the daemon; None for this process's.
         process: The daemon, if it runs.
     """
 
     folder: Path
-    source: Path
+    source: Path | str
     options: tuple[str, ...] = ()
     address: str = ""
     secret: str = SECRET
+    environment: dict[str, str] | None = None
     process: Any = None
     log: Path = field(init=False)
 
@@ -109,7 +111,7 @@ class TierNode:
     def start(self) -> TierNode:
         """Start the daemon, and wait until it is ready."""
         words = ["--source", str(self.source), "--store", str(self.store), "--socket"]
-        environment = {**os.environ, "TF_MALLEABLE_TIER_SECRET": self.secret}
+        environment = {**(self.environment or os.environ), "TF_MALLEABLE_TIER_SECRET": self.secret}
         begin = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = start_tfm(
@@ -187,7 +189,7 @@ def nodes(
     ]
     with ExitStack() as stack:
         for each in found:
-            stack.callback(_end, each)
+            stack.callback(end, each)
             each.start()
         yield found
 
@@ -199,7 +201,7 @@ def one_node(folder: Path, source: Path, *options: str) -> Iterator[TierNode]:
     try:
         yield node.start()
     finally:
-        _end(node)
+        end(node)
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -224,7 +226,8 @@ def _free_port(number: int) -> int:
         return port
 
 
-def _end(node: TierNode) -> None:
+def end(node: TierNode) -> None:
+    """Kill the daemon of a tier, if it runs."""
     if node.process is not None and node.process.poll() is None:
         node.go_on()
         node.kill()

@@ -18,12 +18,20 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from tf_malleable.api.transport.tier_address import control_socket, counts_folder, state_file
+from tf_malleable.api.transport.tier_address import (
+    control_socket,
+    counts_folder,
+    endpoint_file,
+    state_file,
+)
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.tier.admin.admin_socket import AdminSocket
 from tf_malleable.tier.metrics import Counters, TierCollector, registry_of
 from tf_malleable.tier.node import TierNode
+from tf_malleable.tier.object_names import paths_of
+from tf_malleable.tier.object_store.gateway import Gateway
+from tf_malleable.tier.object_store.upstream import Upstream
 from tf_malleable.tier.peers.tls import contexts
 from tf_malleable.tier.readers.state_file import LifeSign
 from tf_malleable.tier.settings import TierSettings
@@ -56,13 +64,14 @@ def run(settings: TierSettings, verbosity: int = 0) -> int:
         level=logging.INFO if verbosity else logging.WARNING, format="tfm tier: %(message)s"
     )
     contexts(settings.certificate, settings.authority)
+    upstream = Upstream() if settings.objects else None
     # The kernel sends it if a reader opens a copy while is_open() holds a lease on it.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     _raise_limit_of_open_files()
     try:
         lock = _locked(settings.store)
         try:
-            asyncio.run(_serve(settings))
+            asyncio.run(_serve(settings, upstream))
         finally:
             os.close(lock)
     except _StartError as error:
@@ -71,7 +80,7 @@ def run(settings: TierSettings, verbosity: int = 0) -> int:
     return 0
 
 
-async def _serve(settings: TierSettings) -> None:
+async def _serve(settings: TierSettings, upstream: Upstream | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1)
@@ -82,8 +91,9 @@ async def _serve(settings: TierSettings) -> None:
     gc.freeze()
     gc.set_threshold(_OBJECTS)
     counters = Counters()
+    objects = (Path(paths_of(str(each))[-1]) for each in settings.objects)
     try:
-        store = CopyStore(settings.store, settings.sources, settings.capacity)
+        store = CopyStore(settings.store, (*settings.sources, *objects), settings.capacity)
     except OSError as error:
         raise _StartError(
             f"cannot keep copies in {settings.store}: {error.strerror or error}"
@@ -98,6 +108,8 @@ async def _serve(settings: TierSettings) -> None:
             ) from None
         stack.push_async_callback(tier.stop)
         where = await _listen(settings, tier, stack)
+        if upstream is not None:
+            where += await _serve_objects(settings, tier, upstream, stack)
         print(_ready(settings, store, tier.node, where), file=sys.stderr, flush=True)
         notify("READY=1")
         seconds = watchdog_seconds()
@@ -146,6 +158,29 @@ async def _listen(settings: TierSettings, tier: TierNode, stack: AsyncExitStack)
     if settings.metrics is None:
         return ""
     return f", metrics at http://127.0.0.1:{await _metrics(settings.metrics, tier, stack)}/metrics"
+
+
+async def _serve_objects(
+    settings: TierSettings, tier: TierNode, upstream: Upstream, stack: AsyncExitStack
+) -> str:
+    """Listen for S3 requests, and tell programs where; return an addition to the ready line.
+
+    The port is that of the tier before, if possible: its programs may still run.
+    """
+    gateway = Gateway(tier.service, settings.objects, upstream)
+    stack.push_async_callback(gateway.stop)
+    try:
+        with TrustedFolder(settings.socket.parent) as folder:
+            descriptor = folder.open(endpoint_file(settings.socket).name, os.O_RDWR | os.O_CREAT)
+        with open(descriptor, "r+") as file:
+            port = file.readline().strip().rpartition(":")[2]
+            where = await gateway.start(int(port) if port.isdecimal() else 0)
+            file.seek(0)
+            file.truncate()
+            file.write(f"{where}\n{upstream.endpoint}\n")
+    except OSError as error:
+        raise _StartError(f"cannot serve S3: {error.strerror or error}") from None
+    return f", S3 at {where}"
 
 
 def _prepare_counts(beside: TrustedFolder, name: str, shared: bool) -> Path:
@@ -207,7 +242,7 @@ async def _metrics(port: int, tier: TierNode, stack: AsyncExitStack) -> int:
 
 
 def _ready(settings: TierSettings, store: CopyStore, node: str, more: str) -> str:
-    sources = ", ".join(str(source) for source in settings.sources)
+    sources = ", ".join(str(source) for source in (*settings.sources, *settings.objects))
     others = f", node {node}" if node else ""
     return f"tfm tier: {len(store)} copies of {sources}, at {settings.socket}{others}{more}"
 

@@ -176,7 +176,7 @@ class TierNode:
             Warmup(self._warm),
             self._membership,
             self._client,
-            self._settings.sources,
+            (*self._settings.sources, *self._settings.objects),
             self._settings.shared,
         )
 

@@ -35,6 +35,7 @@ _PASSING_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = (0.005, 0.1)
 _PIECE: Final = 1 << 20
 
+Fill = Callable[[PartialCopy], Coroutine[Any, Any, None]]
 _Value = TypeVar("_Value")
 _log = logging.getLogger(__name__)
 
@@ -166,8 +167,14 @@ class TierService:
             self.forget(key)
         return await self.reserve(key, size)
 
-    async def complete(self, copy: PartialCopy) -> None:
-        """Fill a copy, from another node's copy or from the source, and publish it."""
+    async def complete(self, copy: PartialCopy, fill: Fill | None = None) -> None:
+        """Fill a copy, from another node's copy or from the source, and publish it.
+
+        Args:
+            copy: Partial copy.
+            fill: Function that fills it from the source and publishes it; None if the source is
+                the copy's descriptor.
+        """
         where = await self._locate(copy)
         if where is None:
             return
@@ -178,7 +185,7 @@ class TierService:
                 return
             # Go on as if no other node had a copy.
             self.claimed.add(copy.key)
-        await self._fill(copy)
+        await (fill or self._fill)(copy)
 
     async def _fill(self, copy: PartialCopy) -> None:
         """Copy from the source what readers read, and publish the copy once it is complete."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.tier.object_names import FOLDER, SCHEME, ObjectSource
 from tf_malleable.tier.request_signature import LEAST_SECRET
 
 SECRET: Final = "TF_MALLEABLE_TIER_SECRET"
@@ -56,6 +58,7 @@ class TierSettings:
             copies that all of them read.
         staleness: Seconds for which a copy may be used without a look at its source; 0 for never.
         scrub: Time in seconds in which each copy is reread from the disk and verified once.
+        objects: Objects of S3 that are copied.
     """
 
     sources: tuple[Path, ...]
@@ -72,6 +75,7 @@ class TierSettings:
     shared: bool = False
     staleness: float = 0.0
     scrub: float = SCRUB_SECONDS
+    objects: tuple[ObjectSource, ...] = ()
 
 
 def node_address(text: str, option: str) -> NodeAddress:
@@ -152,20 +156,31 @@ def read_secret(file: Path | None) -> bytes:
     return secret
 
 
+def split_sources(text: str) -> tuple[list[Path], tuple[ObjectSource, ...]]:
+    """Parse a list of folders and of s3://BUCKET/FOLDER, separated by colons.
+
+    Raises:
+        ValueError: There is none, or one of S3 is malformed.
+    """
+    parts = [each for each in re.split(r":(?!//)", text) if each]
+    if not parts:
+        raise ValueError("--source must be given at least once: a folder whose files are copied")
+    objects = tuple(ObjectSource.parse(each) for each in parts if each.startswith(SCHEME))
+    return [Path(each) for each in parts if not each.startswith(SCHEME)], objects
+
+
 def checked_sources(paths: Sequence[Path], store: Path) -> tuple[Path, ...]:
     """Return the folders of the source, with symbolic links resolved.
 
     Raises:
         ValueError: A path is not a folder, is inside another one, or overlaps with the store.
     """
-    if not paths:
-        raise ValueError("--source must be given at least once: a folder whose files are copied")
     found: list[Path] = []
     for path in paths:
         resolved = Path(os.path.realpath(path))
         if not resolved.is_dir():
             raise ValueError(f"--source {path} is not a folder")
-        if resolved == Path("/"):
+        if resolved == Path("/") or resolved.is_relative_to(FOLDER):
             raise ValueError("--source / is everything: give the folder of the data")
         for other in (*found, Path(os.path.realpath(store))):
             if resolved.is_relative_to(other) or other.is_relative_to(resolved):

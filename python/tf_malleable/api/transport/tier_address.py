@@ -48,6 +48,11 @@ def state_file(socket: Path) -> Path:
     return socket.with_name(socket.name + ".state")
 
 
+def endpoint_file(socket: Path) -> Path:
+    """Return the file with the URLs of the S3 endpoint of this tier, and of its S3 service."""
+    return socket.with_name(socket.name + ".s3")
+
+
 def counts_folder(socket: Path) -> Path:
     """Return the folder of the jobs' read counter files."""
     return socket.with_name(socket.name + ".jobs")

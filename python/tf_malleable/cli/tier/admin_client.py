@@ -33,8 +33,8 @@ def tier_socket_option(command: _Command) -> _Command:
 
 
 def absolute(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths in the tier's form: absolute, without symbolic links."""
-    return tuple(os.path.realpath(path) for path in paths)
+    """Return the paths in the tier's form: absolute, without symbolic links; URLs as they are."""
+    return tuple(path if path.startswith("s3://") else os.path.realpath(path) for path in paths)
 
 
 def ask(

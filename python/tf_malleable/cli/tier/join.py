@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _VARIABLE: Final = "TF_MALLEABLE_TIER"
 _PRELOAD: Final = "LD_PRELOAD"
 _COUNTS_BYTES: Final = 56
+_S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 def join_tier() -> None:
@@ -34,6 +35,7 @@ def join_tier() -> None:
         SHIM,
         counts_folder,
         default_tier_socket,
+        endpoint_file,
         state_file,
     )
     from tf_malleable.linux.trusted_folder import TrustedFolder
@@ -46,12 +48,42 @@ def join_tier() -> None:
             os.close(folder.open(state_file(socket).name, os.O_RDONLY))
             counts = _counts(folder, counts_folder(socket).name)
             os.environ[_VARIABLE] = f"socket={folder.path / socket.name}\n{counts}"
+            _join_objects(folder, endpoint_file(socket).name)
     except OSError as error:
         reason = error.strerror or error
         say(f"no tier at {socket} ({reason}), reading from the source")
         return
     loaded = [each for each in os.environ.get(_PRELOAD, "").replace(":", " ").split() if each]
     os.environ[_PRELOAD] = ":".join(dict.fromkeys([str(SHIM), *loaded]))
+
+
+def _join_objects(beside: TrustedFolder, name: str) -> None:
+    """Have programs read S3 through the tier, unless it has none, or they read another S3.
+
+    Raises:
+        OSError: The file with the endpoint is another user's.
+    """
+    from tf_malleable.linux.tcp_owners import owner_of
+
+    try:
+        with open(beside.open(name, os.O_RDONLY)) as file:
+            endpoint, upstream = file.read().split()
+        host, port = endpoint.removeprefix("http://").split(":")
+        # A daemon that was killed leaves the file, and another user may have its port now.
+        if owner_of((host, int(port))) != os.geteuid():
+            raise ValueError
+    except (FileNotFoundError, ValueError):
+        return
+    chosen = os.environ.get(_S3_ENDPOINTS[0]) or os.environ.get(_S3_ENDPOINTS[1]) or upstream
+    if chosen.rstrip("/") != upstream:
+        click.echo(f"tfm: S3 is read from {chosen}, not through the tier, as it says", err=True)
+        return
+    # The AWS SDKs; TensorFlow and tensorflow-io.
+    os.environ[_S3_ENDPOINTS[0]] = endpoint
+    os.environ.update(S3_ENDPOINT=f"{host}:{port}", S3_USE_HTTPS="0", S3_VERIFY_SSL="0")
+    for proxy in ("no_proxy", "NO_PROXY"):
+        if os.environ.get(proxy) != "*":
+            os.environ[proxy] = ",".join(filter(None, (os.environ.get(proxy), host)))
 
 
 def _counts(beside: TrustedFolder, name: str) -> str:

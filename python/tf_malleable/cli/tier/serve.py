@@ -21,7 +21,7 @@ _SCRUB_DAYS = 7
     "--source",
     required=True,
     metavar="FOLDERS",
-    help="Folders whose files are copied, separated by colons.",
+    help="Folders whose files are copied, separated by colons; s3://BUCKET/FOLDER for objects.",
 )
 @click.option(
     "--store",
@@ -115,8 +115,9 @@ def serve(
     if capacity is not None and capacity < _LEAST_CAPACITY:
         raise ValueError("--capacity must be 1M or more")
     nodes, dns = settings.peer_list(peers)
+    folders, objects = settings.split_sources(source)
     given = settings.TierSettings(
-        sources=settings.checked_sources([Path(each) for each in source.split(":") if each], store),
+        sources=settings.checked_sources(folders, store),
         store=store,
         socket=socket or own_tier_socket(),
         capacity=capacity,
@@ -130,8 +131,11 @@ def serve(
         shared=shared,
         staleness=staleness or 0.0,
         scrub=scrub,
+        objects=objects,
     )
     settings.check_peers(given)
+    if objects and shared:
+        raise ValueError("--shared has no sources in S3: they are read with one user's credentials")
     code = daemon.run(given, verbose)
     if code:
         sys.exit(code)

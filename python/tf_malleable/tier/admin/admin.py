@@ -13,6 +13,7 @@ from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.api.schema.tier import NodeState, TierDone, TierStatus, Why
 from tf_malleable.tier.admin.warmup import Warmup
 from tf_malleable.tier.node_messages import area_and_path, key_of
+from tf_malleable.tier.object_names import SCHEME, ObjectSource, paths_of, shown
 from tf_malleable.tier.peers.membership import Membership
 from tf_malleable.tier.peers.node_client import NodeClient
 from tf_malleable.tier.service import TierService
@@ -30,7 +31,7 @@ class TierAdmin:
         warming: Warmup,
         membership: Membership,
         client: NodeClient | None,
-        sources: Iterable[Path],
+        sources: Iterable[Path | ObjectSource],
         shared: bool,
     ) -> None:
         """Create the operations.
@@ -40,7 +41,7 @@ class TierAdmin:
             warming: Warm-up, which copies files in advance.
             membership: Nodes of the tier.
             client: Client for other nodes; None without other nodes.
-            sources: Folders whose files are copied.
+            sources: Folders whose files are copied, and objects.
             shared: Whether several users read through the tier.
         """
         self._shared = shared
@@ -81,6 +82,8 @@ class TierAdmin:
             Refusal: A path is not below the source, or does not exist.
         """
         for path in paths:
+            if path.startswith(SCHEME):
+                raise Refusal(400, "objects of S3 are copied when they are read, not in advance")
             if path not in self._sources and not self._service.is_source(path):
                 raise Refusal(400, f"{path} is not below the source, {', '.join(self._sources)}")
             if not os.path.exists(path):
@@ -106,7 +109,7 @@ class TierAdmin:
                 checked.append(kept)
                 continue
             checked.append(kept)
-            bad.append(area_and_path(kept.key)[1])
+            bad.append(shown(area_and_path(kept.key)[1]))
             self._service.counters.rotten += 1
             self._service.forget(kept.key)
         return TierDone(len(checked), sum(each.size for each in checked), tuple(bad))
@@ -122,6 +125,8 @@ class TierAdmin:
 
     def _why(self, path: str, uid: int) -> Why:
         service = self._service
+        if path.startswith(SCHEME):
+            return self._why_object(path)
         if not service.is_source(path):
             said = f"the source: {path} is not below {', '.join(self._sources)}"
             return Why(False, said)
@@ -145,11 +150,22 @@ class TierAdmin:
             return Why(False, f"the source: {service.problem}")
         return Why(False, "the source or another node: nobody has read it whole here yet")
 
+    def _why_object(self, url: str) -> Why:
+        service, key = self._service, key_of(private_area(os.geteuid()), paths_of(url)[0])
+        if service.store.get(key) is not None:
+            return Why(True, f"the copy {service.store.path(key)}, if S3 still has that version")
+        return Why(False, f"S3: {service.problem or 'there is no copy'}")
+
     def _chosen(self, paths: tuple[str, ...]) -> list[Kept]:
         store = self._service.store
         if not paths:
             return store.kept()
-        found = {kept.key: kept for path in paths for kept in store.below(path)}
+        found = {
+            kept.key: kept
+            for path in paths
+            for name in (paths_of(path) if path.startswith(SCHEME) else (path,))
+            for kept in store.below(name)
+        }
         return list(found.values())
 
     async def _each(self, paths: tuple[str, ...], act: Callable[[Kept], bool]) -> TierDone:

@@ -111,7 +111,7 @@ async def _message(request: web.Request) -> PathsMessage:
     except msgspec.DecodeError as error:
         raise Refusal(400, str(error)) from None
     for path in message.paths:
-        if not path.startswith("/"):
+        if not path.startswith(("/", "s3://")):
             raise Refusal(400, f"a path must be absolute, not {path!r}")
     return message
 
