@@ -63,7 +63,7 @@ def environment(**more: str) -> dict[str, str]:
         "PYTHONPATH": path,
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
         **more,
     }

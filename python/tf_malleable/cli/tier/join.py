@@ -68,15 +68,13 @@ def _join_objects(beside: TrustedFolder, name: str) -> None:
     try:
         with open(beside.open(name, os.O_RDONLY)) as file:
             endpoint, upstream = file.read().split()
-        host, port = endpoint.removeprefix("http://").split(":")
-        # A daemon that was killed leaves the file, and another user may have its port now.
-        if owner_of((host, int(port))) != os.geteuid():
-            raise ValueError
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         return
+    host, _, port = endpoint.removeprefix("http://").partition(":")
     chosen = os.environ.get(_S3_ENDPOINTS[0]) or os.environ.get(_S3_ENDPOINTS[1]) or upstream
-    if chosen.rstrip("/") != upstream:
-        click.echo(f"tfm: S3 is read from {chosen}, not through the tier, as it says", err=True)
+    # A daemon that was killed leaves the file, and another user may have its port now.
+    if chosen.rstrip("/") != upstream or owner_of((host, int(port))) != os.geteuid():
+        click.echo(f"tfm: S3 is read from {chosen}, not through the tier", err=True)
         return
     # The AWS SDKs; TensorFlow and tensorflow-io.
     os.environ[_S3_ENDPOINTS[0]] = endpoint

@@ -132,7 +132,7 @@ class Gateway:
             if response is not None:
                 return response
         elif answer is not None:
-            return await _relay(request, answer)
+            return await self._relay(request, answer)
         return await self._pass(request, target)
 
     async def _find(self, request: web.Request, target: Target, key: str) -> _Found:
@@ -179,9 +179,23 @@ class Gateway:
         """
         body = request.content.iter_any() if request.body_exists else None
         headers = _passed(request.headers)
-        return await _relay(
-            request, await self._upstream.ask(request.method, target, headers, body)
-        )
+        answer = await self._upstream.ask(request.method, target, headers, body)
+        return await self._relay(request, answer)
+
+    async def _relay(
+        self, request: web.Request, answer: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        """Send an answer of S3 as it is."""
+        response = _response(answer.status, answer.headers)
+        try:
+            await response.prepare(request)
+            self._service.counters.source_bytes += await _send_body(response, answer)
+            await response.write_eof()
+        except FAILURES:
+            _abort(request)
+        finally:
+            answer.close()
+        return response
 
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:
@@ -235,20 +249,6 @@ async def _send_copy(
             await response.write_eof()
         except FAILURES:  # The client sees that bytes are missing.
             _abort(request)
-    return response
-
-
-async def _relay(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Send an answer of S3 as it is."""
-    response = _response(answer.status, answer.headers)
-    try:
-        await response.prepare(request)
-        await _send_body(response, answer)
-        await response.write_eof()
-    except FAILURES:
-        _abort(request)
-    finally:
-        answer.close()
     return response
 
 

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 
 import aiohttp
 
@@ -173,7 +174,8 @@ class ObjectCopies:
                     reading = answer.content.readexactly(end - begin)
                     data = await asyncio.wait_for(reading, ANSWER_SECONDS)
                     self.service.counters.source_bytes += len(data)
-                    code = await asyncio.to_thread(_write, part.fileno(), data, begin)
+                    write = partial(_write, part.fileno(), data, begin)
+                    code = await self.service.in_thread(write)
                     if copy.is_closed:
                         return
                     copy.take(number, code)
