@@ -42,7 +42,7 @@ class ObjectSource(NamedTuple):
         """
         bucket, _, rest = text.removeprefix(SCHEME).partition("/")
         folder = rest.strip("/")
-        if not is_bucket(bucket) or not {".", ".."}.isdisjoint(folder.split("/")):
+        if not _BUCKET.fullmatch(bucket) or not {".", ".."}.isdisjoint(folder.split("/")):
             raise ValueError(f"--source {text} is not s3://BUCKET or s3://BUCKET/FOLDER")
         return cls(bucket, f"{folder}/" if folder else "")
 
@@ -82,7 +82,7 @@ class Target(NamedTuple):
         if not path.startswith("/"):
             raise ValueError("the target of a request must be a path")
         bucket, _, key = _decoded(path[1:]).partition("/")
-        if (bucket or key) and not is_bucket(bucket):
+        if (bucket or key) and not _BUCKET.fullmatch(bucket):
             raise ValueError(f"{bucket!r} is not the name of a bucket")
         if "\0" in key or not {".", ".."}.isdisjoint(key.split("/")):
             # A proxy on the way may take the parts for steps, and end in another bucket.
@@ -102,11 +102,6 @@ class Target(NamedTuple):
             for name, value in self.query
         )
         return f"{path}?{query}" if query else path
-
-
-def is_bucket(text: str) -> bool:
-    """Return whether this may be the name of a bucket."""
-    return _BUCKET.fullmatch(text) is not None
 
 
 def file_of(bucket: str, key: str) -> str:
@@ -131,11 +126,13 @@ def folder_of(bucket: str, key: str) -> str:
 
 
 def paths_of(url: str) -> tuple[str, ...]:
-    """Return the paths of the object s3://BUCKET/KEY, and of the folder with its name.
+    """Return the paths of the object s3://BUCKET/KEY and the folder of its name; others as given.
 
     Raises:
         ValueError: The key cannot be the path of a file.
     """
+    if not url.startswith(SCHEME):
+        return (url,)
     bucket, _, key = url.removeprefix(SCHEME).partition("/")
     if not key.strip("/"):
         return (f"{FOLDER}/{bucket}",)

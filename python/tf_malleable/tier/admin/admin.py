@@ -160,12 +160,8 @@ class TierAdmin:
         store = self._service.store
         if not paths:
             return store.kept()
-        found = {
-            kept.key: kept
-            for path in paths
-            for name in (paths_of(path) if path.startswith(SCHEME) else (path,))
-            for kept in store.below(name)
-        }
+        names = [name for path in paths for name in paths_of(path)]
+        found = {kept.key: kept for name in names for kept in store.below(name)}
         return list(found.values())
 
     async def _each(self, paths: tuple[str, ...], act: Callable[[Kept], bool]) -> TierDone:

@@ -71,11 +71,7 @@ class Gateway:
         self._gate: LocalGate | None = None
 
     async def start(self, port: int) -> str:
-        """Listen at a port of 127.0.0.1, or any free one; return the URL.
-
-        Raises:
-            OSError: No port is free.
-        """
+        """Listen at a port of 127.0.0.1, or any free one; return the URL."""
         await self._upstream.start()
         await self._runner.setup()
         serve = self._runner.server
@@ -92,9 +88,9 @@ class Gateway:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         assert self._gate is not None
+        host = f"{HOST}:{self._gate.address[1]}"
         # A web page in a browser of the user can send requests here, too.
-        hosts = tuple(f"{each}:{self._gate.address[1]}" for each in (HOST, "localhost"))
-        if "Origin" in request.headers or request.headers.get("Host") not in hosts:
+        if "Origin" in request.headers or request.headers.get("Host") != host:
             return _problem(403, "AccessDenied", "only programs of this host are served")
         if request.headers.get("x-amz-content-sha256", "").startswith("STREAMING-AWS4"):
             return _problem(501, "NotImplemented", "chunks with signatures cannot be passed on")
@@ -138,14 +134,9 @@ class Gateway:
     async def _find(self, request: web.Request, target: Target, key: str) -> _Found:
         """Ask S3 for the version of an object, and find or begin a copy of it.
 
-        If there is no copy of all that the client wants, the bytes come with the same answer.
-
         Returns:
-            The status and the copy; or an answer for the client; or nothing, and the request is to
-            be passed on.
-
-        Raises:
-            UpstreamError: S3 does not answer.
+            The status and the copy; or an answer with the bytes for the client; or nothing, and
+            the request is to be passed on.
         """
         headers, asked = _passed(request.headers), request.headers.get("Range")
         wanted = headers.pop("if-match", "*")
@@ -158,25 +149,15 @@ class Gateway:
         if not is_whole:
             self._service.counters.metadata += 1
             answer.release()
-            if (
-                status is None
-                or wanted not in ("*", status.etag)
-                or not _span_of(asked, status.size)
-            ):
-                return None, None, None
-            return status, await self._copies.find(key, target, status, None), None
+            if status and wanted in ("*", status.etag) and _span_of(asked, status.identity.size):
+                return status, await self._copies.find(key, target, status, None), None
+            return None, None, None
         self._service.counters.source_opens += 1
-        if status is None:
-            return None, None, answer
-        copy = await self._copies.find(key, target, status, answer)
-        return (status, copy, None) if copy is not None else (None, None, answer)
+        copy = await self._copies.find(key, target, status, answer) if status else None
+        return (status, copy, None) if copy else (None, None, answer)
 
     async def _pass(self, request: web.Request, target: Target) -> web.StreamResponse:
-        """Pass a request on to S3, and its answer back.
-
-        Raises:
-            UpstreamError: S3 does not answer.
-        """
+        """Pass a request on to S3, and its answer back."""
         body = request.content.iter_any() if request.body_exists else None
         headers = _passed(request.headers)
         answer = await self._upstream.ask(request.method, target, headers, body)
@@ -211,14 +192,10 @@ async def _send_copy(
     target: Target,
     status: ObjectStatus,
 ) -> web.StreamResponse | None:
-    """Send the bytes of an object that a request is for, from a copy of this version.
-
-    Returns:
-        The answer; None if nothing was sent, as S3 must answer: the copy is gone, or not as far.
-    """
+    """Answer from a copy of this version of an object; None if it is gone, or not that far."""
+    counters, path = copies.service.counters, copies.service.store.path(copy.key)
     is_part = "Range" in request.headers
-    begin, end = _span_of(request.headers.get("Range"), status.size) or (0, 0)
-    path = copies.service.store.path(copy.key)
+    begin, end = _span_of(request.headers.get("Range"), status.identity.size) or (0, 0)
     try:
         descriptor = copy.open() if isinstance(copy, PartialCopy) else os.open(path, os.O_RDONLY)
     except OSError:
@@ -229,23 +206,23 @@ async def _send_copy(
             return None
         response = _response(206 if is_part else 200, status.headers)
         if is_part:
-            response.headers["Content-Range"] = f"bytes {begin}-{end - 1}/{status.size}"
+            response.headers["Content-Range"] = f"bytes {begin}-{end - 1}/{status.identity.size}"
             for name in [each for each in response.headers if each.lower().startswith(_OF_WHOLE)]:
                 response.headers.popall(name, None)
         response.content_length = end - begin
         await response.prepare(request)
-        copies.service.counters.copy_opens += isinstance(copy, Kept)
+        counters.copy_opens += isinstance(copy, Kept)
         try:
             while begin < end and (available := await _available(copy, begin)) > begin:
                 sent = await _send_file(request, file, begin, min(end, available))
                 if isinstance(copy, Kept):
-                    copies.service.counters.copy_bytes += sent
+                    counters.copy_bytes += sent
                 else:
-                    copies.service.counters.growing_bytes += sent
+                    counters.growing_bytes += sent
                 begin += sent
             if begin < end:  # No bytes of another version follow those of this one.
                 answer = await copies.ask_for(target, status, begin, end)
-                copies.service.counters.source_bytes += await _send_body(response, answer)
+                counters.source_bytes += await _send_body(response, answer)
             await response.write_eof()
         except FAILURES:  # The client sees that bytes are missing.
             _abort(request)
@@ -301,11 +278,7 @@ async def _available(copy: Kept | PartialCopy, position: int) -> int:
 
 
 async def _send_file(request: web.Request, file: io.FileIO, begin: int, end: int) -> int:
-    """Send bytes of a file without reading them, and return how many were sent.
-
-    Raises:
-        OSError: The client is gone, or the file is shorter.
-    """
+    """Send bytes of a file without reading them, and return how many were sent."""
     if (transport := request.transport) is None:
         raise ConnectionResetError
     sent = await asyncio.get_running_loop().sendfile(transport, file, begin, end - begin)

@@ -36,11 +36,7 @@ class LocalGate:
     """
 
     def __init__(self, port: int, serve: Callable[[], asyncio.Protocol]) -> None:
-        """Listen at a port, or any free one, for connections with the protocols of `serve`.
-
-        Raises:
-            OSError: No port is free.
-        """
+        """Listen at a port, or any free one, for connections with the protocols of `serve`."""
         try:
             self._listening = socket.create_server((HOST, port), backlog=_BACKLOG)
         except OSError:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
+from typing import BinaryIO
 
 import aiohttp
 
@@ -68,11 +69,6 @@ class ObjectStatus:
         )  # fmt: skip
         return cls(etag, identity, headers)
 
-    @property
-    def size(self) -> int:
-        """Size of the object in bytes."""
-        return self.identity.size
-
 
 class ObjectCopies:
     """Finds and begins copies of objects. All methods run in one event loop."""
@@ -110,12 +106,13 @@ class ObjectCopies:
             return kept
         if copy is not None:
             return copy if copy.version == version else None
-        if service.problem or status.size > service.largest:
+        if service.problem or status.identity.size > service.largest:
             return None
         copy = await service.create(key, status.identity)
         if copy is not None:
             copy.wanted = True
-            service.in_background(self._grow(copy, target, status, answer))
+            fill = partial(self._fill, target=target, status=status, answer=answer)
+            service.in_background(service.complete(copy, fill))
         return copy
 
     async def ask_for(
@@ -126,7 +123,7 @@ class ObjectCopies:
         Raises:
             UpstreamError: It does not answer, or has another version now.
         """
-        headers, is_part = {"if-match": status.etag}, (begin, end) != (0, status.size)
+        headers, is_part = {"if-match": status.etag}, (begin, end) != (0, status.identity.size)
         if is_part:
             headers["range"] = f"bytes={begin}-{end - 1}"
         self.service.counters.source_opens += 1
@@ -137,48 +134,43 @@ class ObjectCopies:
             raise UpstreamError(f"S3 has other bytes now, and answers with {answer.status}")
         return answer
 
-    async def _grow(
+    async def _fill(
         self,
         copy: PartialCopy,
         target: Target,
         status: ObjectStatus,
         answer: aiohttp.ClientResponse | None,
     ) -> None:
-        """Fill a copy from another node or S3, and publish it."""
-
-        async def fill(copy: PartialCopy) -> None:
-            begin = copy.first_missing() * blocks.block_size(copy.size)
-            try:
-                if not copy.is_whole and not copy.is_closed:
-                    asked = answer or await self.ask_for(target, status, begin, copy.size)
-                    await self._fill(copy, asked)
-            except FAILURES as error:
-                if isinstance(error, OSError):
-                    self.service.disk_failed(error)
-                self.service.give_up(copy, str(error) or "S3 sent nothing for too long")
-            else:
-                await self.service.finish(copy)
-
+        """Fill a copy from S3, and publish it."""
+        begin = copy.first_missing() * blocks.block_size(copy.size)
         try:
-            await self.service.complete(copy, fill)
+            if not copy.is_whole and not copy.is_closed:
+                answer = answer or await self.ask_for(target, status, begin, copy.size)
+                await self._take_blocks(copy, answer)
+        except FAILURES as error:
+            if isinstance(error, OSError):
+                self.service.disk_failed(error)
+            self.service.give_up(copy, str(error) or "S3 sent nothing for too long")
+        else:
+            await self.service.finish(copy)
         finally:
             if answer is not None:
                 answer.close()
 
-    async def _fill(self, copy: PartialCopy, answer: aiohttp.ClientResponse) -> None:
+    async def _take_blocks(self, copy: PartialCopy, answer: aiohttp.ClientResponse) -> None:
+        first = copy.first_missing()
         # A duplicate: the part may be closed, and its number reused, while a thread writes.
-        with open(os.dup(copy.part), "wb", buffering=0) as part:
-            async with answer:
-                for number in range(copy.first_missing(), len(copy.codes)):
-                    begin, end = blocks.span_of(number, copy.size)
-                    reading = answer.content.readexactly(end - begin)
-                    data = await asyncio.wait_for(reading, ANSWER_SECONDS)
-                    self.service.counters.source_bytes += len(data)
-                    write = partial(_write, part.fileno(), data, begin)
-                    code = await self.service.in_thread(write)
-                    if copy.is_closed:
-                        return
-                    copy.take(number, code)
+        with open(os.dup(copy.part), "wb") as part:
+            part.seek(first * blocks.block_size(copy.size))
+            for number in range(first, len(copy.codes)):
+                begin, end = blocks.span_of(number, copy.size)
+                reading = answer.content.readexactly(end - begin)
+                data = await asyncio.wait_for(reading, ANSWER_SECONDS)
+                self.service.counters.source_bytes += len(data)
+                code = await self.service.in_thread(partial(_write, part, data))
+                if copy.is_closed:
+                    return
+                copy.take(number, code)
 
 
 def copy_key(target: Target) -> str | None:
@@ -189,10 +181,8 @@ def copy_key(target: Target) -> str | None:
         return None
 
 
-def _write(part: int, data: bytes, begin: int) -> int:
+def _write(part: BinaryIO, data: bytes) -> int:
     """Write a block, and return its checksum."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(part, view, begin)
-        view, begin = view[written:], begin + written
+    part.write(data)
+    part.flush()
     return blocks.checksum(data)
