@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_malleable.tier.node_messages import area_and_path, key_of
-from tf_malleable.tier.object_names import ObjectSource, Target, file_of, paths_of, shown
+from tf_malleable.tier.object_names import ObjectSource, ObjectTarget, file_of, paths_of, shown
 from tf_malleable.tier.protocol import is_plain
 
 KEYS = st.text(
@@ -34,7 +34,9 @@ def test_each_object_has_a_path_of_its_own(one, other):
 @given(KEYS)
 def test_a_target_is_encoded_in_one_form(key):
     try:
-        target = Target.parse(Target("data", key, (("prefix", key), ("uploads", None))).raw)
+        target = ObjectTarget.parse(
+            ObjectTarget("data", key, (("prefix", key), ("uploads", None))).raw
+        )
     except ValueError:
         assert "\0" in key or {".", ".."} & set(key.split("/"))
         return
@@ -43,7 +45,7 @@ def test_a_target_is_encoded_in_one_form(key):
 
 def test_the_signature_of_a_presigned_url_is_left_out():
     raw = "/data/x?X-Amz-Algorithm=AWS4&versionId=1&X-Amz-Signature=0&x-id=GetObject"
-    assert Target.parse(raw).raw == "/data/x?versionId=1&x-id=GetObject"
+    assert ObjectTarget.parse(raw).raw == "/data/x?versionId=1&x-id=GetObject"
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "a/b"])

@@ -54,7 +54,7 @@ class ObjectSource(NamedTuple):
         return bucket == self.bucket and key.startswith(self.prefix)
 
 
-class Target(NamedTuple):
+class ObjectTarget(NamedTuple):
     """What a request in the path style of S3 is about.
 
     A client's encoding is undone, and done again in the one form that signatures are made of. So
@@ -71,7 +71,7 @@ class Target(NamedTuple):
     query: tuple[tuple[str, str | None], ...] = ()
 
     @classmethod
-    def parse(cls, raw: str) -> Target:
+    def parse(cls, raw: str) -> ObjectTarget:
         """Parse a path with a query, as sent; the signature of a presigned URL is left out.
 
         Raises:

@@ -160,11 +160,9 @@ def split_sources(text: str) -> tuple[list[Path], tuple[ObjectSource, ...]]:
     """Parse a list of folders and of s3://BUCKET/FOLDER, separated by colons.
 
     Raises:
-        ValueError: There is none, or one of S3 is malformed.
+        ValueError: One of S3 is malformed.
     """
     parts = [each for each in re.split(r":(?!//)", text) if each]
-    if not parts:
-        raise ValueError("--source must be given at least once: a folder whose files are copied")
     objects = tuple(ObjectSource.parse(each) for each in parts if each.startswith(SCHEME))
     return [Path(each) for each in parts if not each.startswith(SCHEME)], objects
 
@@ -175,6 +173,8 @@ def checked_sources(paths: Sequence[Path], store: Path) -> tuple[Path, ...]:
     Raises:
         ValueError: A path is not a folder, is inside another one, or overlaps with the store.
     """
+    if not paths:
+        raise ValueError("--source must be given at least once: a folder whose files are copied")
     found: list[Path] = []
     for path in paths:
         resolved = Path(os.path.realpath(path))

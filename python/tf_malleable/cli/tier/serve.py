@@ -117,7 +117,7 @@ def serve(
     nodes, dns = settings.peer_list(peers)
     folders, objects = settings.split_sources(source)
     given = settings.TierSettings(
-        sources=settings.checked_sources(folders, store),
+        sources=settings.checked_sources(folders, store) if folders or not objects else (),
         store=store,
         socket=socket or own_tier_socket(),
         capacity=capacity,

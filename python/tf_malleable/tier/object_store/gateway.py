@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 import aiohttp
 from aiohttp import web
 
-from tf_malleable.tier.object_names import ObjectSource, Target
+from tf_malleable.tier.object_names import ObjectSource, ObjectTarget
 from tf_malleable.tier.object_store.local_gate import HOST, LocalGate
 from tf_malleable.tier.object_store.object_copies import ObjectCopies, ObjectStatus, copy_key
 from tf_malleable.tier.object_store.upstream import (
@@ -95,7 +95,7 @@ class Gateway:
         if request.headers.get("x-amz-content-sha256", "").startswith("STREAMING-AWS4"):
             return _problem(501, "NotImplemented", "chunks with signatures cannot be passed on")
         try:
-            target = Target.parse(request.raw_path)
+            target = ObjectTarget.parse(request.raw_path)
         except ValueError as error:
             return _problem(400, "InvalidURI", str(error))
         try:
@@ -105,7 +105,7 @@ class Gateway:
         except UpstreamError as error:
             return _problem(503, "ServiceUnavailable", str(error))
 
-    def _is_plain(self, headers: Mapping[str, str], target: Target) -> bool:
+    def _is_plain(self, headers: Mapping[str, str], target: ObjectTarget) -> bool:
         """Return whether a GET is for the bytes of an object that may have a copy."""
         return (
             any(each.has(target.bucket, target.key) for each in self._sources if target.key)
@@ -113,7 +113,7 @@ class Gateway:
             and not any(each in headers for each in _CONDITIONS)
         )
 
-    async def _get(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _get(self, request: web.Request, target: ObjectTarget) -> web.StreamResponse:
         key = copy_key(target)
         if key is None:
             return await self._pass(request, target)
@@ -131,7 +131,7 @@ class Gateway:
             return await self._relay(request, answer)
         return await self._pass(request, target)
 
-    async def _find(self, request: web.Request, target: Target, key: str) -> _Found:
+    async def _find(self, request: web.Request, target: ObjectTarget, key: str) -> _Found:
         """Ask S3 for the version of an object, and find or begin a copy of it.
 
         Returns:
@@ -156,7 +156,7 @@ class Gateway:
         copy = await self._copies.find(key, target, status, answer) if status else None
         return (status, copy, None) if copy else (None, None, answer)
 
-    async def _pass(self, request: web.Request, target: Target) -> web.StreamResponse:
+    async def _pass(self, request: web.Request, target: ObjectTarget) -> web.StreamResponse:
         """Pass a request on to S3, and its answer back."""
         body = request.content.iter_any() if request.body_exists else None
         headers = _passed(request.headers)
@@ -189,7 +189,7 @@ async def _send_copy(
     request: web.Request,
     copies: ObjectCopies,
     copy: Kept | PartialCopy,
-    target: Target,
+    target: ObjectTarget,
     status: ObjectStatus,
 ) -> web.StreamResponse | None:
     """Answer from a copy of this version of an object; None if it is gone, or not that far."""

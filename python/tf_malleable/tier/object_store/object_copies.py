@@ -20,7 +20,7 @@ from typing import BinaryIO
 import aiohttp
 
 from tf_malleable.tier.node_messages import key_of
-from tf_malleable.tier.object_names import Target, file_of
+from tf_malleable.tier.object_names import ObjectTarget, file_of
 from tf_malleable.tier.object_store.upstream import (
     ANSWER_SECONDS,
     FAILURES,
@@ -86,7 +86,7 @@ class ObjectCopies:
     async def find(
         self,
         key: str,
-        target: Target,
+        target: ObjectTarget,
         status: ObjectStatus,
         answer: aiohttp.ClientResponse | None,
     ) -> Kept | PartialCopy | None:
@@ -116,7 +116,7 @@ class ObjectCopies:
         return copy
 
     async def ask_for(
-        self, target: Target, status: ObjectStatus, begin: int, end: int
+        self, target: ObjectTarget, status: ObjectStatus, begin: int, end: int
     ) -> aiohttp.ClientResponse:
         """Ask S3 for bytes of this version of an object.
 
@@ -137,7 +137,7 @@ class ObjectCopies:
     async def _fill(
         self,
         copy: PartialCopy,
-        target: Target,
+        target: ObjectTarget,
         status: ObjectStatus,
         answer: aiohttp.ClientResponse | None,
     ) -> None:
@@ -173,7 +173,7 @@ class ObjectCopies:
                 copy.take(number, code)
 
 
-def copy_key(target: Target) -> str | None:
+def copy_key(target: ObjectTarget) -> str | None:
     """Return the key of the copy of an object; None if it can have no copy."""
     try:
         return key_of(private_area(os.geteuid()), file_of(target.bucket, target.key))

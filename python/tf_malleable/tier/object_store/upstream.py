@@ -13,7 +13,7 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from tf_malleable.tier.object_names import Target
+from tf_malleable.tier.object_names import ObjectTarget
 
 ANSWER_SECONDS: Final = 60.0
 """Time limit for the header of an answer, and for each piece of its body."""
@@ -79,7 +79,7 @@ class Upstream:
     async def ask(
         self,
         method: str,
-        target: Target,
+        target: ObjectTarget,
         headers: Mapping[str, str],
         body: AsyncIterable[bytes] | None = None,
     ) -> aiohttp.ClientResponse:
