@@ -246,7 +246,7 @@ INSTALL = tools/install.sh .venv/bin/python
 	@tools/step.sh test "Installing what the tests need" $(INSTALL) --group test
 	@rm -rf build/s3
 	@tools/step.sh s3 "Installing an S3 server and its clients for the tests" \
-	  .venv/bin/pip install -q --target build/s3 --group s3
+	  $(INSTALL) --target build/s3 --group s3
 	@touch $@
 
 build/dist-made: .venv/bin/python $(SOURCES) README.md tools/make_dist.py \
