@@ -175,6 +175,8 @@ async def _serve_objects(
         with open(descriptor, "r+") as file:
             port = file.readline().strip().rpartition(":")[2]
             where = await gateway.start(int(port) if port.isdecimal() else 0)
+            if where == upstream.endpoint:
+                raise _StartError(f"S3 cannot be at {where}, as this tier is there")
             file.seek(0)
             file.truncate()
             file.write(f"{where}\n{upstream.endpoint}\n")

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from tests.support.controllers import wait_for
 from tests.support.object_storage import (
+    endpoint,
     environment,
     program,
     program_environment,
@@ -131,6 +133,23 @@ print(s3.open_input_stream("data/set/y").read())
     digest = hashlib.sha256(data).hexdigest()
     assert done.stdout.splitlines() == [digest, digest, "['data/set/x']", "b'written'"], done.stderr
     assert s3.ask("GET", "/data/set/y") == b"written"
+
+
+def test_a_tier_is_not_its_own_source(s3, tmp_path, node):
+    """As in a shell that tfm run --tier has started."""
+    where = endpoint(node)
+    node.kill()
+    words = ["--source", "s3://data", "--store", str(node.store), "--socket", str(node.socket)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tf_malleable_cli", "tier", "serve", *words],
+        env=environment(AWS_ENDPOINT_URL_S3=where),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, "as this tier is there" in done.stderr) == (1, True)
+    # The file still names the S3 service.
+    assert Path(f"{node.socket}.s3").read_text().split() == [where, s3.url]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from xml.sax.saxutils import escape
 import aiohttp
 from aiohttp import web
 
+from tf_malleable.tier.node_messages import MOST_BLOCKS
 from tf_malleable.tier.object_names import ObjectSource, ObjectTarget
 from tf_malleable.tier.object_store.local_gate import HOST, LocalGate
 from tf_malleable.tier.object_store.object_copies import ObjectCopies, ObjectStatus, copy_key
@@ -41,7 +42,6 @@ _OF_WHOLE: Final = "x-amz-checksum-"
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 # A reader does not wait for blocks that are farther ahead of what has been copied.
 _MOST_AHEAD: Final = 8
-_MOST_BLOCKS: Final = 32
 _NOT_PASSED: Final = _HOP_BY_HOP | {
     "authorization", "expect", "host", "x-amz-date", "x-amz-security-token",
 }  # fmt: skip
@@ -118,11 +118,10 @@ class Gateway:
         if key is None:
             return await self._pass(request, target)
         if self._copies.is_known(key):
-            found = await self._find(request, target, key)
+            status, copy, answer = await self._find(request, target, key)
         else:  # Those who miss an object at the same time read it once.
             async with self._locks.setdefault(key, asyncio.Lock()):
-                found = await self._find(request, target, key)
-        status, copy, answer = found
+                status, copy, answer = await self._find(request, target, key)
         if status is not None and copy is not None:
             response = await _send_copy(request, self._copies, copy, target, status)
             if response is not None:
@@ -271,7 +270,7 @@ async def _available(copy: Kept | PartialCopy, position: int) -> int:
     if not copy.is_closed and number - copy.first_missing() > _MOST_AHEAD:
         return position
     try:
-        codes = await copy.wait_for_blocks(number, _MOST_BLOCKS, ANSWER_SECONDS)
+        codes = await copy.wait_for_blocks(number, MOST_BLOCKS, ANSWER_SECONDS)
     except OSError:  # It has been published or abandoned.
         return position if copy.problem else copy.size
     return blocks.span_of(number + len(codes) - 1, copy.size)[1] if codes else position

@@ -79,9 +79,8 @@ class ObjectCopies:
 
     def is_known(self, key: str) -> bool:
         """Return whether there is a copy of any version, on this node or perhaps on another."""
-        service = self.service
-        others = service.directory is not None
-        return others or key in service.growing or service.store.get(key) is not None
+        service, is_alone = self.service, self.service.directory is None
+        return not is_alone or key in service.growing or service.store.get(key) is not None
 
     async def find(
         self,
