@@ -86,7 +86,7 @@ def volumes(python: str = sys.executable, also: Iterable[Path | str] = ()) -> li
     return [f"{path}:{path}:ro" for path in paths]
 
 
-def _folders() -> bytes:
+def empty_folders() -> bytes:
     """Return the image's file system as a tar archive; always the same bytes."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
@@ -123,7 +123,7 @@ def make_test_image(
         "WORKDIR /tmp",
         f"ENV PATH={json.dumps(path)}",
     ]
-    folders = _folders()
+    folders = empty_folders()
     digest = hashlib.sha256(folders + "\n".join(changes).encode()).hexdigest()
     try:
         before = _existing(client, tag)
