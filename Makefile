@@ -177,6 +177,12 @@ test-elastic: .venv/installed-test
 test-cluster: .venv/installed-test
 	TFM_TEST_CLUSTER=1 $(PYTEST) tests/cluster
 
+# The same, as root, on a Kubernetes that is started from the programs in BINARIES; see CONTRIBUTING.md.
+BINARIES ?= build/kubernetes
+.PHONY: test-real-cluster
+test-real-cluster: .venv/installed-test
+	.venv/bin/python tools/real_cluster.py --binaries $(BINARIES)
+
 # The documentation, as a site in build/site. docs-check builds it without writing to
 # tracked files, and runs the example of docs/how-to/own-policy.md.
 .PHONY: docs docs-check

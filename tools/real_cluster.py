@@ -150,8 +150,11 @@ class _Cluster:
             for number in range(1, nodes + 1)
         ]
 
-    def start(self) -> dict[str, str]:
+    def start(self, cpus: int | None) -> dict[str, str]:
         """Start all; return the environment of the cluster's users.
+
+        Args:
+            cpus: How many CPUs each node says that it has; None for this machine's number.
 
         Raises:
             ClusterError: Something does not start.
@@ -162,7 +165,7 @@ class _Cluster:
         mounts = image.mounts(volumes())
         self._control.start()
         _say(f"the API server is ready, {self._control.version()}")
-        started = [each.start(archive, mounts) for each in self._nodes]
+        started = [each.start(archive, mounts, cpus) for each in self._nodes]
         for each, machine in zip(self._nodes, started, strict=True):
             self._control.wait_for_node(each.name, machine)
             _say(f"{each.name} is ready")
@@ -173,7 +176,7 @@ def _inside(folder: Path, arguments: argparse.Namespace, command: Sequence[str])
     logs: Path = arguments.logs
     try:
         cluster = _Cluster(folder, arguments.binaries, logs, arguments.nodes)
-        environment = cluster.start()
+        environment = cluster.start(arguments.cpus)
         path = f"{arguments.binaries}{os.pathsep}{os.environ['PATH']}"
         kept = {name: value for name, value in os.environ.items() if name != _INSIDE}
         _say(f"KUBECONFIG={environment['KUBECONFIG']} {' '.join(command)}")
@@ -204,7 +207,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
-def _nodes(text: str) -> int:
+def _number(text: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= addresses.MOST_NODES):
         raise argparse.ArgumentTypeError(f"must be from 1 to {addresses.MOST_NODES}")
     return int(text)
@@ -223,7 +226,13 @@ def main() -> int:
         metavar="FOLDER",
         help=f"the folder of {_listed(BINARIES)}",
     )
-    parser.add_argument("--nodes", type=_nodes, default=3, metavar="N", help="[default: 3]")
+    parser.add_argument("--nodes", type=_number, default=3, metavar="N", help="[default: 3]")
+    parser.add_argument(
+        "--cpus",
+        type=_number,
+        metavar="N",
+        help="how many CPUs each node says that it has [default: this machine's]",
+    )
     parser.add_argument(
         "--logs",
         type=folder,

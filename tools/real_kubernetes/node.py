@@ -67,12 +67,13 @@ class Node:
         self._write("kube-proxy.json", self._proxy(proxy))
         self._write("cni/10-pods.conflist", self._network())
 
-    def start(self, archive: Path, mounts: list[dict[str, Any]]) -> Daemon:
+    def start(self, archive: Path, mounts: list[dict[str, Any]], cpus: int | None) -> Daemon:
         """Start it; return its first process. It is not yet ready then.
 
         Args:
             archive: The images that its containers may use.
             mounts: What all containers mount of this machine, as in an OCI runtime's config.json.
+            cpus: How many CPUs it says that it has; None for this machine's number.
 
         Raises:
             ClusterError: Its network cannot be made.
@@ -83,6 +84,7 @@ class Node:
         (self._folder / "containerd.toml").write_text(self._containerd())
         settings = {
             "binaries": str(self._binaries),
+            "cpus": str(cpus or ""),
             "folder": str(self._folder),
             "images": str(archive),
             "kubeconfig": str(self._kubeconfig),

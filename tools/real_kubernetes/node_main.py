@@ -36,6 +36,8 @@ def _run(settings: dict[str, str]) -> None:
         own = folder / path.replace("/", ".")
         own.write_text(f"{value}\n")
         run("mount --bind", own, Path("/proc/sys", path))
+    if settings["cpus"]:
+        _pretend_to_have(int(settings["cpus"]), folder)
     (folder / "born").touch()
     while not (folder / "connected").exists():
         time.sleep(0.02)
@@ -61,6 +63,24 @@ def _run(settings: dict[str, str]) -> None:
             logs,
         ),
     )
+
+
+def _pretend_to_have(cpus: int, folder: Path) -> None:
+    """Have the kubelet, which reads /sys, count so many CPUs."""
+    own = folder / "cpus" / "node0"
+    for number in range(cpus):
+        topology = own / f"cpu{number}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "core_id").write_text(f"{number}\n")
+        (topology / "physical_package_id").write_text("0\n")
+    (own / "hugepages").mkdir()
+    (own / "distance").write_text("10\n")
+    memory = Path("/proc/meminfo").read_text().splitlines()[0]
+    (own / "meminfo").write_text(f"Node 0 {memory}\n")
+    online = folder / "cpus-online"
+    online.write_text(f"0-{cpus - 1}\n")
+    run("mount --bind", own.parent, "/sys/devices/system/node")
+    run("mount --bind", online, "/sys/devices/system/cpu/online")
 
 
 def _supervise(*daemons: Daemon) -> None:
