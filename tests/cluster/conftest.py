@@ -33,7 +33,8 @@ def client(real):
 
     def established() -> bool:
         found = client.get("customresourcedefinitions", crd["metadata"]["name"])
-        conditions = found.get("status", {}).get("conditions", ())
+        # None right after the definition's creation.
+        conditions = found.get("status", {}).get("conditions") or ()
         return any((one["type"], one["status"]) == ("Established", "True") for one in conditions)
 
     wait_until(established, lambda: "the definition of MalleableJob is not established")

@@ -96,7 +96,7 @@ CONTAINER = "template.spec.containers.0"
         ("workers.cpu", {"min": "9m"}, "workers.cpu.min", "at least 10m"),
         ("workers.cpu", {"min": "-1"}, "workers.cpu.min", "should match"),
         ("workers.cpu", {"max": "2Gi"}, "workers.cpu.max", "should match"),
-        ("workers.cpu", {"max": 0.5}, "workers.cpu.max", "integer or string"),
+        ("workers.cpu", {"max": 0.5}, "workers.cpu.max", "type integer,string"),
         ("workers.cpu", {"min": 2, "max": "1500m"}, "workers.cpu.min", "min must not be above max"),
         ("workers.cpu", {"max": "0.5"}, "workers.cpu.min", "min must not be above max"),
         ("workers.cpu", {"min": "500m", "max": "750m"}, "workers.cpu.max", "whole number of CPUs"),

@@ -91,3 +91,5 @@ def test_a_job_is_for_the_tests_nodes_and_ends_at_the_step_that_is_said(site):
     step = site.end()
     assert step == 50 + 240
     assert yaml.safe_load(site.client.get("configmaps", "t-steps")["data"]["steps"]) == step
+    site.close()
+    assert site.client.find("configmaps", "t-steps") is None

@@ -34,7 +34,7 @@ def said(value, below, old=None):
         ({"type": "array", "x-kubernetes-list-type": "set", "items": {}}, [1, 1], "Duplicate"),
         ({"type": "object", "required": ["y"]}, {}, "x.y: Required value"),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, {"k": "v"}, "x.k"),
-        ({"x-kubernetes-int-or-string": True}, 1.5, "integer or string"),
+        ({"x-kubernetes-int-or-string": True}, 1.5, 'must be of type integer,string: "number"'),
         ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, True, "anyOf"),
         ({"not": {"type": "integer"}}, 1, "(not)"),
     ],

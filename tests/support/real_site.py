@@ -39,6 +39,8 @@ _PROGRAM = ROOT / "tests" / "support" / "elastic_training.py"
 _SECONDS = 300.0
 # A kubelet looks for changed files that often, unless it has something else to do for the pod.
 _STEPS_SECONDS = 120.0
+# The end of the name of what says when a training ends.
+_STEPS = "-steps"
 
 
 class RealNodes:
@@ -157,6 +159,10 @@ class RealSite(Site):
         for pod in self.client.list("pods"):
             with suppress(RefusedError):  # It has just gone.
                 self.client.delete("pods", pod["metadata"]["name"], gracePeriodSeconds=0)
+        for config in self.client.list("configmaps"):
+            # The next test's training of that name would end when this one's should.
+            if config["metadata"]["name"].endswith(_STEPS):
+                self.client.delete("configmaps", config["metadata"]["name"])
         self.wait(lambda: not self.client.list("pods"))
 
     def node(self, name: str, cpus: float) -> str:
@@ -242,4 +248,4 @@ def _config(name: str, data: dict[str, str]) -> Object:
 
 
 def _steps(name: str) -> str:
-    return f"{name}-steps"
+    return f"{name}{_STEPS}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from real_kubernetes.addresses import CONTROL, SERVICES
@@ -52,7 +53,10 @@ class ControlPlane:
         run("mount -t tmpfs tfm", data)
         self._start("etcd", f"--data-dir={data}", "--unsafe-no-fsync", "--log-level=warn")
         api = self._start("kube-apiserver", *self._api_server())
-        api.wait_until(lambda: self._ask("get", "--raw=/readyz"), "the API server is not ready")
+        # `kubectl apply` needs the second, which is there some seconds after the first.
+        for path in ("/readyz", "/openapi/v2"):
+            asked = functools.partial(self._ask, "get", f"--raw={path}")
+            api.wait_until(asked, f"the API server does not serve {path}")
         key, certificate = self._credentials.key, self._credentials.certificate
         self._start(
             "kube-controller-manager",
@@ -80,7 +84,7 @@ class ControlPlane:
         for condition in ("create", "condition=Ready"):
             wanted = ("wait", f"--for={condition}", "--timeout=1s", f"node/{name}")
             node.wait_until(
-                lambda wanted=wanted: self._ask(*wanted),  # type: ignore[misc]
+                functools.partial(self._ask, *wanted),
                 f"the node {name} is not ready",
             )
 

@@ -149,7 +149,7 @@ def _causes(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
 def _type_causes(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     if schema.get(_EITHER):
         if not isinstance(value, int | str) or isinstance(value, bool):
-            yield invalid(path, value, f"{path} in body must be of type integer or string")
+            yield _of_other_type(path, value, "integer,string")
         return
     wanted = schema.get("type")
     if wanted is None:
@@ -160,12 +160,16 @@ def _type_causes(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
     if wanted == "integer" and isinstance(value, float) and value.is_integer():
         good = True
     if not good:
-        found = "null" if value is None else _name_of_type(value)
-        yield Cause(
-            path,
-            "FieldValueTypeInvalid",
-            f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"',
-        )
+        yield _of_other_type(path, value, wanted)
+
+
+def _of_other_type(path: str, value: Any, wanted: str) -> Cause:
+    found = "null" if value is None else _name_of_type(value)
+    return Cause(
+        path,
+        "FieldValueTypeInvalid",
+        f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"',
+    )
 
 
 def _name_of_type(value: Any) -> str:
