@@ -90,6 +90,7 @@ class Node:
             "kubeconfig": str(self._kubeconfig),
             "logs": str(self._logs),
             "name": self.name,
+            "address": self._address,
         }
         words = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
         tools = Path(__file__).resolve().parent.parent
@@ -134,6 +135,8 @@ class Node:
             "imageGCHighThresholdPercent": 100,
             "podCIDR": self._pods,
             "readOnlyPort": 0,
+            # There is no name server: pods are not to wait for this machine's.
+            "resolvConf": "",
             "volumePluginDir": "/var/lib/kubelet/plugins",
         }
 
@@ -162,10 +165,12 @@ class Node:
         }
 
     def _containerd(self) -> str:
+        # Without CAP_SYS_RESOURCE, no process can be made less likely to be killed than this one.
         runtime = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]'
         return f"""version = 2
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "{PAUSE}"
+restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{_PLUGINS}"
 conf_dir = "{self._folder}/cni"

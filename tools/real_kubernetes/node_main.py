@@ -53,6 +53,8 @@ def _run(settings: dict[str, str]) -> None:
         f"--config={folder}/kubelet.json",
         f"--kubeconfig={settings['kubeconfig']}",
         f"--hostname-override={name}",
+        # Or else it would ask for the name's address.
+        f"--node-ip={settings['address']}",
     ]
     _supervise(
         containerd,
