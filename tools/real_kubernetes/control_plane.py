@@ -43,7 +43,8 @@ class ControlPlane:
             ClusterError: One of them ends, or the API server is not ready in time.
         """
         run("ip link set lo up")
-        run("ip link add nodes type bridge")
+        # With an address of its own, which would otherwise change with each node that comes.
+        run("ip link add nodes address 02:00:0a:61:00:01 type bridge")
         run(f"ip address add {CONTROL}/24 dev nodes")
         run("ip link set nodes up")
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")

@@ -68,21 +68,18 @@ def _run(settings: dict[str, str]) -> None:
 
 
 def _pretend_to_have(cpus: int, folder: Path) -> None:
-    """Have the kubelet, which reads /sys, count so many CPUs."""
-    own = folder / "cpus" / "node0"
+    """Have the kubelet, which reads /sys, count so many CPUs.
+
+    They belong to no socket and no NUMA node, or else the kubelet would want them in its cpusets.
+    """
+    own = folder / "cpus"
     for number in range(cpus):
-        topology = own / f"cpu{number}" / "topology"
-        topology.mkdir(parents=True)
-        (topology / "core_id").write_text(f"{number}\n")
-        (topology / "physical_package_id").write_text("0\n")
-    (own / "hugepages").mkdir()
-    (own / "distance").write_text("10\n")
-    memory = Path("/proc/meminfo").read_text().splitlines()[0]
-    (own / "meminfo").write_text(f"Node 0 {memory}\n")
-    online = folder / "cpus-online"
-    online.write_text(f"0-{cpus - 1}\n")
-    run("mount --bind", own.parent, "/sys/devices/system/node")
-    run("mount --bind", online, "/sys/devices/system/cpu/online")
+        (own / f"cpu{number}").mkdir(parents=True)
+    (own / "online").write_text(Path("/sys/devices/system/cpu/online").read_text())
+    nodes = folder / "numa-nodes"
+    nodes.mkdir()
+    run("mount --bind", nodes, "/sys/devices/system/node")
+    run("mount --bind", own, "/sys/devices/system/cpu")
 
 
 def _supervise(*daemons: Daemon) -> None:
