@@ -181,7 +181,7 @@ test-cluster: .venv/installed-test
 BINARIES ?= build/kubernetes
 .PHONY: test-real-cluster
 test-real-cluster: .venv/installed-test
-	.venv/bin/python tools/real_cluster.py --binaries $(BINARIES)
+	.venv/bin/python tools/real_cluster.py --binaries $(BINARIES) --cpus 4
 
 # The documentation, as a site in build/site. docs-check builds it without writing to
 # tracked files, and runs the example of docs/how-to/own-policy.md.
