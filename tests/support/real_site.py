@@ -157,8 +157,11 @@ class RealSite(Site):
         self.nodes.close()
         self.wait(lambda: not self.client.list(JOBS))
         for pod in self.client.list("pods"):
+            name = pod["metadata"]["name"]
             with suppress(RefusedError):  # It has just gone.
-                self.client.delete("pods", pod["metadata"]["name"], gracePeriodSeconds=0)
+                # A test that has failed may have left a finalizer.
+                self.client.patch("pods", name, {"metadata": {"finalizers": None}})
+                self.client.delete("pods", name, gracePeriodSeconds=0)
         for config in self.client.list("configmaps"):
             # The next test's training of that name would end when this one's should.
             if config["metadata"]["name"].endswith(_STEPS):
