@@ -81,7 +81,8 @@ class _Around:
     """What is outside of the cluster's namespaces: a folder and cgroups, and their removal."""
 
     def __init__(self, nodes: int) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tf_malleable-kubernetes-"))
+        prefix = f"tf_malleable-kubernetes-{os.getpid()}-"
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix))
         self._names = [node.name_of(number) for number in range(1, nodes + 1)]
         self._interrupts = 0
 

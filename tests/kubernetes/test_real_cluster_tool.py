@@ -67,11 +67,11 @@ def place():
         yield Path(folder)
 
 
-def left(place: Path) -> list[str]:
+def left(tool: subprocess.Popen[str], place: Path) -> list[str]:
     """Return what is left of a cluster but its logs: files, cgroups, processes."""
     files = [str(path) for path in place.iterdir() if path.name != "logs"]
-    names = [Path(file).name for file in files] or ["tf_malleable-kubernetes-"]
-    cgroups = [str(path) for name in names for path in Path("/sys/fs/cgroup").glob(f"*/{name}*")]
+    pattern = f"tf_malleable-kubernetes-{tool.pid}-*"
+    cgroups = [str(path) for path in Path("/sys/fs/cgroup").rglob(pattern)]
     return files + cgroups + processes(place)
 
 
@@ -111,7 +111,7 @@ def test_the_command_has_nodes_with_a_network_and_an_image(binaries, place):
     assert output.splitlines()[-1] == "docker.io/library/tf_malleable-test:1"
     imported = (place / "logs" / "node-1-containerd.log").read_text()
     assert "Name:docker.io/library/tf_malleable-test:1" in imported
-    assert left(place) == []
+    assert left(tool, place) == []
 
 
 def test_the_kernel_stays_as_it_is(binaries, place):
@@ -133,7 +133,7 @@ def test_a_signal_leaves_nothing(binaries, place, number):
     tool.send_signal(number)
     tool.communicate(timeout=PATIENCE)
     assert tool.returncode == 128 + number
-    assert left(place) == []
+    assert left(tool, place) == []
 
 
 def test_a_kill_leaves_no_process(binaries, place):
@@ -158,4 +158,4 @@ def test_a_program_that_ends_is_named_with_its_last_line(binaries, place):
         1,
         f"real_cluster: kube-apiserver has ended: no such thing ({log})\n",
     )
-    assert left(place) == []
+    assert left(tool, place) == []
