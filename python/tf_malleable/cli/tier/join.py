@@ -63,18 +63,18 @@ def _join_objects(beside: TrustedFolder, name: str) -> None:
     Raises:
         OSError: The file with the endpoint is another user's.
     """
-    from tf_malleable.linux.tcp_owners import owner_of
-
     try:
         with open(beside.open(name, os.O_RDONLY)) as file:
             endpoint, upstream = file.read().split()
     except FileNotFoundError:
         return
+    from tf_malleable.linux.tcp_owners import owner_of
+
     host, _, port = endpoint.removeprefix("http://").partition(":")
     chosen = os.environ.get(_S3_ENDPOINTS[0]) or os.environ.get(_S3_ENDPOINTS[1]) or upstream
     # A daemon that was killed leaves the file, and another user may have its port now.
     if chosen.rstrip("/") != upstream or owner_of((host, int(port))) != os.geteuid():
-        click.echo(f"tfm: S3 is read from {chosen}, not through the tier", err=True)
+        say(f"S3 is read from {chosen}, not through the tier")
         return
     # The AWS SDKs; TensorFlow and tensorflow-io.
     os.environ[_S3_ENDPOINTS[0]] = endpoint
