@@ -70,8 +70,10 @@ def place():
 def left(tool: subprocess.Popen[str], place: Path) -> list[str]:
     """Return what is left of a cluster but its logs: files, cgroups, processes."""
     files = [str(path) for path in place.iterdir() if path.name != "logs"]
-    pattern = f"tf_malleable-kubernetes-{tool.pid}-*"
-    cgroups = [str(path) for path in Path("/sys/fs/cgroup").rglob(pattern)]
+    begin = f"tf_malleable-kubernetes-{tool.pid}-"
+    # Not by glob(), which fails if a cgroup of somebody else goes meanwhile.
+    below = (Path(folder) for folder, _, _ in os.walk("/sys/fs/cgroup"))
+    cgroups = [str(path) for path in below if path.name.startswith(begin)]
     return files + cgroups + processes(place)
 
 

@@ -338,6 +338,14 @@ def _as_imported() -> None:
         worker.start()
 
 
+def _wait_until_alone() -> None:
+    """Wait for threads of the imports, which the kernel may still have once they were joined."""
+    end = time.monotonic() + 60
+    while len(threads := os.listdir("/proc/self/task")) > 1:
+        assert time.monotonic() < end, f"{len(threads)} threads: a fork would have one"
+        time.sleep(0.01)
+
+
 def main() -> None:
     """Import modules, fork, and run what is asked for."""
     listener = socket.socket(fileno=int(sys.argv[1]))
@@ -346,8 +354,7 @@ def main() -> None:
     with quick_imports():
         for name in sys.argv[2:]:
             importlib.import_module(name)
-    threads = os.listdir("/proc/self/task")
-    assert len(threads) == 1, f"{len(threads)} threads: a fork would have one"
+    _wait_until_alone()
     gc.freeze()
     said = _serve(listener)
     signal.signal(signal.SIGINT, signal.default_int_handler)
