@@ -32,17 +32,6 @@ def private(machine, big):
     return machine.file(f"{DATA}/own/big", big, OWNER, 0o600)
 
 
-@pytest.fixture
-def first(machine):
-    """A user who has run a program before, as a user's first one begins no copies."""
-
-    def run(uid, **more):
-        path = machine.file(f"{DATA}/first/{uid}", SMALL, uid, 0o600)
-        machine.read(uid, path, **more)
-
-    return run
-
-
 @pytest.mark.parametrize("within", ["", CONTAINER], ids=["host", "container"])
 def test_a_public_file_under_the_unit(machine, unit, public, big, within):
     unit.read_from_copy(READER, public, big, within=within)
@@ -50,19 +39,16 @@ def test_a_public_file_under_the_unit(machine, unit, public, big, within):
 
 
 @pytest.mark.parametrize("within", ["", CONTAINER], ids=["host", "container"])
-def test_a_private_file_under_the_unit(machine, unit, private, big, first, within):
-    first(OWNER, within=within)
+def test_a_private_file_under_the_unit(machine, unit, private, big, within):
     unit.read_from_copy(OWNER, private, big, within=within)
 
 
-def test_a_small_private_file_under_the_unit(machine, unit, first):
-    first(OWNER)
+def test_a_small_private_file_under_the_unit(machine, unit):
     path = machine.file(f"{DATA}/own/small", SMALL, OWNER, 0o600)
     unit.read_from_copy(OWNER, path, SMALL)
 
 
-def test_a_private_file_in_a_container(machine, shared, private, big, first):
-    first(OWNER)
+def test_a_private_file_in_a_container(machine, shared, private, big):
     shared.read_from_copy(OWNER, private, big, within=CONTAINER)
 
 

@@ -96,12 +96,6 @@ def node(tmp_path, faulty):
     end(found)
 
 
-@pytest.fixture
-def reader(node):
-    with program(node) as found:
-        yield found
-
-
 def test_an_answer_that_is_cut_off_is_completed(faulty, node, reader):
     faulty.after_half = lambda: None
     assert reader.read("x") == faulty.data
