@@ -1,10 +1,11 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
-"""For all tests: signals as at a terminal, and which of them may run in parallel."""
+"""For all tests: signals as at a terminal, the environment, and which may run in parallel."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,3 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(tests).parts[0]
         if folder in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(folder))
+
+
+@pytest.fixture(autouse=True)
+def environment_stays() -> Iterator[None]:
+    """Programs of later tests would start with what a test leaves in the environment."""
+    before = dict(os.environ)
+    yield
+    for each in (before, now := dict(os.environ)):
+        each.pop("PYTEST_CURRENT_TEST", None)
+    assert now == before, "the test has left changes in the environment (monkeypatch undoes them)"

@@ -342,7 +342,9 @@ def _wait_until_alone() -> None:
     """Wait for threads of the imports, which the kernel may still have once they were joined."""
     end = time.monotonic() + 60
     while len(threads := os.listdir("/proc/self/task")) > 1:
-        assert time.monotonic() < end, f"{len(threads)} threads: a fork would have one"
+        if time.monotonic() > end:
+            names = [Path(f"/proc/self/task/{thread}/comm").read_text() for thread in threads]
+            raise AssertionError(f"threads {names}: a fork would have one")
         time.sleep(0.01)
 
 
