@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.support.commands import started, tfm
-from tests.support.controllers import wait_for
+from tests.support.programs import wait_for
 
 pytestmark = [
     pytest.mark.slow,

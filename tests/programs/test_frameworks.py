@@ -12,8 +12,7 @@ import tempfile
 import pytest
 
 from tests.support.commands import started
-from tests.support.controllers import wait_for
-from tests.support.programs import ended_by, follow_reports, stock_end
+from tests.support.programs import ended_by, follow_reports, stock_end, wait_for
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from tests.support.controllers import TFM, wait_for
+from tests.support.controllers import TFM
 from tests.support.jobs import has_ended
-from tests.support.programs import ENDS, family, follow
+from tests.support.programs import ENDS, family, follow, wait_for
 
 pytestmark = [
     pytest.mark.slow,
@@ -50,5 +50,5 @@ def test_a_kernel_follows_grants(controller, app):
             assert process.wait(ENDS) == 0
         finally:
             process.kill()
-    wait_for(lambda: all(map(has_ended, members)), ENDS)
+    wait_for(lambda: all(map(has_ended, members)))
     wait_for(lambda: not controller.get("/v1/jobs")["jobs"])

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from tests.support.commands import started
-from tests.support.controllers import ask, wait_for
-from tests.support.programs import ENDS, ended_by, follow, stock_end
+from tests.support.controllers import ask
+from tests.support.programs import ended_by, follow, stock_end, wait_for
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,12 +42,12 @@ def test_a_server_follows_grants(controller, app, name):
 
     command = ["run", "--preferred", "1", "--max", "2", "--", *program]
     with started(*command, cwd=app) as process:
-        wait_for(answer, ENDS)
+        wait_for(answer)
         follow(controller, lambda: answer()["threads"])
         code = ended_by(process, signal.SIGTERM)
     wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
     socket.unlink(missing_ok=True)
-    assert code == stock_end(program, app, lambda stock: wait_for(answer, ENDS))
+    assert code == stock_end(program, app, lambda stock: wait_for(answer))
 
 
 def test_a_celery_worker_follows_grants(controller, app):

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from tests.support.commands import started, tfm
-from tests.support.controllers import wait_for
 from tests.support.programs import (
     ENDS,
     await_report,
@@ -19,6 +18,7 @@ from tests.support.programs import (
     follow_reports,
     job,
     stock_end,
+    wait_for,
 )
 
 pytestmark = [
@@ -57,11 +57,11 @@ def test_workers_of_xdist_follow_grants(controller, app):
     environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     command = ["run", "--preferred", "1", "--max", "2", "--", *pytest_]
     with started(*command, cwd=app, env=environment) as process:
-        wait_for(lambda: limits() == [1, 1], ENDS)
+        wait_for(lambda: limits() == [1, 1])
         for cores in (2, 1, 2):
             assert tfm("set", job(controller)["id"], str(cores)).returncode == 0
-            wait_for(lambda n=cores: len(job(controller)["actual"]) == n, ENDS)
-            wait_for(lambda n=cores: limits() == [n, n], ENDS)
+            wait_for(lambda n=cores: len(job(controller)["actual"]) == n)
+            wait_for(lambda n=cores: limits() == [n, n])
         check_malleable(controller)
         (app / "over").touch()
         out, _ = process.communicate(timeout=ENDS)

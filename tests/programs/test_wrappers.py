@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import started, tfm
-from tests.support.controllers import wait_for
 from tests.support.jobs import has_ended
 from tests.support.programs import (
     ENDS,
@@ -21,6 +20,7 @@ from tests.support.programs import (
     follow_reports,
     job,
     stock_end,
+    wait_for,
 )
 
 pytestmark = [
@@ -69,7 +69,7 @@ def test_what_conda_runs_follows_grants(controller, app, environment):
         assert left.startswith("its main process has ended")
         assert not all(map(has_ended, members))
         assert tfm("cancel", job(controller)["id"]).returncode == 0
-    wait_for(lambda: all(map(has_ended, members)), ENDS)
+    wait_for(lambda: all(map(has_ended, members)))
     wait_for(lambda: not controller.get("/v1/jobs")["jobs"])
 
 

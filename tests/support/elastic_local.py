@@ -24,6 +24,23 @@ _SECONDS = 250.0
 _TFM = [sys.executable, "-m", "tf_malleable_cli", "elastic"]
 
 
+class Pace:
+    """Tells when the next batch may be trained: ever later, so that few do on a slow machine."""
+
+    def __init__(self) -> None:
+        self._pause = 0.4
+        self._next = 0.0
+
+    def is_time(self) -> bool:
+        """Return whether it may be now. If so, the next pause is twice as long."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._pause
+        self._pause *= 2
+        return True
+
+
 class LocalTraining:
     """A tfm elastic local, killed in the end with all that it started."""
 
@@ -96,10 +113,11 @@ class LocalTraining:
     def lead_to(self, workers: int) -> list[int]:
         """Have it train on, batch by batch, until it has so many workers; return their ids."""
         end = time.monotonic() + _SECONDS
+        pace = Pace()
         while len(found := self.pids()) != workers:
             assert self.process.poll() is None, self.said()
             assert time.monotonic() < end, self.status()
-            if self._is_waited_for():
+            if self._is_waited_for() and pace.is_time():
                 assert self._quota < EPOCHS * STEPS - 1, "it is over too soon"
                 self.allow(self._quota + 1)
             time.sleep(0.4)

@@ -10,13 +10,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import controllers
 from tests.support.commands import tfm
-from tests.support.controllers import Controller, wait_for
+from tests.support.controllers import Controller
 from tests.support.jobs import has_ended
 from tf_malleable.linux.processes import procfs
 
 # For a loaded machine.
 ENDS = 300.0
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    """Wait until a condition about real programs holds; return what it returned."""
+    return controllers.wait_for(condition, ENDS)
 
 
 def job(controller: Controller) -> dict[str, Any]:
@@ -35,7 +41,7 @@ def follow(controller: Controller, threads: Callable[[], int | None]) -> None:
     assert threads() == len(job(controller)["actual"]) == 1
     for cores in (2, 1, 2):
         assert tfm("set", job(controller)["id"], str(cores)).returncode == 0
-        wait_for(lambda n=cores: len(job(controller)["actual"]) == n, ENDS)
+        wait_for(lambda n=cores: len(job(controller)["actual"]) == n)
         # What is actual has been applied.
         assert threads() == cores
     check_malleable(controller)
@@ -54,7 +60,7 @@ def follow_reports(
     await_report(process, at(1))
     for cores in (2, 1, 2):
         assert tfm("set", job(controller)["id"], str(cores)).returncode == 0
-        wait_for(lambda n=cores: len(job(controller)["actual"]) == n, ENDS)
+        wait_for(lambda n=cores: len(job(controller)["actual"]) == n)
         await_report(process, at(cores))
     check_malleable(controller)
 
@@ -86,7 +92,7 @@ def ended_by(process: subprocess.Popen[str], number: signal.Signals) -> int:
     members = family(process.pid)
     process.send_signal(number)
     process.communicate(timeout=ENDS)
-    wait_for(lambda: all(map(has_ended, members)), ENDS)
+    wait_for(lambda: all(map(has_ended, members)))
     return process.returncode
 
 
