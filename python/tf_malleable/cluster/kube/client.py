@@ -71,6 +71,7 @@ class ApiClient:
         """
         self._server = server
         self._timeout = aiohttp.ClientTimeout(total=call_seconds)
+        self._way: dict[str, Any] = {"proxy": server.proxy, "server_hostname": server.tls_name}
         connector = aiohttp.TCPConnector(ssl=server.tls or True, limit=64)
         self._session = aiohttp.ClientSession(connector=connector, read_bufsize=_LONGEST_LINE)
 
@@ -181,6 +182,7 @@ class ApiClient:
                 params=query,
                 headers=self._server.headers(),
                 timeout=timeout,
+                **self._way,
             ) as response:
                 if response.status != 200:
                     raise _error(response.status, await response.text())
@@ -210,6 +212,7 @@ class ApiClient:
                 params=query,
                 headers=headers,
                 timeout=self._timeout,
+                **self._way,
             ) as response:
                 text = await response.text()
                 if response.status >= 300:

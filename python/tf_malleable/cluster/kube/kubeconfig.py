@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 from tf_malleable.model import OperationError
 
@@ -32,11 +34,15 @@ class ApiServer:
         headers: Returns the headers that authenticate a call; called for each call, as credentials
             may expire.
         tls: TLS context that verifies the server; None for plain HTTP.
+        tls_name: Name in the server's certificate; None for the one in the URL.
+        proxy: URL of the proxy through which to call; None for none.
     """
 
     url: str
     headers: Callable[[], Mapping[str, str]]
     tls: ssl.SSLContext | None = None
+    tls_name: str | None = None
+    proxy: str | None = None
 
 
 def find(kubeconfig: Path | None, context: str | None = None) -> ApiServer:
@@ -63,7 +69,13 @@ def find(kubeconfig: Path | None, context: str | None = None) -> ApiServer:
             config.load_kube_config(_file(kubeconfig), context, found)  # type: ignore[no-untyped-call]
     except (config.ConfigException, OSError) as error:
         raise OperationError(f"no Kubernetes cluster is known: {error}") from None
-    return ApiServer(found.host.rstrip("/"), lambda: _headers(found), _tls(found))
+    return ApiServer(
+        found.host.rstrip("/"),
+        lambda: _headers(found),
+        _tls(found),
+        found.tls_server_name,
+        _proxy(found),
+    )
 
 
 def _file(kubeconfig: Path | None) -> str | None:
@@ -87,6 +99,16 @@ def _tls(found: Configuration) -> ssl.SSLContext | None:
     if not found.verify_ssl:
         made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
     return made
+
+
+def _proxy(found: Configuration) -> str | None:
+    """Return the proxy of the kubeconfig or of the environment, which the package reads, too."""
+    host = urlsplit(found.host).hostname or ""
+    excepted = {"no": found.no_proxy or ""}
+    # As kubectl, which asks its own machine without the environment's proxy.
+    is_local = host == "localhost" or host.startswith("127.") or host == "::1"
+    is_direct = is_local or proxy_bypass(host, excepted)
+    return None if is_direct else found.proxy
 
 
 def own_namespace() -> str:
