@@ -72,3 +72,85 @@ def test_it_is_given_up_though_the_rest_of_the_operator_ends_sooner(site, monkey
     operator.stop()
     lease = site.client.get("leases", LEASE, site.namespace)
     assert lease["spec"]["holderIdentity"] == ""
+
+
+class Leases:
+    """A lease of an API server, and the calls that it gets."""
+
+    def __init__(self):
+        self.calls, self.version, self.spec = [], 0, None
+
+    async def get(self, kind, namespace, name):
+        self.calls.append("get")
+        if self.spec is None:
+            raise CallError(404, "NotFound", "no lease")
+        return self.lease()
+
+    async def create(self, kind, namespace, item):
+        return self.write("create", item["spec"])
+
+    async def replace(self, kind, namespace, item):
+        if item["metadata"]["resourceVersion"] != str(self.version):
+            self.calls.append("conflict")
+            raise CallError(409, "Conflict", "somebody else was first")
+        return self.write("replace", item["spec"])
+
+    def write(self, call, spec):
+        self.calls.append(call)
+        self.version, self.spec = self.version + 1, spec
+        return self.lease()
+
+    def lease(self):
+        return {"metadata": {"resourceVersion": str(self.version)}, "spec": dict(self.spec)}
+
+
+class Clock:
+    """Time that passes while somebody sleeps only."""
+
+    def __init__(self, monkeypatch):
+        self.now, self._sleep = 1000.0, asyncio.sleep
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
+        monkeypatch.setattr(asyncio, "sleep", self._pass)
+
+    async def _pass(self, seconds):
+        self.now += seconds
+        await self._sleep(0)
+
+    async def run(self, election, until):
+        """Run an election until something is so."""
+        running = asyncio.create_task(election.run())
+        while not until():
+            await self._sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def test_who_leads_renews_with_one_call(monkeypatch):
+    clock, leases = Clock(monkeypatch), Leases()
+    election = LeaderElection(leases, "default", LEASE, "one", 10.0, lambda: None)
+    asyncio.run(clock.run(election, lambda: leases.version == 4))
+    assert leases.calls[:5] == ["get", "create", "replace", "replace", "replace"]
+    assert leases.spec["leaseTransitions"] == 0
+
+
+def test_a_lease_that_somebody_else_has_written_is_read_again(monkeypatch):
+    clock, leases = Clock(monkeypatch), Leases()
+    election = LeaderElection(leases, "default", LEASE, "one", 10.0, lambda: None)
+
+    def is_renewed():
+        if leases.version == 2:  # As `kubectl annotate` does.
+            leases.version = 3
+        return leases.version == 4
+
+    asyncio.run(clock.run(election, is_renewed))
+    assert leases.calls[2:] == ["replace", "conflict", "get", "replace", "get", "replace"]
+
+
+def test_who_waits_takes_over_as_soon_as_the_lease_has_expired(monkeypatch):
+    clock, leases = Clock(monkeypatch), Leases()
+    leases.write("create", {"holderIdentity": "one", "leaseDurationSeconds": 11})
+    election = LeaderElection(leases, "default", LEASE, "two", 10.0, lambda: None)
+    asyncio.run(clock.run(election, lambda: election.is_leader))
+    # Since it has first seen the lease, though 11 is no multiple of how often it looks.
+    assert clock.now == pytest.approx(1011.0)
+    assert leases.spec["leaseTransitions"] == 1

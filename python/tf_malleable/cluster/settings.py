@@ -82,5 +82,5 @@ class OperatorSettings:
     identity: str | None = None
     host: str = "0.0.0.0"
     port: int = 8080
-    lease_seconds: float = 15.0
+    lease_seconds: float = 8.0
     timings: Timings = field(default_factory=Timings)

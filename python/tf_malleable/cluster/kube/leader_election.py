@@ -18,7 +18,9 @@ from typing import Any, Final
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.kube.client import ApiClient, CallError, Object
 
+# Parts of the lease's time: for how long a renewal allows to act, and when the next one is due.
 _SHARE: Final = 0.6
+_RENEWALS: Final = 0.25
 _log = logging.getLogger(__name__)
 
 
@@ -47,7 +49,10 @@ class LeaderElection:
         self._client, self._namespace, self._name = client, namespace, name
         self._identity, self._seconds, self._changed = identity, seconds, changed
         self._until = 0.0
+        self._next = 0.0
         self._seen: tuple[str, float] = "", 0.0
+        # As this operator has written it; None if somebody else may have done so since.
+        self._lease: Object | None = None
 
     @property
     def is_leader(self) -> bool:
@@ -59,10 +64,11 @@ class LeaderElection:
         trying: asyncio.Task[None] | None = None
         try:
             while True:
+                self._next = time.monotonic() + _RENEWALS * self._seconds
                 trying = asyncio.create_task(self._try())
                 with suppress(CallError):
                     await asyncio.shield(trying)
-                await asyncio.sleep(self._seconds / 5)
+                await asyncio.sleep(max(0.0, self._next - time.monotonic()))
         finally:
             # The server may still execute an abandoned call, after the release below.
             if trying is not None:
@@ -75,13 +81,12 @@ class LeaderElection:
 
     async def _try(self) -> None:
         begin = time.monotonic()
-        try:
-            lease = await self._client.get(resource_names.LEASES, self._namespace, self._name)
-        except CallError as error:
-            if not error.is_gone:
-                raise
+        lease, self._lease = self._lease, None
+        if lease is None:
+            lease = await self._read()
+        if lease is None:
             made = {**_metadata(self._namespace, self._name), "spec": self._spec(0, None)}
-            await self._client.create(resource_names.LEASES, self._namespace, made)
+            self._lease = await self._client.create(resource_names.LEASES, self._namespace, made)
             self._lead(begin)
             return
         spec = lease.get("spec") or {}
@@ -91,14 +96,26 @@ class LeaderElection:
             self._seen = version, begin
         is_mine = holder == self._identity
         patience = max(self._seconds, float(spec.get("leaseDurationSeconds") or 0))
-        if not is_mine and holder and begin < self._seen[1] + patience:
+        expiry = self._seen[1] + patience
+        if not is_mine and holder and begin < expiry:
+            self._next = min(self._next, expiry)
             return
         changes = int(spec.get("leaseTransitions") or 0) + (not is_mine)
         since = spec.get("acquireTime") if is_mine else None
-        await self._client.replace(
-            resource_names.LEASES, self._namespace, {**lease, "spec": self._spec(changes, since)}
-        )
+        self._lease = await self._replace({**lease, "spec": self._spec(changes, since)})
         self._lead(begin)
+
+    async def _read(self) -> Object | None:
+        """Return the lease; None if there is none."""
+        try:
+            return await self._client.get(resource_names.LEASES, self._namespace, self._name)
+        except CallError as error:
+            if not error.is_gone:
+                raise
+            return None
+
+    async def _replace(self, lease: Object) -> Object:
+        return await self._client.replace(resource_names.LEASES, self._namespace, lease)
 
     def _lead(self, begin: float) -> None:
         was = self.is_leader
@@ -122,9 +139,7 @@ class LeaderElection:
         spec: dict[str, Any] = lease.get("spec") or {}
         if spec.get("holderIdentity") == self._identity:
             spec["holderIdentity"] = ""
-            await self._client.replace(
-                resource_names.LEASES, self._namespace, {**lease, "spec": spec}
-            )
+            await self._replace({**lease, "spec": spec})
 
 
 def _metadata(namespace: str, name: str) -> Object:
