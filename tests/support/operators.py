@@ -304,17 +304,17 @@ class Site:
 
     def _steps_now(self, name: str) -> Iterator[int]:
         """Tell how far a training is; an operator that was killed says so late."""
-        yield from (int(said["step"]) for said in self._coordinators_say(name))
+        yield from (int(said["step"]) for said in self.coordinators_say(name))
 
     def servers_in_training(self, name: str = "t") -> int:
         """Return how many servers the training uses, which a pod's status does not say."""
         return sum(
             each["role"] == "server" and each["state"] == "in the training"
-            for said in self._coordinators_say(name)
+            for said in self.coordinators_say(name)
             for each in said["processes"]
         )
 
-    def _coordinators_say(self, name: str) -> Iterator[Object]:
+    def coordinators_say(self, name: str) -> Iterator[Object]:
         """Tell the status that a training's coordinator reports now."""
         token = self.client.get(
             "secrets", resource_names.secret_name(name, self.job(name)["metadata"]["uid"])

@@ -6,6 +6,7 @@ Only `make test-cluster` uses it, by TFM_TEST_CLUSTER: nobody's cluster is touch
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import secrets
@@ -23,6 +24,7 @@ from tf_malleable.cluster.kube import kubeconfig
 Object = dict[str, Any]
 IS_REAL = bool(os.environ.get("TFM_TEST_CLUSTER"))
 _OURS = Resource("tf-malleable.dev", "v1alpha1", "malleablejobs", "MalleableJob")
+_FLOWS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", False)
 _METHODS = {
     "get": "GET",
     "list": "GET",
@@ -35,7 +37,7 @@ _METHODS = {
 
 class _Catalogue:
     def __init__(self) -> None:
-        self._resources = (*BUILT_IN, _OURS)
+        self._resources = (*BUILT_IN, _OURS, _FLOWS)
 
     def named(self, plural: str) -> Resource:
         return next(r for r in self._resources if plural in (r.plural, r.qualified))
@@ -70,7 +72,7 @@ class RealClient(Client):
         """Return objects of a namespace, by default of this client's."""
         return super().list(plural, namespace or self.namespace, **query)
 
-    def everywhere(self, plural: str) -> list[Object]:
+    def everywhere(self, plural: str) -> builtins.list[Object]:
         """Return the objects of all namespaces."""
         return super().list(plural)
 
@@ -79,6 +81,10 @@ class RealClient(Client):
         with suppress(RefusedError):
             return self._ask("get", "pods", self.namespace, pod, "log").decode(errors="replace")
         return ""
+
+    def metrics(self) -> str:
+        """Return what the API server counts, in Prometheus's text format."""
+        return self._send("GET", "metrics").decode()
 
     def close(self) -> None:
         """Delete the namespace, and with it what is there."""
@@ -106,14 +112,19 @@ class RealClient(Client):
         namespace = self.namespace if namespace == "default" else namespace
         words += ["namespaces", namespace] if resource.namespaced and namespace else []
         words += [each for each in (resource.plural, name, part) if each]
-        url = f"{self._where.url}/{'/'.join(words)}?{urllib.parse.urlencode(query or {})}"
+        path = f"{'/'.join(words)}?{urllib.parse.urlencode(query or {})}"
         if isinstance(body, dict) and body.get("metadata", {}).get("namespace") == "default":
             body = {**body, "metadata": {**body["metadata"], "namespace": self.namespace}}
+        return self._send(_METHODS[verb], path, body, content_type)
+
+    def _send(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> bytes:
         request = urllib.request.Request(
-            url,
+            f"{self._where.url}/{path}",
             data=None if body is None else json.dumps(body).encode(),
             headers={**self._where.headers(), "Content-Type": content_type},
-            method=_METHODS[verb],
+            method=method,
         )
         try:
             with urllib.request.urlopen(request, timeout=30, context=self._where.tls) as answer:

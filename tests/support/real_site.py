@@ -208,12 +208,16 @@ class RealSite(Site):
         """Decide when a training ends, so far ahead that all workers hear of it before."""
         speed = self.status(name).get("progress", {}).get("stepsPerSecond", 0.0)
         step = self.step(name) + max(ahead, int(speed * _STEPS_SECONDS))
-        self.client.apply(_config(_steps(name), {STEPS: str(step)}), force="true")
+        self.set_steps(name, step)
         for pod in self.pods(name):
             said = {"metadata": {"annotations": {f"{LABEL}-steps": str(step)}}}
             with suppress(RefusedError):
                 self.client.patch("pods", pod["metadata"]["name"], said)
         return step
+
+    def set_steps(self, name: str, step: int) -> None:
+        """Write down when a training ends, of which its workers hear after a while."""
+        self.client.apply(_config(_steps(name), {STEPS: str(step)}), force="true")
 
     def said(self, name: str) -> list[Object]:
         """Return what the workers have said at their end."""
