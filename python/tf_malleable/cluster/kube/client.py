@@ -1,12 +1,7 @@
 # Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 """API client: calls of the API server over aiohttp, with objects as plain dictionaries.
 
-The operator makes one decision about all jobs, from the whole known state. kopf calls a handler
-per object, in an order of its own; one decision about all objects does not fit that model, nor
-does a state that is compared as a whole. The client of the kubernetes package creates a typed
-object for every field that it reads, which costs seconds for the pods of a large cluster, and its
-watches cannot be cancelled while they wait. The operator needs little: seven verbs, and watches
-(informer.py).
+docs/explanation/clusters.md says why it is none of a library: what these lack, and what they cost.
 """
 
 from __future__ import annotations
