@@ -219,6 +219,22 @@ def test_after_its_grace_a_pod_is_killed(cluster):
     assert has_ended(pid)
 
 
+@pytest.mark.parametrize(("is_shared", "code"), [(False, 137), (True, 143)])
+def test_the_first_process_of_a_pid_namespace_gets_no_signal_without_a_handler(
+    cluster, is_shared, code
+):
+    item = pod(terminationGracePeriodSeconds=1 if code == 137 else 300)
+    item["spec"]["shareProcessNamespace"] = is_shared
+    cluster.client.create(item)
+    phase(cluster, "Running")
+    seen = []
+    cluster.api.store.listen(lambda change: seen.append(change))
+    cluster.client.delete("pods", "one")
+    wait_for(lambda: cluster.client.find("pods", "one") is None)
+    (container,) = seen[-1].object["status"]["containerStatuses"]
+    assert container["state"]["terminated"]["exitCode"] == code
+
+
 def test_a_pod_deleted_without_grace_is_gone_at_once_and_its_process_soon(cluster):
     cluster.client.create(pod(script=STUBBORN))
     wait_for(lambda: cluster.log("one") == "on\n")

@@ -246,7 +246,12 @@ def idle(name: str, image: str, cpus: str) -> Object:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
+        # With its own, the program would be its first process, which SIGTERM does not end.
+        "spec": {
+            "restartPolicy": "Never",
+            "shareProcessNamespace": True,
+            "containers": [container],
+        },
     }
 
 

@@ -82,7 +82,10 @@ def pod(
     labels: dict[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """Return a pod that runs a shell script, and is not restarted unless its spec says so."""
+    """Return a pod that runs a shell script, and is not restarted unless its spec says so.
+
+    The script is not the first process of its PID namespace, so that SIGTERM ends it.
+    """
     container = {
         "name": "main",
         "image": image,
@@ -96,6 +99,7 @@ def pod(
         "metadata": {"name": name, "labels": labels or {}},
         "spec": {
             "restartPolicy": "Never",
+            "shareProcessNamespace": True,
             "terminationGracePeriodSeconds": 30,
             "containers": [container],
             **spec,

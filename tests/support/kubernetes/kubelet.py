@@ -318,11 +318,12 @@ class Kubelet:
 
     def _stop(self, pod: Object, run: PodRun) -> None:
         grace = pod["metadata"]["deletionGracePeriodSeconds"]
+        is_init = not pod["spec"].get("shareProcessNamespace", False)
         if run.stop_at is None:
             run.stop_at = time.monotonic() + grace
             for container in run.containers:
                 if container.process is not None:
-                    container.process.terminate()
+                    container.process.terminate(is_init=is_init)
         run.stop_at = min(run.stop_at, time.monotonic() + grace)
         for container in run.containers:
             if container.runs and container.process and time.monotonic() >= run.stop_at:

@@ -43,6 +43,7 @@ _SPEC_FIELDS = frozenset(
         "securityContext",
         "serviceAccount",
         "serviceAccountName",
+        "shareProcessNamespace",
         "subdomain",
         "terminationGracePeriodSeconds",
         "tolerations",
