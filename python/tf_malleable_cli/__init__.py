@@ -7,12 +7,17 @@ variable, unsupported TensorFlow), which the command reports in one line.
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
     try:
+        if os.getpid() == 1:
+            from tf_malleable.linux.processes.container_init import put_init_in_front
+
+            put_init_in_front()
         if sys.argv[1:2] == ["run"]:
             from tf_malleable.cli.launch.front import run_program
 

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.support import ROOT, zygote
 from tests.support.elastic_training import STEPS, undisturbed
+from tests.support.pid_namespaces import Container
 from tf_malleable.cli.elastic.training_registry import Whereabouts, ask
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.settings import SECRET
@@ -68,6 +69,7 @@ class ElasticRun:
         self.workers: list[Process] = []
         self.servers: list[Process] = []
         self._everything: list[Process] = []
+        self._containers: list[Container] = []
         self._has_founder = False
         self.coordinator = self.start_coordinator("--fresh")
 
@@ -75,6 +77,8 @@ class ElasticRun:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for container in self._containers:
+            container.__exit__()
         for process in self._everything:
             process.kill()
             process.communicate()
@@ -126,10 +130,21 @@ class ElasticRun:
 
     def start_pod(self, **variables: str) -> Process:
         """Start a worker as in a pod: with tfm run, and by variables of the environment alone."""
+        return self._start_worker(*self._pod(variables))
+
+    def start_container(self, **variables: str) -> Container:
+        """Start a worker as start_pod(), as the first process of a PID namespace."""
+        words, env = self._pod(variables)
+        with self.errors.open("a") as errors:
+            container = Container(*words, env=env, stdout=subprocess.DEVNULL, stderr=errors)
+        self._containers.append(container)
+        return container
+
+    def _pod(self, variables: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         words = [*_TFM[:-1], "run", "--", *self._script()]
         asked = {"COORDINATOR": self.where, **variables}
         env = {f"TF_MALLEABLE_ELASTIC_{name}": value for name, value in asked.items()}
-        return self._start_worker(words, {**self._env, **env})
+        return words, {**self._env, **env}
 
     def _script(self, slower: float = 1.0) -> list[str]:
         seconds = self._shard_seconds * slower
