@@ -93,6 +93,31 @@ def test_pods_of_ours_may_run_where_restricted_ones_may(job):
         assert spec["tolerations"] == [{"operator": "Exists"}]
 
 
+def with_spec(job, **more):
+    """Return a job whose template's spec has more fields."""
+    template = {**job.template, "spec": {**job.template["spec"], **more}}
+    return replace(job, template=template)
+
+
+def test_no_worker_is_the_first_process_of_a_pid_namespace(job):
+    def shares(job):
+        made = objects.worker_pod(job, 0, PLACE, 1, "10.0.0.1")
+        return made["spec"].get("shareProcessNamespace")
+
+    sidecar = {"name": "log", "image": "l:1"}
+    (container,) = job.template["spec"]["containers"]
+    assert shares(job) is True
+    assert shares(with_spec(job, initContainers=[sidecar])) is True
+    # Unless others would then see its processes, or the user says something else.
+    assert shares(with_spec(job, containers=[container, sidecar])) is None
+    lasting = {**sidecar, "restartPolicy": "Always"}
+    assert shares(with_spec(job, initContainers=[lasting])) is None
+    assert shares(with_spec(job, hostPID=True)) is None
+    assert shares(with_spec(job, shareProcessNamespace=False)) is False
+    assert objects.coordinator_pod(job, 0, PLACE, is_first=True)["spec"]["shareProcessNamespace"]
+    assert objects.server_pod(job, 0, PLACE, 1, "10.0.0.1")["spec"]["shareProcessNamespace"]
+
+
 def test_a_coordinator_knows_whether_there_is_anybody_to_wait_for(job):
     first = objects.coordinator_pod(job, 0, PLACE, is_first=True)["spec"]["containers"][0][
         "command"

@@ -196,6 +196,8 @@ def worker_pod(job: JobSpec, member: int, place: NodePlace, cpus: float, coordin
     spec["containers"] = [made, *(hardened(each) for each in others)]
     spec["restartPolicy"] = "Never"
     spec["automountServiceAccountToken"] = False
+    if _has_one_container(spec) and not spec.get("hostPID"):
+        spec.setdefault("shareProcessNamespace", True)
     spec["affinity"] = on_node(spec.get("affinity"), place.hostname)
     seccomp = {"seccompProfile": {"type": "RuntimeDefault"}}
     spec["securityContext"] = {**seccomp, **(spec.get("securityContext") or {})}
@@ -206,6 +208,18 @@ def worker_pod(job: JobSpec, member: int, place: NodePlace, cpus: float, coordin
         "metadata": pod_metadata(job, resource_names.WORKER, member, place.node, base),
         "spec": spec,
     }
+
+
+def _has_one_container(spec: Manifest) -> bool:
+    """Return whether no two containers of a pod run at once.
+
+    Such a pod can share a PID namespace, whose first process is then the pod's own. A worker that
+    were the first itself would not get the SIGTERM that it has no handler for yet, and keep its
+    CPUs for the whole grace period. Containers that run at once would see each other's processes.
+    """
+    starters = spec.get("initContainers") or ()
+    is_lasting = any(one.get("restartPolicy") == "Always" for one in starters)
+    return len(spec["containers"]) == 1 and not is_lasting
 
 
 def server_pod(job: JobSpec, member: int, place: NodePlace, cpus: float, coordinator: str) -> Draft:
@@ -284,6 +298,7 @@ def _own_pod(
         **{name: copy.deepcopy(base[name]) for name in _SHARED if name in base},
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
+        "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 10,
         "securityContext": context,
         "containers": [hardened(made)],
