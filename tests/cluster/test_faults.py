@@ -395,6 +395,28 @@ def test_a_pod_that_stays_terminating(site):
     site.client.patch("pods", held, {"metadata": {"finalizers": None}})
 
 
+def test_a_worker_waits_for_the_cpus_of_one_that_keeps_its_grace_period(site):
+    site.node("n", 1.5)
+    site.start()
+    item = site.make("t", workers={"max": 1})
+    spec = item["spec"]["template"]["spec"]
+    # Longer than a pod may usually stay unscheduled.
+    spec["terminationGracePeriodSeconds"] = 2 * int(TIMINGS.unscheduled) + 1
+    (container,) = spec["containers"]
+    train = " ".join(container["command"])
+    stays = f"mkdir {site.folder}/first || exec {train}; trap '' TERM; sleep 600"
+    container["command"] = ["sh", "-c", stays]
+    site.client.create(item)
+    site.wait(lambda: (site.folder / "first").exists())
+    (first,) = site.pods()
+    site.client.delete("pods", first["metadata"]["name"])
+    (second,) = site.wait(site.pods)
+    site.wait_for_workers(1)
+    assert [pod["metadata"]["uid"] for pod in site.pods()] == [second["metadata"]["uid"]]
+    assert not [one for one in site.client.list("events") if "finds no place" in one["message"]]
+    site.finish()
+
+
 @pytest.mark.fake("kills a node")
 @pytest.mark.serial("it measures how long a new generation takes")
 def test_a_node_that_dies(site):

@@ -165,6 +165,16 @@ def test_who_finds_no_place_is_given_up(job, seconds, is_dropped):
     assert bool(judged(job, pod).dropped) is is_dropped
 
 
+@pytest.mark.parametrize(
+    ("ends_in", "is_dropped"), [(None, True), (25, False), (-5, False), (-30, True)]
+)
+def test_who_waits_for_the_end_of_a_grace_period_is_not_given_up(job, ends_in, is_dropped):
+    pod = worker(0, is_running=False, unscheduled=("no room", NOW - 100))
+    held = {} if ends_in is None else {"a": NOW + ends_in, "b": NOW + 1000}
+    found = judge(job, [pod], None, READY, NOW, TIMINGS, held)
+    assert bool(found.dropped) is is_dropped
+
+
 def test_crashes_are_counted_and_waited_for(job):
     found = judged(job, crashed(0), crashed(1, at=960.0, failure=(1, 5)), said=progress(step=7))
     assert found.crashes.count == 2

@@ -9,7 +9,7 @@ from tests.cluster.test_job_spec import item
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import parse
 from tf_malleable.cluster.observe.node_affinity import may_be_on, requests
-from tf_malleable.cluster.observe.node_capacity import OwnPods, namespace_quotas, rooms
+from tf_malleable.cluster.observe.node_capacity import OwnPods, held_until, namespace_quotas, rooms
 
 NOW = 1_000_000.0
 GI = 2.0**30
@@ -181,3 +181,20 @@ def test_quotas_less_what_coordinators_need_that_are_to_come(tmp_path):
     quota = {"metadata": {"namespace": "default"}, "spec": {"hard": hard}}
     found = namespace_quotas([quota], [], OURS, [parse(item(tmp_path))])["default"]
     assert (found.cpus, found.pods, found.memory) == (3, 4, 0.75 * GI)
+
+
+def test_a_pod_holds_what_it_requests_until_its_grace_period_is_over():
+    def leaving(name, minute, **more):
+        return pod(name, "1", deletionTimestamp=f"1970-01-12T13:{minute}:40Z", **more)
+
+    found = held_until(
+        [
+            leaving("a", 46),
+            leaving("b", 47),
+            leaving("c", 48, where="m"),
+            leaving("d", 59, phase="Failed"),
+            leaving("e", 59, where=""),
+            pod("f", "1"),
+        ]
+    )
+    assert found == {"n": NOW + 60, "m": NOW + 120}

@@ -22,7 +22,8 @@ class Timings:
             after each further crash.
         longest_backoff: Upper limit of that delay.
         deferred: Time for which a resize may be deferred before it is given up.
-        unscheduled: Time for which a pod may stay unscheduled before it is given up.
+        unscheduled: Time for which a pod may stay unscheduled before it is given up, from when the
+            grace periods of all pods that leave its node are over.
         avoided: Time for which a node or a resize that was given up is not tried again.
         stuck: Time without any started worker, because of its image or as its pods are refused,
             after which the job has failed.

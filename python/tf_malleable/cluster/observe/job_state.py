@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -21,6 +21,7 @@ ENDED: Final[tuple[JobPhase, ...]] = ("Succeeded", "Failed")
 _FORGOTTEN_SECONDS: Final = 120.0
 # Time that the coordinator may take to learn of the last worker's end.
 _LAST_WORD_SECONDS: Final = 3.0
+_NOTHING_HELD: Final[Mapping[str, float]] = {}
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def judge(
     ready: Collection[str],
     now: float,
     timings: Timings,
+    held: Mapping[str, float] = _NOTHING_HELD,
 ) -> ObservedState:
     """Return the observed state of a job.
 
@@ -128,8 +130,10 @@ def judge(
         ready: Names of the nodes that run pods.
         now: Current time, in seconds since the epoch.
         timings: Timeouts and intervals.
+        held: Times until which pods that are being deleted may keep what they request, by node,
+            in seconds since the epoch.
     """
-    dropped = _dropped(pods, ready, now, timings)
+    dropped = _dropped(pods, ready, now, timings, held)
     members = _members(pods, {pod.uid for pod, _ in dropped})
     holders = _holders(members.workers, progress)
     crashes = _crashes(pods, holders, progress)
@@ -210,7 +214,11 @@ def _delay(crashes: int, timings: Timings) -> float:
 
 
 def _dropped(
-    pods: Iterable[PodStatus], ready: Collection[str], now: float, timings: Timings
+    pods: Iterable[PodStatus],
+    ready: Collection[str],
+    now: float,
+    timings: Timings,
+    held: Mapping[str, float],
 ) -> list[tuple[PodStatus, str]]:
     found: list[tuple[PodStatus, str]] = []
     for pod in pods:
@@ -221,8 +229,10 @@ def _dropped(
                 found.append((pod, pod.end.reason))
         elif pod.node and pod.node not in ready:
             found.append((pod, "NodeLost"))
-        elif pod.unscheduled and now >= pod.unscheduled[1] + timings.unscheduled:
-            found.append((pod, "Unschedulable"))
+        elif pod.unscheduled:
+            since = max(pod.unscheduled[1], held.get(pod.node, 0.0))
+            if now >= since + timings.unscheduled:
+                found.append((pod, "Unschedulable"))
     return found
 
 

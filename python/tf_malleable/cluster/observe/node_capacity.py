@@ -100,6 +100,24 @@ def rooms(
     )
 
 
+def held_until(pods: Iterable[Manifest]) -> dict[str, float]:
+    """Return until when pods that are being deleted may keep what they request.
+
+    Args:
+        pods: All pods of the cluster.
+
+    Returns:
+        The latest end of their grace periods, in seconds since the epoch, by node.
+    """
+    held: dict[str, float] = {}
+    for pod in pods:
+        by = seconds_of(pod["metadata"].get("deletionTimestamp"))
+        node = pod["spec"].get("nodeName")
+        if by and node and not has_ended(pod):
+            held[node] = max(by, held.get(node, by))
+    return held
+
+
 def _rank(pod: Manifest) -> tuple[int, str, str]:
     metadata = pod["metadata"]
     priority = -int(pod["spec"].get("priority") or 0)

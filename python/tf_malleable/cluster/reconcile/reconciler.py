@@ -16,7 +16,13 @@ from tf_malleable.cluster.job_spec import JobSpec, Manifest, parse_all
 from tf_malleable.cluster.observe.job_cache import ApiRefusal, JobCache
 from tf_malleable.cluster.observe.job_state import ENDED, ObservedState, has_trained, judge
 from tf_malleable.cluster.observe.node_affinity import is_ready
-from tf_malleable.cluster.observe.node_capacity import OwnPods, namespace_quotas, rooms, seated
+from tf_malleable.cluster.observe.node_capacity import (
+    OwnPods,
+    held_until,
+    namespace_quotas,
+    rooms,
+    seated,
+)
 from tf_malleable.cluster.observe.pod_status import PodStatus, owner_uid, see
 from tf_malleable.cluster.observe.training_progress import TrainingProgress
 from tf_malleable.cluster.planning.capacity import NodeCapacity
@@ -141,13 +147,13 @@ class Reconciler:
         found, unread = self._pods(scene.pods)
         judged: dict[str, ObservedState] = {}
         asked: list[ClusterJob] = []
-        places = UsableNodes(nodes)
+        places, held = UsableNodes(nodes), held_until(scene.pods)
         for uid, job in all_jobs.items():
             with _alone(job, wrong):
                 if uid in unread and job.deleted is None:
                     raise _UnreadPodError(unread[uid])
                 pods, progress = found.get(uid, ()), scene.progress.get(uid)
-                judgement = judge(job, pods, progress, ready, now, self._timings)
+                judgement = judge(job, pods, progress, ready, now, self._timings, held)
                 self._remember(job, pods, judgement, progress, now)
                 memory = self.memories[uid]
                 judgement = _given_up(judgement, memory, now, self._timings)
