@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
+from pathlib import Path
 
 import pytest
 
 from tests.support import cgroups
 from tests.support.commands import tfm
-from tests.support.elastic_runs import ElasticRun, wait_until
+from tests.support.elastic_runs import ElasticRun, freeze, thaw, wait_until
+from tests.support.pid_namespaces import needs_namespaces
 from tf_malleable.elastic.settings import SECRET
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -85,4 +89,53 @@ def test_a_worker_may_start_long_before_its_coordinator(tmp_path):
         wait_until(lambda: "tries again and again" in run.said(), str)
         run.start_coordinator("--fresh")
         run.wait_for_members(1)
+        run.finish()
+
+
+@needs_namespaces
+@pytest.mark.parametrize("moment", ["importing", "waiting", "training"])
+def test_a_worker_that_is_a_containers_first_process_leaves_at_any_moment(tmp_path, moment):
+    with ElasticRun(tmp_path) as run:
+        run.start_pod()
+        run.wait_for_members(1)
+        # Nobody answers at port 9, so that the worker waits for its coordinator.
+        more = {"COORDINATOR": "127.0.0.1:9"} if moment == "waiting" else {}
+        with run.start_container(PLACE="first", **more) as worker:
+            first = worker.first()
+            init = Path(f"/proc/{first}/comm")
+            wait_until(lambda: init.read_text() == "tfm-init\n", run.said)
+            if moment == "waiting":
+                wait_until(lambda: "tries again and again" in run.said(), run.said)
+            if moment == "training":
+                run.wait_for_members(2)
+            os.kill(first, signal.SIGTERM)
+            assert worker.end() == (83 if moment == "training" else 128 + signal.SIGTERM)
+        run.wait_for_members(1)
+        run.finish()
+
+
+def test_a_coordinator_that_restarts_reports_no_speed_from_before(tmp_path):
+    with ElasticRun(tmp_path) as run:
+        run.start_server()
+        run.start_pod()
+        run.wait_for_members(1)
+        run.wait_for_members(1, "server")
+        run.wait_for_step(300)
+        (worker,) = run.pids()
+        run.coordinator.kill()
+        freeze(worker)
+        run.start_coordinator("--resume")
+        # Servers do not know at which step the training is.
+        wait_until(lambda: len(run.status().get("processes", [])) == 1, str)
+        time.sleep(0.5)
+        thaw(worker)
+        rates = []
+
+        def has_reported():
+            status = run.status()
+            rates.append(status.get("steps_per_second") or 0.0)
+            return len(set(rates)) > 6 and status["phase"] == "steady"
+
+        wait_until(has_reported, lambda: str(rates))
+        assert max(rates) < 250 / 4  # A shard takes 4 ms at least.
         run.finish()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tf_malleable.elastic.membership.cpu_split import split
-from tf_malleable.elastic.membership.throughput import WorkerSample, WorkerSpeeds
+from tf_malleable.elastic.membership.throughput import StepRate, WorkerSample, WorkerSpeeds
 from tf_malleable.elastic.membership.worker_count import Bounds, Patience, Seen, Sizing, wanted
 
 MANY = 64
@@ -192,3 +192,15 @@ def test_a_training_that_began_again_is_measured_anew():
     assert not measured.speeds
     measured.add(WorkerSample(20.0, 1, 1, 103, 20.0))
     assert measured.speeds == {(1, 1): 10.0}
+
+
+def test_a_rate_is_of_one_kind_of_steps_only():
+    rate = StepRate()
+    for at in range(4):
+        rate.add(at, 10 * at, are_batches=False)
+    assert rate.steps_per_second() == 10
+    # The same moment, as counted by members that continue what others began.
+    rate.add(4, 500, are_batches=True)
+    assert rate.steps_per_second() is None
+    rate.add(6, 520, are_batches=True)
+    assert rate.steps_per_second() == 10

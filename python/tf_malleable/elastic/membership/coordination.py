@@ -198,7 +198,7 @@ class Coordination:
         self._reports[kind](one, said, now)
 
     def _beat(self, one: Participant, said: Said, now: float) -> None:
-        one.step = int(said["step"])
+        one.step, one.has_reported = int(said["step"]), True
         one.leaving = one.leaving or bool(said["leaving"])
         one.speed = None if said["speed"] is None else float(said["speed"])
         cpus = float(said.get("cpus", one.cpus))

@@ -94,8 +94,7 @@ class Coordinator:
                 self._tell(self._latest.get(id_), message)
             if now >= beat_at:
                 beat_at = now + BEAT_SECONDS
-                if self._core.state.current is not None:
-                    self._rate.add(now, steps_done(self._core.state))
+                self._note_rate(now)
                 for serial in list(self._ids):
                     self._tell(serial, {"kind": "beat"})
             while self._core.state.notices:
@@ -113,6 +112,18 @@ class Coordinator:
         return bool(self._core.state.everybody)
 
     # Connections.
+
+    def _note_rate(self, now: float) -> None:
+        """Note the steps done, once a worker of the current generation has reported them.
+
+        A coordinator that has just restarted knows older numbers, from before its restart.
+        """
+        state = self._core.state
+        current = state.current
+        known = [one for one in state.everybody.values() if one.is_worker and one.has_reported]
+        if current is not None and any(current.member(one.id) for one in known):
+            steps, are_batches = steps_done(state)
+            self._rate.add(now, steps, are_batches=are_batches)
 
     def _accept(self) -> None:
         while True:

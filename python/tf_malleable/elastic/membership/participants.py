@@ -45,6 +45,7 @@ class Participant:
         speed: Shards a second; None if unknown.
         not_before: Earliest time at which it is asked to join, after it could not be reached.
         batches: Number of batches that its training has done, and in all; None if unknown.
+        has_reported: True once it has reported its progress since it connected.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Participant:
     speed: float | None = None
     not_before: float = 0.0
     batches: tuple[int | None, int | None] = (None, None)
+    has_reported: bool = False
 
     @property
     def is_worker(self) -> bool:

@@ -77,12 +77,14 @@ class WantedNumbers:
         return {"workers": self.workers, "servers": self.servers, "by_hand": self.by_hand}
 
 
-def steps_done(state: CoordinationState) -> int:
-    """Return the number of batches done; if no member counts them, the number of steps."""
+def steps_done(state: CoordinationState) -> tuple[int, bool]:
+    """Return the number of batches done and True; if no member counts them, of steps and False."""
     current = state.current
     here = [each for each in _known(state).values() if current and current.member(each.id)]
     known = [each.batches[0] for each in here if each.batches[0] is not None]
-    return max(known or [max(each.step, each.position.step) for each in here], default=0)
+    if known:
+        return max(known), True
+    return max((max(each.step, each.position.step) for each in here), default=0), False
 
 
 def _known(state: CoordinationState) -> Mapping[str, Participant]:
@@ -134,7 +136,7 @@ def status(
             ),
             default=0,
         ),
-        "steps_done": steps_done(state),
+        "steps_done": steps_done(state)[0],
         "steps_total": max(
             (each.batches[1] for each in _known(state).values() if each.batches[1]), default=None
         ),

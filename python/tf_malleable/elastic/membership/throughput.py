@@ -67,11 +67,21 @@ class StepRate:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
+        self._are_batches = False
 
-    def add(self, at: float, steps: int) -> None:
-        """Note the number of steps done at a time, in seconds of a steady clock."""
-        if self._seen and steps < self._seen[-1][1]:
-            self._seen.clear()  # The training continues from a checkpoint, or begins again.
+    def add(self, at: float, steps: int, *, are_batches: bool) -> None:
+        """Note the number of steps done.
+
+        Args:
+            at: Time, in seconds of a steady clock.
+            steps: Number of steps done.
+            are_batches: True if members count batches. A coordinator that has just restarted knows
+                only steps until they report, and these may be far fewer.
+        """
+        # The training may continue from a checkpoint, or begin again.
+        if are_batches != self._are_batches or (self._seen and steps < self._seen[-1][1]):
+            self._seen.clear()
+        self._are_batches = are_batches
         self._seen.append((at, steps))
         while len(self._seen) > 2 and self._seen[1][0] <= at - _WINDOW_SECONDS:
             self._seen.popleft()
