@@ -10,8 +10,9 @@ import pytest
 from tests.cluster.test_job_spec import item
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import parse
+from tf_malleable.cluster.observe.job_cache import JobCache
 from tf_malleable.cluster.observe.job_state import TRAINED, judge
-from tf_malleable.cluster.observe.pod_status import PodEnd, PodStatus
+from tf_malleable.cluster.observe.pod_status import UNSEEN, PodEnd, PodStatus
 from tf_malleable.cluster.observe.training_progress import MemberSeen, TrainingProgress
 from tf_malleable.cluster.planning.cluster_job import JobPlan, WorkerAt
 from tf_malleable.cluster.reconcile import job_status
@@ -163,6 +164,17 @@ def test_who_is_lost_with_a_node_is_replaced(job):
 def test_who_finds_no_place_is_given_up(job, seconds, is_dropped):
     pod = worker(0, is_running=False, unscheduled=("no room", NOW - seconds))
     assert bool(judged(job, pod).dropped) is is_dropped
+
+
+@pytest.mark.parametrize(
+    ("message", "seconds", "is_healthy"),
+    [(UNSEEN, 0.05, True), (UNSEEN, 4, True), (UNSEEN, 6, False), ("no room", 0.05, False)],
+)
+def test_a_pod_that_was_just_created_is_nothing_unusual(job, message, seconds, is_healthy):
+    pod = worker(0, is_running=False, unscheduled=(message, NOW - seconds))
+    found = job_status.status(job, judged(job, pod), None, None, JobCache(), NOW, TIMINGS)
+    (health,) = [one for one in found["conditions"] if one["type"] == "Healthy"]
+    assert (health["status"] == "True") is is_healthy
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from tf_malleable.elastic.links.errors import COME_AGAIN
 from tf_malleable.elastic.settings import LEFT
 
 Resize = Literal["", "Deferred", "Infeasible", "InProgress"]
+UNSEEN: Final = "no scheduler has looked at it"
+"""Message of a pod that has no node yet, and of which no scheduler has said anything."""
 # Limits of a container's last output: enough for an error and where it was raised.
 _MOST_LINES: Final = 4
 _MOST_CHARACTERS: Final = 500
@@ -203,7 +205,7 @@ def _unscheduled(pod: Manifest, conditions: Mapping[str, Manifest]) -> tuple[str
     found = conditions.get("PodScheduled", {})
     if pod["spec"].get("nodeName") or found.get("reason") == "SchedulingGated":
         return None
-    message = str(found.get("message") or "no scheduler has looked at it")
+    message = str(found.get("message") or UNSEEN)
     return message, seconds_of(pod["metadata"].get("creationTimestamp"))
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, Final
 
 from tf_malleable.cluster import resource_names
 from tf_malleable.cluster.job_spec import JobSpec, Manifest, time_of
 from tf_malleable.cluster.observe.job_cache import JobCache
 from tf_malleable.cluster.observe.job_state import ENDED, TRAINED, ObservedState
-from tf_malleable.cluster.observe.pod_status import PodStatus
+from tf_malleable.cluster.observe.pod_status import UNSEEN, PodStatus
 from tf_malleable.cluster.observe.rescale_history import recount
 from tf_malleable.cluster.observe.training_progress import TrainingProgress
 from tf_malleable.cluster.planning.cluster_job import JobPlan
+from tf_malleable.cluster.settings import Timings
+
+# Share of the time for which a pod may stay unscheduled that a scheduler has to look at it.
+_SCHEDULER_SHARE: Final = 0.25
 
 Status = dict[str, Any]
 
@@ -46,6 +50,7 @@ def status(
     progress: TrainingProgress | None,
     memory: JobCache,
     now: float,
+    timings: Timings,
 ) -> Status:
     """Return the status of a job.
 
@@ -56,6 +61,7 @@ def status(
         progress: Progress that the coordinator reports; None if there is no recent report.
         memory: Remembered state of the job.
         now: Current time, in seconds since the epoch.
+        timings: Timeouts and intervals.
     """
     before = job.status
     kept = ("startedAt", "endedAt", "generation", "progress")
@@ -88,7 +94,8 @@ def status(
     made["rescales"] = recount(told, before, made["actual"], now)
     if has_ended and "progress" in made:
         made["progress"] = {k: v for k, v in made["progress"].items() if k != "stepsPerSecond"}
-    wanted = _conditions(judgement, plan, memory)
+    unseen_before = now - timings.unscheduled * _SCHEDULER_SHARE
+    wanted = _conditions(judgement, plan, memory, unseen_before)
     made["conditions"] = _merged(before.get("conditions") or (), wanted, job.generation, now)
     return made
 
@@ -135,7 +142,7 @@ def _progress(progress: TrainingProgress) -> Status:
 
 
 def _conditions(
-    judgement: ObservedState, plan: JobPlan | None, memory: JobCache
+    judgement: ObservedState, plan: JobPlan | None, memory: JobCache, unseen_before: float
 ) -> dict[str, tuple[bool, str, str]]:
     phase, reason, message = judgement.phase, judgement.reason, judgement.message
     made = {"Valid": (True, "Valid", "")}
@@ -143,7 +150,7 @@ def _conditions(
         made["Granted"] = (bool(plan.workers), plan.reason, plan.why)
     running = phase == "Running" and bool(judgement.holders)
     made["Running"] = (running, reason if running or phase != "Running" else "Starting", message)
-    made["Healthy"] = _health(judgement, memory)
+    made["Healthy"] = _health(judgement, memory, unseen_before)
     late = [pod for pod in judgement.workers if pod.resize]
     said = f"{late[0].name} at {late[0].node} waits for its CPUs" if late else ""
     made["Resizing"] = (bool(late), late[0].resize if late else "Settled", said)
@@ -155,7 +162,17 @@ def _conditions(
     return made
 
 
-def _health(judgement: ObservedState, memory: JobCache) -> tuple[bool, str, str]:
+def _health(
+    judgement: ObservedState, memory: JobCache, unseen_before: float
+) -> tuple[bool, str, str]:
+    """Return whether a job is healthy, and why.
+
+    Args:
+        judgement: Observed state of the job.
+        memory: Remembered state of the job.
+        unseen_before: Time before which pods must have been created that no scheduler has looked
+            at, in seconds since the epoch. Newer ones are nothing unusual.
+    """
     if memory.refused is not None and not memory.refused.is_allowed:
         return False, memory.refused.reason, memory.refused.message
     pods = (*judgement.coordinators, *judgement.workers, *judgement.servers)
@@ -166,7 +183,9 @@ def _health(judgement: ObservedState, memory: JobCache) -> tuple[bool, str, str]
         return False, "WorkersCrash", judgement.crashes.why
     for pod in pods:
         if pod.unscheduled and pod.end is None:
-            return False, "Unschedulable", f"{pod.name}: {pod.unscheduled[0]}"
+            message, since = pod.unscheduled
+            if message != UNSEEN or since < unseen_before:
+                return False, "Unschedulable", f"{pod.name}: {message}"
     return True, "Healthy", ""
 
 

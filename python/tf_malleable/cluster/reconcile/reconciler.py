@@ -322,7 +322,7 @@ class Reconciler:
         now: float,
     ) -> list[Action]:
         memory = self.memories[job.uid]
-        after = job_status.status(job, judgement, plan, progress, memory, now)
+        after = job_status.status(job, judgement, plan, progress, memory, now, self._timings)
         change = job_status.change(job.status, after)
         is_due = now >= memory.reported_at + self._timings.report
         if not change or (change.keys() <= {"progress"} and not is_due):
