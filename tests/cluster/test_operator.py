@@ -70,6 +70,18 @@ def test_a_training_runs_to_its_end_and_leaves_nothing(site):
         site.wait(lambda plural=plural, query=query: not site.client.list(plural, **query))
 
 
+@pytest.mark.fake("counts its calls")
+def test_nothing_is_created_twice(site):
+    site.node("n", 4)
+    site.start()
+    site.submit()
+    site.wait_for_workers(2)
+    calls = [one.resource for one in site.cluster.calls(site.user) if one.verb == "create"]
+    assert calls.count("services") == calls.count("poddisruptionbudgets") == 1
+    assert calls.count("pods") == 3
+    site.finish()
+
+
 def test_a_training_grows_with_the_cluster_and_moves_before_a_drain(site):
     a = site.node("a", 1.5)
     site.start()

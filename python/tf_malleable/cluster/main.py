@@ -19,6 +19,7 @@ from tf_malleable.cluster.kube import kubeconfig
 from tf_malleable.cluster.kube.client import ApiClient, CallError
 from tf_malleable.cluster.kube.leader_election import LeaderElection
 from tf_malleable.cluster.operator import Operator
+from tf_malleable.cluster.outage_log import OutageLog
 from tf_malleable.cluster.settings import OperatorSettings
 from tf_malleable.cluster.status_server import OperatorMetrics, StatusServer
 from tf_malleable.model import OperationError
@@ -134,6 +135,7 @@ async def _own_key(client: ApiClient, namespace: str, name: str) -> bytes:
         OperationError: The cluster refuses to read or to create the Secret with the key.
     """
     name = f"{name}-key"
+    outage = OutageLog(_log)
     while True:
         try:
             with suppress(KeyError, ValueError):
@@ -142,15 +144,15 @@ async def _own_key(client: ApiClient, namespace: str, name: str) -> bytes:
             raise OperationError(f"the Secret {name} in {namespace} has no {_KEY}: delete it")
         except CallError as error:
             if error.is_gone:
-                await _make_key(client, namespace, name)
+                await _make_key(client, namespace, name, outage)
                 continue
             if error.code in (401, 403):
                 raise OperationError(f"the cluster refuses this operator: {error}") from None
-            _log.warning("%s", error)
+            outage.begin(error)
         await asyncio.sleep(_RETRY_SECONDS)
 
 
-async def _make_key(client: ApiClient, namespace: str, name: str) -> None:
+async def _make_key(client: ApiClient, namespace: str, name: str, outage: OutageLog) -> None:
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -165,5 +167,5 @@ async def _make_key(client: ApiClient, namespace: str, name: str) -> None:
         if error.code in (401, 403):
             raise OperationError(f"the cluster refuses this operator: {error}") from None
         if error.reason != "AlreadyExists":
-            _log.warning("%s", error)
+            outage.begin(error)
             await asyncio.sleep(_RETRY_SECONDS)

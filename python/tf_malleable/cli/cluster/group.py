@@ -89,7 +89,7 @@ def status(cluster: Cluster, name: str | None, everywhere: bool, as_json: bool) 
     help="Namespace of the operator's lease and key.  [default: its own]",
 )
 @click.option("--only-in", metavar="NAME", help="Carry out only the jobs of this namespace.")
-@click.option("--verbose", "-v", is_flag=True, help="Log all actions.")
+@click.option("--verbose", "-v", is_flag=True, help="Log each action, too.")
 @cluster_options
 def operator(
     cluster: Cluster,
@@ -107,9 +107,9 @@ def operator(
     from tf_malleable.cluster.settings import OperatorSettings
 
     logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("tf_malleable").setLevel(logging.DEBUG if verbose else logging.INFO)
     return run(
         OperatorSettings(
             kubeconfig=cluster.kubeconfig,

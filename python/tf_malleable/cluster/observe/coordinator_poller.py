@@ -99,7 +99,7 @@ class CoordinatorPoller:
                     said = await loop.run_in_executor(self._pool, talk.ask, where)
                     progress = read(said)
                 except _PROBLEMS as error:
-                    _log.info("coordinator at %s: %r", where.host, error)
+                    _log.debug("coordinator at %s: %r", where.host, error)
                     talk.close()
                 else:
                     before = self._said.get(uid)

@@ -16,6 +16,7 @@ from tf_malleable.cluster.kube import objects
 from tf_malleable.cluster.kube.client import STRATEGIC, ApiClient, CallError, Object
 from tf_malleable.cluster.kube.informer import Informer
 from tf_malleable.cluster.observe.job_cache import ApiRefusal, JobCache
+from tf_malleable.cluster.outage_log import OutageLog, is_outage
 from tf_malleable.cluster.quantities import cores
 from tf_malleable.cluster.reconcile.actions import (
     Action,
@@ -61,6 +62,7 @@ class ActionExecutor:
         """
         self._client, self._jobs, self._pods, self._key = client, jobs, pods, key
         self._timings, self._count = timings, count
+        self._outage = OutageLog(_log)
 
     async def carry_out(
         self, decision: JobDecision, memory: JobCache, may_act: Callable[[], bool]
@@ -77,6 +79,7 @@ class ActionExecutor:
             if not may_act():
                 return False
             kind = type(action).__name__
+            _log.debug("%s/%s: %s", *decision.job.key, kind)
             try:
                 await self._do(decision.job, action, memory)
             except CallError as error:
@@ -85,10 +88,14 @@ class ActionExecutor:
                     continue
                 is_good = False
                 self._count(kind, error.reason or str(error.code))
-                _log.warning("%s/%s: %s: %s", *decision.job.key, kind, error)
+                if is_outage(error):
+                    self._outage.begin(error)
+                else:
+                    _log.warning("%s/%s: %s: %s", *decision.job.key, kind, error)
                 if isinstance(action, CreatePod | EnsureDependents | TryPod):
                     self._note_refusal(decision.job, action, error, memory)
             else:
+                self._outage.end()
                 self._count(kind, "done")
                 is_worker_made = is_worker_made or _is_worker(action)
         if is_worker_made and memory.refused is refusal:
@@ -177,19 +184,21 @@ class ActionExecutor:
         return str(service["spec"]["clusterIP"])
 
     async def _have(self, kind: ResourceKind, job: JobSpec, wanted: Object) -> Object:
-        """Create an object of a job unless it exists, and return it.
+        """Return an object of a job, which is created unless it exists.
+
+        A try to create a Service that exists would take an address, and have an event tell of it.
 
         Raises:
             CallError: The API server refuses it, or an object of this name has another owner, such
                 as an earlier job.
         """
-        try:
-            return await self._client.create(kind, job.namespace, wanted)
-        except CallError as error:
-            if error.reason != "AlreadyExists":
-                raise
         name = wanted["metadata"]["name"]
-        found = await self._client.get(kind, job.namespace, name)
+        try:
+            found = await self._client.get(kind, job.namespace, name)
+        except CallError as error:
+            if not error.is_gone:
+                raise
+            return await self._client.create(kind, job.namespace, wanted)
         owners = found["metadata"].get("ownerReferences") or ()
         if all(one["uid"] != job.uid for one in owners):
             raise CallError(409, "NotOurs", f"{kind.kind} {name} belongs to somebody else")
@@ -240,7 +249,9 @@ class ActionExecutor:
         self._pods.learn(changed)
 
     async def _tell(self, job: JobSpec, said: EmitEvent) -> None:
-        """Create an event; a failure to do so is only logged."""
+        """Log an event and create it; a failure to do so is only logged."""
+        level = logging.WARNING if said.is_warning else logging.INFO
+        _log.log(level, "%s/%s: %s: %s", *job.key, said.reason, said.message)
         about = {
             "apiVersion": resource_names.API_VERSION,
             "kind": resource_names.JOB_KIND,
@@ -270,7 +281,7 @@ class ActionExecutor:
         try:
             await self._client.create(resource_names.EVENTS, job.namespace, event)
         except CallError as error:
-            _log.info("an event is lost: %s", error)
+            _log.debug("an event is lost: %s", error)
 
 
 def _is_worker(action: Action) -> bool:
