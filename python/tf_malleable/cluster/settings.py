@@ -48,7 +48,7 @@ class Timings:
     ending: float = 60.0
     closing: float = 60.0
     refused: float = 5.0
-    longest_refused: float = 60.0
+    longest_refused: float = 180.0
     look: float = 30.0
     patience: Patience = field(default_factory=Patience)
 
