@@ -28,6 +28,12 @@ from tf_malleable.cluster.observe.training_progress import TrainingProgress
 from tf_malleable.cluster.planning.capacity import NodeCapacity
 from tf_malleable.cluster.planning.cluster_job import ClusterJob, ClusterPlan, JobPlan
 from tf_malleable.cluster.planning.planner import plan as make_plan
+from tf_malleable.cluster.planning.speed_hysteresis import (
+    Speeds,
+    held_speeds,
+    steady_plan,
+    with_speeds,
+)
 from tf_malleable.cluster.reconcile import job_status
 from tf_malleable.cluster.reconcile.actions import (
     Action,
@@ -46,6 +52,9 @@ from tf_malleable.cluster.settings import Timings
 from tf_malleable.policies.policy import Policy
 
 _SOON_SECONDS = 1.0
+# Interval at which it is looked whether newer speeds are worth another plan, which takes as long as
+# the plan itself.
+_COMPARE_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 _NOTHING = JobPlan()
 
@@ -133,6 +142,8 @@ class Reconciler:
         self.memories: dict[str, JobCache] = defaultdict(JobCache)
         self._policy, self._timings = policy, timings
         self._seen: dict[str, tuple[str, PodStatus]] = {}
+        self._speeds: Speeds = {}
+        self._compared_at = 0.0
 
     def decide(self, scene: ClusterSnapshot) -> ClusterDecision:
         """Return the decision about all jobs."""
@@ -237,15 +248,23 @@ class Reconciler:
         floors |= {uid: 0.0 for uid in jobs if uid not in floors}
         ours = OwnPods(frozenset(floors), scene.now, scene.only_in)
 
-        def plan(found: Sequence[NodeCapacity], new: Sequence[JobSpec] = ()) -> ClusterPlan:
+        def plan(
+            trainings: Sequence[ClusterJob],
+            found: Sequence[NodeCapacity],
+            new: Sequence[JobSpec] = (),
+        ) -> ClusterPlan:
             patience = self._timings.patience
             quotas = namespace_quotas(scene.quotas, scene.pods, ours, new)
             return make_plan(
-                known, found, scene.now, self._policy, quotas=quotas, patience=patience
+                trainings, found, scene.now, self._policy, quotas=quotas, patience=patience
             )
 
         found = rooms(scene.nodes, scene.pods, floors, ours)
-        first = plan(found)
+        if scene.now < self._compared_at + _COMPARE_SECONDS:
+            known = with_speeds(known, held_speeds(known, self._speeds))
+        else:
+            self._compared_at = scene.now
+        first, self._speeds = steady_plan(known, self._speeds, lambda jobs: plan(jobs, found))
         begun = [
             (jobs[each.id], each.allowed)
             for each in known
@@ -254,7 +273,8 @@ class Reconciler:
         if not begun:
             return first, {}
         less, seats = seated(found, begun)
-        return plan(less, [job for job, _ in begun]), seats
+        held = with_speeds(known, self._speeds)
+        return plan(held, less, [job for job, _ in begun]), seats
 
     def _pods(
         self, pods: Iterable[Manifest]
