@@ -27,6 +27,9 @@ class Server:
     def __init__(self, code=403, message="no"):
         self.error = CallError(code, "Forbidden", message)
 
+    async def get(self, kind, namespace, name):
+        raise CallError(404, "NotFound", "not found")
+
     async def create(self, kind, namespace, made, *, dry_run=False):
         if self.error is not None:
             raise self.error
@@ -60,15 +63,15 @@ def worker(job):
 
 
 @pytest.mark.parametrize("kind", [coordinator, worker, lambda job: EnsureDependents()])
-def test_the_delay_is_doubled_up_to_a_minute(job, kind):
+def test_the_delay_is_doubled_up_to_three_minutes(job, kind):
     server, memory = Server(), JobCache(address="10.0.0.1")
     delays = []
-    for count in range(1, 7):
+    for count in range(1, 9):
         before = time.time()
         found = done(server, job, kind(job), memory)
         assert found.count == count
         delays.append(found.until - before)
-    assert [round(each / 5) * 5 for each in delays] == [5, 10, 20, 40, 60, 60]
+    assert [round(each / 5) * 5 for each in delays] == [5, 10, 20, 40, 80, 160, 180, 180]
 
 
 def test_only_a_worker_that_is_created_ends_the_row(job):
