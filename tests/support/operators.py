@@ -338,8 +338,12 @@ class Site:
         shards = self.job(name)["spec"]["shards"]
         step = self.end(name, ahead)
         status = self.wait_for_phase("Succeeded", name)
-        found = [each for each in self.said(name) if each["how"] == "trained"]
-        assert found, self.why(name)()
+
+        def trained() -> list[Object]:
+            return [each for each in self.said(name) if each["how"] == "trained"]
+
+        # A node may have the log of a container a moment after its end.
+        found = self.wait(trained, name)
         assert {each["step"] for each in found} == {step}
         assert self.is_undisturbed({each["digest"] for each in found}, step, shards)
         self.wait(lambda: not self.running(name), name)
