@@ -121,6 +121,8 @@ def test_nothing_is_added_to_the_wheel(wheel):
     assert re.search(r"-manylinux_2_\d+_\w+\.whl$", wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         libraries = {name for name in archive.namelist() if ".so" in name}
+        init = archive.getinfo("tf_malleable/runtime/tfm-init")
+        assert init.external_attr >> 16 & 0o111
         (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         requirements = re.findall(r"^Requires-Dist: (.*)", archive.read(metadata).decode(), re.M)
     folder = "tf_malleable/runtime"
