@@ -350,10 +350,14 @@ Reply DaemonClient::Ask(const char* key, size_t size) {
     }
   }
   sys::Close(ends[0]);
+  CountWait(begin);
+  return reply;
+}
+
+void DaemonClient::CountWait(int64_t begin) {
   Count(&AtomicCounts::waits);
   Count(&AtomicCounts::wait_ns,
         static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
-  return reply;
 }
 
 void DaemonClient::AfterFork() {

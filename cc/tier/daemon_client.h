@@ -50,6 +50,9 @@ class DaemonClient {
     }
   }
 
+  // Counts a wait since `begin`, by the monotonic clock in ns.
+  void CountWait(int64_t begin);
+
   StateView ReadState();
   bool HasStore() { return ReadState().has_store; }
   bool IsValid() { return ReadState().is_valid; }

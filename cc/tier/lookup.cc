@@ -6,11 +6,16 @@
 #include <sys/xattr.h>
 
 #include "cc/tier/identity.h"
+#include "cc/tier/part.h"
 #include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
 namespace tier {
 namespace {
+
+// Maximum wait for a complete copy, and its pauses.
+constexpr int64_t kMaxSwapWaitNs = kSecondNs;
+constexpr int64_t kSwapPauseNs = 2 * kMillisecondNs;
 
 bool HasPartialCopy(const Key& key) {
   char path[kPartialPathBytes];
@@ -44,8 +49,8 @@ bool IsUsableCopy(int fd, const struct stat& copy, const StateView& view,
          (!compares || IsSameVersion(identity, now));
 }
 
-}  // namespace
-
+// Opens a complete copy for reading; returns -1 if no copy may be used.
+// Compares the copy with `source` unless that is null. May set errno.
 int OpenCopy(Key* key, const char* source, int flags) {
   const StateView view = shim.daemon.ReadState();
   if (!view.has_store) return -1;
@@ -80,6 +85,32 @@ int OpenCopy(Key* key, const char* source, int flags) {
   return -1;
 }
 
+// Replaces a descriptor of the program by one of the complete copy; returns
+// whether that was possible.
+bool SwapInCopy(PartialCopy* partial, int fd) {
+  Key key;
+  key.Set(partial->key, partial->key_size);
+  const int copy = OpenCopy(&key, nullptr, O_CLOEXEC);
+  if (copy < 0) return false;
+  Identity identity;
+  struct statx status;
+  const long size = syscall(SYS_fgetxattr, copy, kSourceAttribute, &identity,
+                            sizeof(identity));
+  const int flags = sys::Fcntl(fd, F_GETFD);
+  const int64_t position = sys::Seek(fd, 0, SEEK_CUR);
+  const bool is_same =
+      IsIdentity(identity, size) && sys::CachedStatus(fd, &status) == 0 &&
+      IsSameVersion(identity, status) && flags >= 0 && position >= 0 &&
+      sys::Seek(copy, position, SEEK_SET) == position;
+  const bool is_done =
+      is_same &&
+      syscall(SYS_dup3, copy, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) == fd;
+  sys::Close(copy);
+  return is_done;
+}
+
+}  // namespace
+
 int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result) {
   *result = LookupResult::kNotAsked;
   errno = 0;
@@ -106,26 +137,18 @@ int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result) {
   return OpenCopy(key, source, flags);
 }
 
-bool SwapInCopy(PartialCopy* partial, int fd) {
-  Key key;
-  key.Set(partial->key, partial->key_size);
-  const int copy = OpenCopy(&key, nullptr, O_CLOEXEC);
-  if (copy < 0) return false;
-  Identity identity;
-  struct statx status;
-  const long size = syscall(SYS_fgetxattr, copy, kSourceAttribute, &identity,
-                            sizeof(identity));
-  const int flags = sys::Fcntl(fd, F_GETFD);
-  const int64_t position = sys::Seek(fd, 0, SEEK_CUR);
-  const bool is_same =
-      IsIdentity(identity, size) && sys::CachedStatus(fd, &status) == 0 &&
-      IsSameVersion(identity, status) && flags >= 0 && position >= 0 &&
-      sys::Seek(copy, position, SEEK_SET) == position;
-  const bool is_done =
-      is_same &&
-      syscall(SYS_dup3, copy, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) == fd;
-  sys::Close(copy);
-  return is_done;
+bool AwaitSwap(PartialCopy* partial, int fd) {
+  const int64_t begin = sys::Now(CLOCK_MONOTONIC);
+  bool is_swapped = SwapInCopy(partial, fd);
+  bool has_waited = false;
+  while (!is_swapped && shim.daemon.IsValid() && IsFetched(partial) &&
+         sys::Now(CLOCK_MONOTONIC) - begin < kMaxSwapWaitNs) {
+    has_waited = true;
+    sys::Sleep(kSwapPauseNs);
+    is_swapped = SwapInCopy(partial, fd);
+  }
+  if (has_waited) shim.daemon.CountWait(begin);
+  return is_swapped;
 }
 
 }  // namespace tier

@@ -14,18 +14,15 @@
 namespace tf_malleable {
 namespace tier {
 
-// Opens a complete copy for reading; returns -1 if no copy may be used.
-// Compares the copy with `source`, the path of the file in the program, unless
-// that is null or the daemon permits readers not to. Of `flags`, only O_CLOEXEC
-// is used. May set errno.
-int OpenCopy(Key* key, const char* source, int flags);
-
-// As OpenCopy; if there is no copy, asks the daemon for one, and sets `result`.
+// Opens a complete copy for reading; if there is none that may be used, asks
+// the daemon for one, sets `result`, and returns -1. Compares the copy with
+// `source`, the path of the file in the program, unless the daemon permits
+// readers not to. Of `flags`, only O_CLOEXEC is used. May set errno.
 int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result);
 
-// Replaces a descriptor of the program by one of the complete copy; returns
-// whether that was possible.
-bool SwapInCopy(PartialCopy* partial, int fd);
+// Replaces a descriptor of the program by one of the complete copy, if that
+// exists, or is fetched and complete soon; returns whether it did.
+bool AwaitSwap(PartialCopy* partial, int fd);
 
 }  // namespace tier
 }  // namespace tf_malleable

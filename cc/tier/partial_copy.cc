@@ -2,12 +2,13 @@
 
 #include "cc/tier/partial_copy.h"
 
-#include <sys/xattr.h>
+#include <string.h>
+#include <sys/mman.h>
 
-#include "cc/tier/block_map.h"
 #include "cc/tier/copy_descriptor.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/lookup.h"
+#include "cc/tier/part.h"
 #include "cc/tier/syscalls.h"
 
 namespace tf_malleable {
@@ -19,9 +20,7 @@ namespace {
 
 // Age of the last modification from which a file may be copied.
 constexpr int64_t kSettledSeconds = 10;
-// Maximum waits for a complete copy and for a position, and their pauses.
-constexpr int64_t kMaxSwapWaitNs = kSecondNs;
-constexpr int64_t kSwapPauseNs = 2 * kMillisecondNs;
+// Maximum wait for a position, and its pauses.
 constexpr int64_t kMaxPositionWaitNs = kSecondNs;
 constexpr int64_t kPositionPauseNs = 50 * kMicrosecondNs;
 // Number of looks at a map that another thread is creating, and pauses between
@@ -30,6 +29,100 @@ constexpr int kLooks = 100;
 constexpr int kFastLooks = 50;
 constexpr int64_t kFastPauseNs = 20 * kMicrosecondNs;
 constexpr int64_t kSlowPauseNs = kMillisecondNs;
+// Maximum number of units that are marked at a time.
+constexpr size_t kMaxMarks = 2048;
+
+// Sets the size and the number of the map's units from the size of the file.
+void SetUnits(PartialCopy* partial) {
+  const int64_t size = partial->identity.size;
+  partial->unit = kMinUnitBytes;
+  while ((size + partial->unit - 1) / partial->unit > kMaxUnits) {
+    partial->unit *= 2;
+  }
+  partial->units =
+      static_cast<uint32_t>((size + partial->unit - 1) / partial->unit);
+}
+
+// Writes to a map; returns whether all bytes were written.
+bool Write(const OwnFile& file, const void* data, int64_t size,
+           int64_t offset) {
+  // Beyond the limit, the kernel would send SIGXFSZ.
+  if (!file.IsOpen() ||
+      sys::Soft(RLIMIT_FSIZE) < static_cast<uint64_t>(offset + size)) {
+    return false;
+  }
+  const char* rest = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t done =
+        sys::WriteAt(file.fd(), rest, static_cast<size_t>(size), offset);
+    if (done <= 0) {
+      if (done < 0 && errno == EINTR) continue;
+      return false;
+    }
+    rest += done;
+    size -= done;
+    offset += done;
+  }
+  return true;
+}
+
+// Creates the map of what this process reads; returns whether that worked.
+bool CreateMap(PartialCopy* partial) {
+  partial->map.Take(
+      static_cast<int>(syscall(SYS_memfd_create, "tier", MFD_CLOEXEC)));
+  MapHeader header;
+  memset(&header, 0, sizeof(header));
+  header.magic = kMapMagic;
+  header.version = kVersion;
+  header.unit = partial->unit;
+  header.units = partial->units;
+  header.identity = partial->identity;
+  return Write(partial->map, &header, sizeof(header), 0);
+}
+
+// Adds a range that was read to the run, and returns the run.
+void AddToRun(PartialCopy* partial, int64_t begin, int64_t end,
+              int64_t* run_begin, int64_t* run_end) {
+  *run_begin = begin;
+  *run_end = end;
+  if (partial->run_lock.exchange(true, std::memory_order_acquire)) return;
+  if (begin >= partial->run_begin && begin <= partial->run_end) {
+    if (end < partial->run_end) end = partial->run_end;
+    partial->run_end = end;
+  } else {
+    partial->run_begin = begin;
+    partial->run_end = end;
+  }
+  *run_begin = partial->run_begin;
+  *run_end = partial->run_end;
+  partial->run_lock.store(false, std::memory_order_release);
+}
+
+// Marks a range that was read; returns whether that worked.
+bool MarkRead(PartialCopy* partial, int64_t begin, int64_t end) {
+  int64_t run_begin, run_end;
+  AddToRun(partial, begin, end, &run_begin, &run_end);
+  const int64_t unit = partial->unit;
+  int64_t first = begin / unit;
+  if (first * unit < run_begin) first = (run_begin + unit - 1) / unit;
+  int64_t last = end / unit;
+  if (run_end >= (last + 1) * unit) ++last;
+  if (run_end >= partial->identity.size && last + 1 >= partial->units) {
+    last = partial->units;
+  }
+  uint8_t there[kMaxMarks];
+  memset(there, kPresent, sizeof(there));
+  while (first < last) {
+    const int64_t count = last - first < static_cast<int64_t>(kMaxMarks)
+                              ? last - first
+                              : static_cast<int64_t>(kMaxMarks);
+    if (!Write(partial->map, there, count, kMapHeaderBytes + first)) {
+      return false;
+    }
+    first += count;
+  }
+  return true;
+}
 
 // Sends the daemon a message about the copy, with descriptors; returns whether
 // it was sent.
@@ -182,26 +275,6 @@ void NoteShared(PartialCopy* partial, int fd, int64_t size) {
              !MarkRead(partial, offset, offset + size)) {
     Stop(partial);
   }
-}
-
-// Replaces the descriptor by one of the complete copy, if that exists, or is
-// fetched and complete soon; returns whether it did.
-bool AwaitSwap(PartialCopy* partial, int fd) {
-  const int64_t begin = sys::Now(CLOCK_MONOTONIC);
-  bool is_swapped = SwapInCopy(partial, fd);
-  bool has_waited = false;
-  while (!is_swapped && shim.daemon.IsValid() && IsFetched(partial) &&
-         sys::Now(CLOCK_MONOTONIC) - begin < kMaxSwapWaitNs) {
-    has_waited = true;
-    sys::Sleep(kSwapPauseNs);
-    is_swapped = SwapInCopy(partial, fd);
-  }
-  if (has_waited) {
-    shim.daemon.Count(&AtomicCounts::waits);
-    shim.daemon.Count(&AtomicCounts::wait_ns,
-                      static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
-  }
-  return is_swapped;
 }
 
 // Returns a new entry, without a copy; null if no entry is free.

@@ -61,7 +61,7 @@ struct PartialCopy {
   OwnFile map;       // What this process has read.
   // The daemon's partial copy, once it was found.
   OwnFile part, part_map;
-  // Time of the next search for the daemon's files; see block_map.cc.
+  // Time of the next search for the daemon's files; see part.cc.
   std::atomic<int64_t> next_search;
   uint32_t unit, units;         // Size of a unit in bytes, and number of units.
   std::atomic<bool> is_sent;    // kWhole was sent.

@@ -1,9 +1,6 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 
-#include "cc/tier/block_map.h"
-
-#include <string.h>
-#include <sys/mman.h>
+#include "cc/tier/part.h"
 
 #include "cc/tier/syscalls.h"
 
@@ -11,7 +8,7 @@ namespace tf_malleable {
 namespace tier {
 namespace {
 
-// Maximum number of bytes of a map that are read or written at a time.
+// Maximum number of bytes of the map that are read at a time.
 constexpr size_t kMapChunkBytes = 2048;
 // Time between two searches for the daemon's files.
 constexpr int64_t kSearchIntervalNs = 20 * kMillisecondNs;
@@ -21,47 +18,6 @@ constexpr int64_t kIsFound = -1;
 // Pauses between two looks at a range that is being fetched.
 constexpr int64_t kFirstPauseNs = 100 * kMicrosecondNs;
 constexpr int64_t kLongestPauseNs = 2 * kMillisecondNs;
-
-// Writes to the map; returns whether all bytes were written.
-bool Write(const OwnFile& file, const void* data, int64_t size,
-           int64_t offset) {
-  // Beyond the limit, the kernel would send SIGXFSZ.
-  if (!file.IsOpen() ||
-      sys::Soft(RLIMIT_FSIZE) < static_cast<uint64_t>(offset + size)) {
-    return false;
-  }
-  const char* rest = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t done =
-        sys::WriteAt(file.fd(), rest, static_cast<size_t>(size), offset);
-    if (done <= 0) {
-      if (done < 0 && errno == EINTR) continue;
-      return false;
-    }
-    rest += done;
-    size -= done;
-    offset += done;
-  }
-  return true;
-}
-
-// Adds a range that was read to the run, and returns the run.
-void AddToRun(PartialCopy* partial, int64_t begin, int64_t end,
-              int64_t* run_begin, int64_t* run_end) {
-  *run_begin = begin;
-  *run_end = end;
-  if (partial->run_lock.exchange(true, std::memory_order_acquire)) return;
-  if (begin >= partial->run_begin && begin <= partial->run_end) {
-    if (end < partial->run_end) end = partial->run_end;
-    partial->run_end = end;
-  } else {
-    partial->run_begin = begin;
-    partial->run_end = end;
-  }
-  *run_begin = partial->run_begin;
-  *run_end = partial->run_end;
-  partial->run_lock.store(false, std::memory_order_release);
-}
 
 // Opens the daemon's map of a file, if it is of this version; -1 if there is
 // none. Sets `header`, and the folder of the partial copy.
@@ -128,54 +84,6 @@ bool HasPart(PartialCopy* partial) {
 
 }  // namespace
 
-void SetUnits(PartialCopy* partial) {
-  const int64_t size = partial->identity.size;
-  partial->unit = kMinUnitBytes;
-  while ((size + partial->unit - 1) / partial->unit > kMaxUnits) {
-    partial->unit *= 2;
-  }
-  partial->units =
-      static_cast<uint32_t>((size + partial->unit - 1) / partial->unit);
-}
-
-bool CreateMap(PartialCopy* partial) {
-  partial->map.Take(
-      static_cast<int>(syscall(SYS_memfd_create, "tier", MFD_CLOEXEC)));
-  MapHeader header;
-  memset(&header, 0, sizeof(header));
-  header.magic = kMapMagic;
-  header.version = kVersion;
-  header.unit = partial->unit;
-  header.units = partial->units;
-  header.identity = partial->identity;
-  return Write(partial->map, &header, sizeof(header), 0);
-}
-
-bool MarkRead(PartialCopy* partial, int64_t begin, int64_t end) {
-  int64_t run_begin, run_end;
-  AddToRun(partial, begin, end, &run_begin, &run_end);
-  const int64_t unit = partial->unit;
-  int64_t first = begin / unit;
-  if (first * unit < run_begin) first = (run_begin + unit - 1) / unit;
-  int64_t last = end / unit;
-  if (run_end >= (last + 1) * unit) ++last;
-  if (run_end >= partial->identity.size && last + 1 >= partial->units) {
-    last = partial->units;
-  }
-  uint8_t there[kMapChunkBytes];
-  memset(there, kPresent, sizeof(there));
-  while (first < last) {
-    const int64_t count = last - first < static_cast<int64_t>(kMapChunkBytes)
-                              ? last - first
-                              : static_cast<int64_t>(kMapChunkBytes);
-    if (!Write(partial->map, there, count, kMapHeaderBytes + first)) {
-      return false;
-    }
-    first += count;
-  }
-  return true;
-}
-
 MapRange FindRange(PartialCopy* partial, int64_t offset, int64_t size) {
   MapRange range = {size, false, false, false};
   if (!HasPart(partial)) return range;
@@ -226,9 +134,7 @@ MapRange AwaitRange(PartialCopy* partial, int64_t offset, int64_t size) {
       break;
     }
   } while (!range.is_present && range.is_fetching && shim.daemon.IsValid());
-  shim.daemon.Count(&AtomicCounts::waits);
-  shim.daemon.Count(&AtomicCounts::wait_ns,
-                    static_cast<uint64_t>(sys::Now(CLOCK_MONOTONIC) - begin));
+  shim.daemon.CountWait(begin);
   return range;
 }
 

@@ -1,27 +1,18 @@
 // Copyright 2026 The tf_malleable Authors. Licensed under Apache-2.0.
 //
-// Block maps: the ranges of a file that this process has read, which the daemon
-// copies, and the ranges that are present in the daemon's partial copy.
+// The daemon's part of a file that is being copied: which of its ranges are
+// present, by the daemon's map.
 //
 // Thread-safety: all functions may be called from any thread and from signal
 // handlers. AwaitRange blocks for at most kStallNs.
 
-#ifndef TF_MALLEABLE_CC_TIER_BLOCK_MAP_H_
-#define TF_MALLEABLE_CC_TIER_BLOCK_MAP_H_
+#ifndef TF_MALLEABLE_CC_TIER_PART_H_
+#define TF_MALLEABLE_CC_TIER_PART_H_
 
 #include "cc/tier/partial_copy.h"
 
 namespace tf_malleable {
 namespace tier {
-
-// Sets the size and the number of the map's units from the size of the file.
-void SetUnits(PartialCopy* partial);
-
-// Creates the map of what this process reads; returns whether that worked.
-bool CreateMap(PartialCopy* partial);
-
-// Marks a range that was read; returns whether that worked.
-bool MarkRead(PartialCopy* partial, int64_t begin, int64_t end);
 
 // A range of a file that is present or missing as a whole.
 struct MapRange {
@@ -46,4 +37,4 @@ bool IsFetched(PartialCopy* partial);
 }  // namespace tier
 }  // namespace tf_malleable
 
-#endif  // TF_MALLEABLE_CC_TIER_BLOCK_MAP_H_
+#endif  // TF_MALLEABLE_CC_TIER_PART_H_
