@@ -12,13 +12,14 @@ import asyncio
 import socket
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.peers.location_records import Location
 from tf_malleable.tier.peers.peer_fetch import Fetch
-from tf_malleable.tier.protocol import Identity, Reply
+from tf_malleable.tier.protocol import Identity, ProtocolError, Reply
 from tf_malleable.tier.readers.lookup_policy import LookupPolicy
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store.partial_copy import PartialCopy
@@ -208,6 +209,25 @@ class Lookup:
         while self._claims and next(iter(self._claims.values()))[0] < now:
             del self._claims[next(iter(self._claims))]
         self._claims[key] = now + _CLAIM_SECONDS, uid
+
+
+def reply_socket(descriptors: Sequence[int]) -> socket.socket:
+    """Return the socket to which a lookup is answered; it takes over the descriptor.
+
+    Raises:
+        ProtocolError: There is not exactly one descriptor, or it is no Unix stream socket. To
+            send to another kind may block, as may closing it.
+    """
+    if len(descriptors) != 1:
+        raise ProtocolError("one socket belongs to a question")
+    try:
+        found = socket.socket(fileno=descriptors[0])
+    except OSError:
+        raise ProtocolError("what is to be answered is no socket") from None
+    if (found.family, found.type) != (socket.AF_UNIX, socket.SOCK_STREAM):
+        found.detach()
+        raise ProtocolError("a question is answered to a Unix stream socket")
+    return found
 
 
 def _say(reply_to: socket.socket, reply: Reply) -> None:

@@ -4,28 +4,30 @@
 The daemon copies a block when a reader has read all of it, by the descriptor that the reader has
 passed: the bytes come from the kernel's cache, and no reader can put wrong bytes where others find
 them. What it may be passed is checked: an ordinary file, opened for reading, that is on the file
-system of the source.
+system of the source. A reader may pass any descriptor: of a folder, a device, a socket, one without
+access (O_PATH). No call here waits for what is behind one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import resource
 import stat
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from tf_malleable.linux.file_status import FileStatus
+from tf_malleable.linux.file_status import FileStatus, cached_status
 from tf_malleable.tier.node_messages import key_of
-from tf_malleable.tier.protocol import SMALL_FILE_BYTES, Identity, ProtocolError
-from tf_malleable.tier.readers.handed_descriptors import Disposal
+from tf_malleable.tier.protocol import SMALL_FILE_BYTES, Identity, MessageKind, ProtocolError
+from tf_malleable.tier.readers.disposal import Disposal
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store.block_map import BlockMap
 from tf_malleable.tier.store.copy_store import Kept
@@ -38,6 +40,16 @@ from tf_malleable.tier.store.partial_copy import (
 from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import PUBLIC, area_of, private_area
 
+MOST_DESCRIPTORS: Final = 2
+"""Maximum number of descriptors with one message."""
+_READABLE: Final = (os.O_RDONLY, os.O_RDWR)
+_BOTH: Final = (os.O_RDWR,)
+# By kind: the fewest descriptors, and the access modes that each of them may have.
+_FILES: Final[dict[MessageKind, tuple[int, tuple[tuple[int, ...], ...]]]] = {
+    MessageKind.READING: (2, (_READABLE, _BOTH)),
+    MessageKind.WHOLE: (1, (_READABLE,)),
+    MessageKind.UNSEEN: (0, (_READABLE,)),
+}
 # Small files are copied in batches: period, and most files per batch.
 _TOGETHER_SECONDS: Final = 0.05
 _MOST_TOGETHER: Final = 256
@@ -298,3 +310,45 @@ class ReaderEvents:
         for each in all_:
             os.close(each.source)
         return found
+
+
+def check_files(kind: MessageKind, descriptors: Sequence[int]) -> list[FileStatus]:
+    """Check that the descriptors are as many files as belong to a message, with their access.
+
+    Returns:
+        The status of each file.
+
+    Raises:
+        ProtocolError: They are not.
+    """
+    least, modes = _FILES.get(kind, (0, ()))
+    if not least <= len(descriptors) <= len(modes):
+        raise ProtocolError(f"{len(descriptors)} descriptors do not belong to such a message")
+    found = []
+    for descriptor, allowed in zip(descriptors, modes, strict=False):
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        # First, as it asks no file system.
+        if flags & os.O_PATH or flags & os.O_ACCMODE not in allowed:
+            raise ProtocolError("a descriptor of a copy does not permit what a copy needs")
+        try:
+            about = cached_status(descriptor)
+        except OSError as error:  # Such as in a user's FUSE, which answers nobody else.
+            raise ProtocolError(f"a file cannot be looked at: {error.strerror}") from None
+        if not stat.S_ISREG(about.st_mode):
+            raise ProtocolError("the descriptors of a copy must be of files")
+        found.append(about)
+    if kind is MessageKind.READING:
+        _check_map(descriptors[1])
+    return found
+
+
+def _check_map(descriptor: int) -> None:
+    """Check that a descriptor is of a file in memory, whose reads never wait for anybody.
+
+    Raises:
+        ProtocolError: It is of something else.
+    """
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+    except OSError:
+        raise ProtocolError("the map of a copy must be a memfd") from None

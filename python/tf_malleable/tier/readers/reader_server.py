@@ -29,14 +29,9 @@ from tf_malleable.tier.protocol import (
     ReaderCounts,
     ReaderMessage,
 )
-from tf_malleable.tier.readers.handed_descriptors import (
-    MOST_DESCRIPTORS,
-    Disposal,
-    check_files,
-    reply_socket,
-)
-from tf_malleable.tier.readers.lookup import Lookup
-from tf_malleable.tier.readers.reader_events import ReaderEvents
+from tf_malleable.tier.readers.disposal import Disposal
+from tf_malleable.tier.readers.lookup import Lookup, reply_socket
+from tf_malleable.tier.readers.reader_events import MOST_DESCRIPTORS, ReaderEvents, check_files
 from tf_malleable.tier.readers.reader_share import Share
 from tf_malleable.tier.store.partial_copy import Reading
 
