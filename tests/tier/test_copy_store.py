@@ -63,7 +63,7 @@ def test_what_is_in_the_folder_is_what_there_is(tmp_path, store, source):
     strange = store.folder / AREA / "strange"
     strange.write_bytes(b"by hand")
     again = CopyStore(store.folder, (source,), 1 << 30, "this boot")
-    assert again.keys() == store.keys() == {key: again.get(key).version.encode()}
+    assert again.keys() == store.keys() == {key: again.get(key).identity.version}
     assert again.used == len(DATA)
     assert not strange.exists()
 

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tf_malleable.tier.node_messages import area_and_path, decode_key, encode_key, key_of
-from tf_malleable.tier.store.source_version import SETTLED_SECONDS, SourceVersion
+from tf_malleable.tier.protocol import SETTLED_SECONDS, Identity
 
 
 @pytest.mark.parametrize(
@@ -35,8 +37,10 @@ def test_no_such_name(key):
 def test_versions(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"12345")
-    version = SourceVersion.of(file.stat())
-    assert version.size == 5
-    assert not version.is_settled(version.mtime_ns / 1e9 + SETTLED_SECONDS - 0.1)
-    assert version.is_settled(version.mtime_ns / 1e9 + SETTLED_SECONDS)
-    assert SourceVersion(1, -5, 7).encode() == "1.-5.7"
+    about = file.stat()
+    identity = Identity.of(about)
+    assert identity.version == f"5.{about.st_mtime_ns}.{about.st_ino}"
+    assert not identity.is_settled(about.st_mtime_ns / 1e9 + SETTLED_SECONDS - 0.1)
+    assert identity.is_settled(about.st_mtime_ns / 1e9 + SETTLED_SECONDS)
+    os.utime(file, ns=(-5, -5))
+    assert Identity.of(file.stat()).version == f"5.-5.{about.st_ino}"

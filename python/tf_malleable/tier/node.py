@@ -35,7 +35,6 @@ from tf_malleable.tier.service import TierService
 from tf_malleable.tier.settings import NodeAddress, TierSettings
 from tf_malleable.tier.source_watch import SourceWatch
 from tf_malleable.tier.store.copy_store import CopyStore
-from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import area_of, private_area
 
 _BEAT_SECONDS = 0.5
@@ -187,13 +186,13 @@ class TierNode:
             about = os.fstat(source)
             uid = os.geteuid()
             area = area_of(Path(path), about, uid) if self._settings.shared else private_area(uid)
-            key, version = key_of(area, path), SourceVersion.of(about)
+            key, identity = key_of(area, path), Identity.of(about)
             copy = service.growing.get(key)
             if copy is not None:
                 copy.wanted = True
                 await copy.wait_until_closed()
-            elif not service.refusal(key, path, version):
-                copy = await service.create(key, Identity.of(about), source)
+            elif not service.refusal(key, path, identity):
+                copy = await service.create(key, identity, source)
                 if copy is not None:
                     copy.wanted = True
                     await service.complete(copy)
@@ -206,7 +205,7 @@ class TierNode:
         while (key := await self.service.in_thread(lambda: next(good, None))) is not None:
             kept = self._store.get(key)
             if self.service.directory is not None and kept is not None:
-                self.service.directory.hold({key: kept.version.encode()})
+                self.service.directory.hold({key: kept.identity.version})
 
     def _answer(self, message: RecordsMessage) -> RecordsAnswer:
         assert self.service.directory is not None
@@ -224,13 +223,13 @@ class TierNode:
         end = time.monotonic() + _CLAIM_SECONDS
         while True:
             kept = self._store.get(key)
-            if kept is not None and version in ("", kept.version.encode()):
+            if kept is not None and version in ("", kept.identity.version):
                 return ServedCopy(self._store.path(key), kept.identity)
             growing = self.service.growing.get(key)
             # Only a copy that this node reads from the source: otherwise nodes could follow each
             # other in a circle.
             if growing is not None and key in self.service.claimed:
-                return growing if version in ("", growing.version.encode()) else None
+                return growing if version in ("", growing.identity.version) else None
             # A reader with a claim may have been told to read the source, and not have begun yet.
             if not self.lookup.has_claimed(key) or time.monotonic() > end:
                 return None

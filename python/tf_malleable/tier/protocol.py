@@ -36,6 +36,8 @@ UNASKED: Final = 500
 MOST_TEXT: Final = 16383
 _MESSAGE: Final = struct.Struct("<II128s7Q")
 _MESSAGE_MAGIC: Final = 0x714D4654
+SETTLED_SECONDS: Final = 10.0
+"""Age below which a modified file may change again with the same modification time."""
 LARGEST_MESSAGE: Final = _MESSAGE.size + 4096
 SMALL_FILE_BYTES: Final = 1 << 20
 """Maximum size of a file that is copied at once, without a block map."""
@@ -133,6 +135,23 @@ class Identity(NamedTuple):
             about.st_nlink, about.st_blocks, about.st_blksize,
         )  # fmt: skip
 
+    @property
+    def _modified_ns(self) -> int:
+        return self.mtime_s * 10**9 + self.mtime_ns
+
+    @property
+    def version(self) -> str:
+        """Version of the file: text that nodes compare with theirs."""
+        return f"{self.size}.{self._modified_ns}.{self.inode}"
+
+    def is_settled(self, now: float) -> bool:
+        """Return whether the last modification was at least SETTLED_SECONDS ago.
+
+        Args:
+            now: Current time in seconds since 1970.
+        """
+        return now - self._modified_ns / 1e9 >= SETTLED_SECONDS
+
     def encode(self) -> bytes:
         """Return the identity in its binary format."""
         return _IDENTITY.pack(_IDENTITY_MAGIC, VERSION, *self[:-1], 0, self.copy_inode)
@@ -170,7 +189,7 @@ class Identity(NamedTuple):
         return (
             stat.S_ISREG(about.st_mode)
             and (self.inode, self.size) == (about.st_ino, about.st_size)
-            and self.mtime_s * 10**9 + self.mtime_ns == about.st_mtime_ns
+            and self._modified_ns == about.st_mtime_ns
             # Changes with mode, owner and ACL, too, and cannot be set back.
             and self.ctime_s * 10**9 + self.ctime_ns == about.st_ctime_ns
         )

@@ -21,7 +21,6 @@ from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.store import blocks
 from tf_malleable.tier.store.copy_store import CopyStore, Kept
 from tf_malleable.tier.store.partial_copy import NotPublishedError, PartialCopy, is_of_disk
-from tf_malleable.tier.store.source_version import SourceVersion
 
 _DISK_PAUSE_SECONDS: Final = 30.0
 _FULL_SECONDS: Final = 5.0
@@ -109,22 +108,22 @@ class TierService:
                     with suppress(OSError):
                         yield os.stat(folder).st_dev
 
-    def refusal(self, key: str, path: str, version: SourceVersion) -> str:
+    def refusal(self, key: str, path: str, identity: Identity) -> str:
         """Return the reason against a copy of a file; empty if a copy may begin.
 
         Args:
             key: Key of the copy.
             path: Absolute path of the file in the source.
-            version: Version of the file, from its descriptor.
+            identity: Identity of the file, from its descriptor.
         """
         if not self.is_source(path):
             return "it is not below the source"
         kept = self.store.get(key)
-        if kept is not None and kept.version == version:
+        if kept is not None and kept.identity.version == identity.version:
             return "there is a complete copy"
         if key in self.growing:
             return "its copy grows already"
-        if not version.is_settled(self._clock()):
+        if not identity.is_settled(self._clock()):
             return "it was modified less than 10 s ago"
         return self.problem
 
@@ -229,7 +228,7 @@ class TierService:
         """Ask for the location of a copy's bytes; None if it has been abandoned meanwhile."""
         where = Location(True)
         if self.directory is not None:
-            where = await self.directory.ask(copy.key, copy.version.encode())
+            where = await self.directory.ask(copy.key, copy.identity.version)
         if copy.is_closed:
             if where.is_yours and self.store.get(copy.key) is None:
                 self._release(copy.key)
@@ -279,7 +278,7 @@ class TierService:
         """
         kept = {key: each for key, each in results.items() if isinstance(each, Kept)}
         if self.directory is not None:
-            self.directory.hold({key: each.version.encode() for key, each in kept.items()})
+            self.directory.hold({key: each.identity.version for key, each in kept.items()})
         for key, error in results.items():
             if isinstance(error, Exception):
                 self.counters.unpublished += 1
@@ -302,7 +301,7 @@ class TierService:
             self._passing -= growing.size
             asyncio.get_running_loop().call_later(_PASSING_SECONDS, self.store.drop, key)
         elif self.directory is not None:
-            self.directory.hold({key: growing.version.encode()})
+            self.directory.hold({key: growing.identity.version})
         _log.info("copied %s, %d bytes", key, growing.size)
 
     def give_up(self, growing: PartialCopy, problem: str) -> None:

@@ -16,9 +16,9 @@ from tf_malleable.tier.node_messages import area_and_path, key_of
 from tf_malleable.tier.object_names import SCHEME, ObjectSource, paths_of, shown
 from tf_malleable.tier.peers.membership import Membership
 from tf_malleable.tier.peers.node_client import NodeClient
+from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store.copy_store import Kept
-from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import area_of, private_area
 
 
@@ -136,7 +136,6 @@ class TierAdmin:
             return Why(False, f"nowhere: the tier cannot look at {path}: {error.strerror}")
         area = area_of(Path(path), about, uid) if self._shared else private_area(uid)
         key = key_of(area, path)
-        version = SourceVersion.of(about)
         kept = service.store.get(key)
         if kept is not None and kept.identity.is_same(about):
             return Why(True, f"the copy {service.store.path(key)}, which is complete")
@@ -144,7 +143,7 @@ class TierAdmin:
             return Why(False, "the source or another node: its copy grows")
         if kept is not None:
             return Why(False, "the source: the file has changed since it was copied")
-        if not version.is_settled(time.time()):
+        if not Identity.of(about).is_settled(time.time()):
             return Why(False, "the source: it was modified less than 10 s ago")
         if service.problem:
             return Why(False, f"the source: {service.problem}")

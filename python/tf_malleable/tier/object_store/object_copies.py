@@ -32,7 +32,6 @@ from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store import blocks
 from tf_malleable.tier.store.copy_store import Kept
 from tf_malleable.tier.store.partial_copy import PartialCopy
-from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import private_area
 
 
@@ -93,9 +92,9 @@ class ObjectCopies:
 
         A copy that is begun takes over the answer with all bytes; without one, S3 is asked.
         """
-        service, version = self.service, SourceVersion.of_identity(status.identity)
+        service, version = self.service, status.identity.version
         kept, copy = service.store.get(key), service.growing.get(key)
-        if kept is not None and kept.version != version:
+        if kept is not None and kept.identity.version != version:
             service.forget(key)
             kept = None
         if answer is not None and (kept is not None or copy is not None):
@@ -104,7 +103,7 @@ class ObjectCopies:
             service.read(key)
             return kept
         if copy is not None:
-            return copy if copy.version == version else None
+            return copy if copy.identity.version == version else None
         if service.problem or status.identity.size > service.largest:
             return None
         copy = await service.create(key, status.identity)

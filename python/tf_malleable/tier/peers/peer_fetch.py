@@ -153,7 +153,7 @@ class PeerFetch:
         while (copy := fetch.copy) is None or not copy.is_whole:
             if copy is not None and copy.is_closed:
                 return copy.problem
-            version = "" if copy is None else copy.version.encode()
+            version = "" if copy is None else copy.identity.version
             first = 0 if copy is None else copy.first_missing()
             try:
                 got = await self._client.fetch(node, fetch.key, version, first, fetch.begin, take)

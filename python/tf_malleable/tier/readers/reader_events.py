@@ -37,7 +37,6 @@ from tf_malleable.tier.store.partial_copy import (
     Reading,
     copy_small_file,
 )
-from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import PUBLIC, area_of, private_area
 
 MOST_DESCRIPTORS: Final = 2
@@ -69,11 +68,6 @@ class _HandedFile(NamedTuple):
     identity: Identity
     source: int
     about: FileStatus
-
-    @property
-    def version(self) -> SourceVersion:
-        """Version of the file."""
-        return SourceVersion.of_identity(self.identity)
 
 
 class ReaderEvents:
@@ -191,14 +185,13 @@ class ReaderEvents:
         service, path, identity, source = self._service, file.path, file.identity, file.source
         try:
             key = await service.in_thread(lambda: self._key(file))
-            version = file.version
             # Readers often open a file at the same moment.
             async with self._locks.setdefault(key, asyncio.Lock()):
                 known = service.growing.get(key)
-                if known is not None and known.version == version:
+                if known is not None and known.identity.version == identity.version:
                     reading.attach(known)
                     return
-                is_refused = service.refusal(key, path, version)
+                is_refused = service.refusal(key, path, identity)
                 copy = None
                 if not is_refused and await self._is_worth(reading, identity.size):
                     copy = await service.create(key, identity, source)
@@ -272,7 +265,7 @@ class ReaderEvents:
             for key, each in dict(zip(keys, some, strict=True)).items():
                 if (
                     key
-                    and not service.refusal(key, each.path, each.version)
+                    and not service.refusal(key, each.path, each.identity)
                     and await service.make_way(key, each.identity.size)
                 ):
                     admitted[key] = each

@@ -22,7 +22,6 @@ from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.store import layout
 from tf_malleable.tier.store.cache_eviction import StoredCopy, to_evict
 from tf_malleable.tier.store.disk import files, is_at, is_open
-from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import ACL_ATTRIBUTE, PUBLIC, search_acl
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -52,11 +51,6 @@ class Kept:
     def size(self) -> int:
         """Size of the copy in bytes."""
         return self.identity.size
-
-    @property
-    def version(self) -> SourceVersion:
-        """Version of the file in the source."""
-        return SourceVersion.of_identity(self.identity)
 
 
 class CopyStore:
@@ -122,7 +116,7 @@ class CopyStore:
     def keys(self) -> dict[str, str]:
         """Return the versions of all complete copies by key."""
         with self._lock:
-            return {key: kept.version.encode() for key, kept in self._kept.items()}
+            return {key: kept.identity.version for key, kept in self._kept.items()}
 
     def kept(self) -> list[Kept]:
         """Return all complete copies."""

@@ -22,7 +22,6 @@ from tf_malleable.tier.protocol import Identity, MapState, name_of
 from tf_malleable.tier.store import blocks, layout
 from tf_malleable.tier.store.block_map import THERE, BlockMap
 from tf_malleable.tier.store.copy_store import CopyStore, Kept
-from tf_malleable.tier.store.source_version import SourceVersion
 from tf_malleable.tier.store.tenancy import PUBLIC, is_everybodys
 
 WORTH: Final = 0.5
@@ -102,7 +101,6 @@ class PartialCopy:
     Attributes:
         key: Key of the file.
         identity: Identity of the file in the source.
-        version: Version of the file in the source.
         size: Size of the whole file in bytes.
         part: Descriptor of the part: the file with the bytes of the copy.
         codes: Checksum of each block; None for each one that is missing.
@@ -136,7 +134,6 @@ class PartialCopy:
             source: Descriptor of the file in the source; -1 for none.
         """
         self.key, self.identity = key, identity
-        self.version = SourceVersion.of_identity(identity)
         self.size = identity.size
         self.part, self._map, self._names = part, growth, names
         self.codes: list[int | None] = [None] * blocks.block_count(self.size)
