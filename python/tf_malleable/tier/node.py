@@ -19,9 +19,8 @@ from tf_malleable.tier.node_messages import RecordsAnswer, RecordsMessage, area_
 from tf_malleable.tier.peers.directory import Directory
 from tf_malleable.tier.peers.membership import Membership
 from tf_malleable.tier.peers.node_client import NodeClient, PeerGoneError
-from tf_malleable.tier.peers.node_server import NodeServer, Servable
+from tf_malleable.tier.peers.node_server import NodeServer, Servable, ServedCopy
 from tf_malleable.tier.peers.peer_fetch import PeerFetch
-from tf_malleable.tier.peers.served_copy import ServedCopy
 from tf_malleable.tier.peers.tls import contexts
 from tf_malleable.tier.protocol import Identity, StateFlag
 from tf_malleable.tier.readers.lookup import Lookup

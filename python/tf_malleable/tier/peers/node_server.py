@@ -15,7 +15,8 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
+from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 from aiohttp import web
@@ -37,7 +38,8 @@ from tf_malleable.tier.node_messages import (
 from tf_malleable.tier.peers.admission import PeerAdmission
 from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.request_signature import Checked, Signer
-from tf_malleable.tier.store import blocks
+from tf_malleable.tier.store import blocks, layout
+from tf_malleable.tier.store.partial_copy import PartialCopy
 
 _LARGEST_MESSAGE = 16 << 20
 _BACKLOG = 128
@@ -53,26 +55,28 @@ _log = logging.getLogger(__name__)
 _log.addFilter(_is_no_strangers)
 
 
-class Servable(Protocol):
-    """A copy of this node, complete or partial, whose blocks are served."""
+@dataclass(frozen=True)
+class ServedCopy:
+    """A complete copy whose blocks are served.
 
-    size: int
+    Attributes:
+        path: Path of the copy.
+        identity: Identity of the file in the source.
+    """
+
+    path: Path
     identity: Identity
 
     async def wait_for_blocks(self, first: int, most: int, seconds: float) -> tuple[int, ...]:
-        """Wait for blocks, and return the checksums of those that are present.
-
-        Args:
-            first: Number of the first block.
-            most: Maximum number of blocks.
-            seconds: Time to wait for the first block.
-
-        Returns:
-            The checksums of consecutive blocks; empty if the first one is still missing.
+        """Return the checksums of at most `most` blocks from `first` on, without waiting.
 
         Raises:
-            OSError: The copy no longer grows.
+            OSError: The checksums cannot be read.
         """
+        codes = layout.codes_of(self.path, self.identity.size)
+        if codes is None:
+            raise OSError("the copy has no checksums")
+        return codes[first : first + most]
 
     def open(self) -> int:
         """Return a new descriptor of the copy.
@@ -80,6 +84,11 @@ class Servable(Protocol):
         Raises:
             OSError: The copy is gone.
         """
+        return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+Servable = ServedCopy | PartialCopy
+"""A copy of this node whose blocks are served."""
 
 
 class NodeServer:
@@ -173,12 +182,12 @@ class NodeServer:
             raise web.HTTPBadRequest(text="not a request for blocks of a copy") from None
         for _ in range(2):
             copy = await self._find(key, version)
-            if copy is None or not 0 <= first < max(1, blocks.block_count(copy.size)):
+            if copy is None or not 0 <= first < max(1, blocks.block_count(copy.identity.size)):
                 break
             # The copy may be published or replaced meanwhile: then look once more.
             with suppress(OSError):
                 codes = await copy.wait_for_blocks(first, min(most, MOST_BLOCKS), WAIT_SECONDS)
-                if not codes and copy.size:
+                if not codes and copy.identity.size:
                     return web.Response(status=204)
                 return await self._send(request, nonce, first, codes, copy)
         raise web.HTTPNotFound(text="no such copy")
@@ -196,30 +205,24 @@ class NodeServer:
         Raises:
             OSError: The copy is gone; nothing has been sent.
         """
-        header = BlocksHeader(first, copy.size, codes, copy.identity.encode())
-        with os.fdopen(copy.open(), "rb") as file:
-            return await self._send_file(request, nonce, header, file)
-
-    async def _send_file(
-        self, request: web.Request, nonce: str, header: BlocksHeader, file: object
-    ) -> web.StreamResponse:
+        size = copy.identity.size
+        header = BlocksHeader(first, size, codes, copy.identity.encode())
         said = msgspec.json.encode(header).decode()
-        begin = blocks.span_of(header.first, header.size)[0]
-        end = blocks.span_of(header.first + len(header.codes) - 1, header.size)[1]
-        length = end - begin if header.codes else 0
+        begin, end = blocks.span_of(first, size)[0], blocks.span_of(first + len(codes) - 1, size)[1]
         response = web.StreamResponse(
             headers={BLOCKS: said, ANSWER: self._signer.sign_answer(nonce, said)}
         )
-        response.content_length = length
-        await response.prepare(request)
-        transport = request.transport
-        if length and transport is not None:
-            loop = asyncio.get_running_loop()
-            # The peer is gone, or the file has become shorter: the peer notices both.
-            with suppress(OSError):
-                sent = await loop.sendfile(transport, file, begin, length)  # type: ignore[arg-type]
-                self._served(sent)
-                if sent < length:
-                    transport.abort()
-        await response.write_eof()
+        response.content_length = length = end - begin if codes else 0
+        with os.fdopen(copy.open(), "rb") as file:
+            await response.prepare(request)
+            transport = request.transport
+            if length and transport is not None:
+                loop = asyncio.get_running_loop()
+                # The peer is gone, or the file has become shorter: the peer notices both.
+                with suppress(OSError):
+                    sent = await loop.sendfile(transport, file, begin, length)
+                    self._served(sent)
+                    if sent < length:
+                        transport.abort()
+            await response.write_eof()
         return response
