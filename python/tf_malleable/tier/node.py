@@ -209,14 +209,8 @@ class TierNode:
     def _answer(self, message: RecordsMessage) -> RecordsAnswer:
         assert self.service.directory is not None
         for key in message.rotten:
-            self.service.in_background(self._check(key))
+            self.service.in_background(self.service.check(key))
         return self.service.directory.answer(message)
-
-    async def _check(self, key: str) -> None:
-        """Drop a copy of this node if it does not match its checksums."""
-        if not await self.service.in_thread(lambda: self._store.check(key)):
-            self.counters.rotten += 1
-            self.service.forget(key)
 
     async def _find(self, key: str, version: str) -> Servable | None:
         end = time.monotonic() + _CLAIM_SECONDS

@@ -321,6 +321,14 @@ class TierService:
         if self.store.drop(key):
             self._release(key)
 
+    async def check(self, key: str) -> bool:
+        """Return whether a copy matches its checksums; drop it if not."""
+        is_good = await self.in_thread(lambda: self.store.check(key))
+        if not is_good:
+            self.counters.rotten += 1
+            self.forget(key)
+        return is_good
+
     def read(self, key: str) -> None:
         """Note that a complete copy was opened."""
         self.store.read(key, self._clock())

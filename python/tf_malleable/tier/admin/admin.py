@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from tf_malleable.api.schema.refusal import Refusal
@@ -93,26 +93,19 @@ class TierAdmin:
 
     async def drop(self, paths: tuple[str, ...]) -> TierDone:
         """Remove the copies of files, or of all files in folders; all copies for no paths."""
-
-        def forget(kept: Kept) -> bool:
+        dropped = self._chosen(paths)
+        for kept in dropped:
             self._service.forget(kept.key)
-            return True
-
-        return await self._each(paths, forget)
+            await asyncio.sleep(0)
+        return _done(dropped)
 
     async def check(self, paths: tuple[str, ...]) -> TierDone:
         """Compare copies with their checksums, and remove those that do not match."""
-        bad = []
-        checked = []
-        for kept in self._chosen(paths):
-            if await self._service.in_thread(lambda key=kept.key: self._service.store.check(key)):  # type: ignore[misc]
-                checked.append(kept)
-                continue
-            checked.append(kept)
-            bad.append(shown(area_and_path(kept.key)[1]))
-            self._service.counters.rotten += 1
-            self._service.forget(kept.key)
-        return TierDone(len(checked), sum(each.size for each in checked), tuple(bad))
+        service, checked, bad = self._service, self._chosen(paths), []
+        for kept in checked:
+            if not await service.check(kept.key):
+                bad.append(shown(area_and_path(kept.key)[1]))
+        return _done(checked, bad)
 
     async def why(self, path: str, uid: int) -> Why:
         """Return where a file is read from, and why.
@@ -163,9 +156,6 @@ class TierAdmin:
         found = {kept.key: kept for name in names for kept in store.below(name)}
         return list(found.values())
 
-    async def _each(self, paths: tuple[str, ...], act: Callable[[Kept], bool]) -> TierDone:
-        files = size = 0
-        for kept in self._chosen(paths):
-            files, size = files + act(kept), size + kept.size
-            await asyncio.sleep(0)
-        return TierDone(files, size)
+
+def _done(copies: list[Kept], bad: Iterable[str] = ()) -> TierDone:
+    return TierDone(len(copies), sum(each.size for each in copies), tuple(bad))

@@ -11,7 +11,6 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from aiohttp import web
@@ -25,39 +24,18 @@ from tf_malleable.api.schema.tier import (
     WARM,
     WHY,
     PathsMessage,
-    TierDone,
-    TierStatus,
-    Why,
 )
 from tf_malleable.linux.processes.peer_credentials import peer_of
+from tf_malleable.tier.admin.admin import TierAdmin
 
 _JSON = "application/json"
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class AdminOperations(Protocol):
-    """Administrative operations of a tier."""
-
-    async def status(self) -> TierStatus:
-        """Return the status of the tier."""
-
-    async def warm(self, paths: tuple[str, ...]) -> TierDone:
-        """Begin to copy files in advance; return their number and size."""
-
-    async def drop(self, paths: tuple[str, ...]) -> TierDone:
-        """Remove the copies of files, or of all files in folders; all copies for no paths."""
-
-    async def check(self, paths: tuple[str, ...]) -> TierDone:
-        """Compare copies with their checksums, and remove those that do not match."""
-
-    async def why(self, path: str, uid: int) -> Why:
-        """Return where a file is read from, and why."""
-
-
 class AdminSocket:
     """HTTP server for administrative requests."""
 
-    def __init__(self, tier: AdminOperations) -> None:
+    def __init__(self, tier: TierAdmin) -> None:
         self._tier = tier
         application = web.Application(middlewares=[_problems])
         application.router.add_get(STATUS, self._status)
