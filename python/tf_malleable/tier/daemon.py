@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from tf_malleable.api.transport.tier_address import (
     control_socket,
@@ -27,7 +27,7 @@ from tf_malleable.api.transport.tier_address import (
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.tier.admin.admin_socket import AdminSocket
-from tf_malleable.tier.metrics import Counters, TierCollector, registry_of
+from tf_malleable.tier.metrics import Counters, TierCollector
 from tf_malleable.tier.node import TierNode
 from tf_malleable.tier.object_names import paths_of
 from tf_malleable.tier.object_store.gateway import Gateway
@@ -220,7 +220,8 @@ def forget_counts(folder: Path) -> None:
 
 
 async def _metrics(port: int, tier: TierNode, stack: AsyncExitStack) -> int:
-    registry = registry_of(TierCollector(tier.counters, tier.gauges))
+    registry = CollectorRegistry()
+    registry.register(TierCollector(tier.counters, tier.gauges))
 
     async def show(_: web.Request) -> web.Response:
         return web.Response(

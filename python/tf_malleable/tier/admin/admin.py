@@ -7,6 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 from tf_malleable.api.schema.refusal import Refusal
@@ -70,7 +71,7 @@ class TierAdmin:
             0 if directory is None else len(directory.records),
             service.problem,
             tuple(nodes),
-            service.counters.as_dict(),
+            asdict(service.counters),
             self._warming.progress,
             self._warming.seconds_left(time.monotonic()),
         )
