@@ -55,8 +55,8 @@ def memory(node: TierNode) -> int:
 
 
 def signed(target: str, body: bytes) -> dict[str, str]:
-    signature = Signer(SECRET.encode()).sign("POST", target, body, time.time())
-    return {SIGNATURE: signature.encode()}
+    _, signature = Signer(SECRET.encode()).sign("POST", target, body, time.time())
+    return {SIGNATURE: signature}
 
 
 def tell(node: TierNode) -> int:

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
-from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
 
 SKEW_SECONDS: Final = 60.0
@@ -25,56 +24,8 @@ LEAST_SECRET: Final = 16
 """Minimum length of a secret, in bytes."""
 _MOST_SEEN: Final = 200_000
 _UNSIGNED: Final = "unsigned"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The signature sent with a request.
-
-    Attributes:
-        at: Time of the signature, in seconds since 1970.
-        nonce: Number that is used once.
-        body: SHA-256 of the request's body, in hexadecimal.
-        code: HMAC-SHA256 in hexadecimal.
-    """
-
-    at: float
-    nonce: str
-    body: str
-    code: str
-
-    def encode(self) -> str:
-        """Return the signature as the value of a header."""
-        return f"{self.at:.3f} {self.nonce} {self.body} {self.code}"
-
-
-def decode(text: str) -> Signature:
-    """Decode the result of Signature.encode().
-
-    Raises:
-        ValueError: The text is malformed.
-    """
-    at, nonce, body, code = text.split(" ")
-    if not 1 <= len(nonce) <= 64:
-        raise ValueError("the nonce of a signature has 1 to 64 letters")
-    return Signature(float(at), nonce, body, code)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A request whose signature is right, before its body is read.
-
-    Attributes:
-        nonce: Number that the request alone has.
-        body: SHA-256 of the signed body, in hexadecimal.
-    """
-
-    nonce: str
-    body: str
-
-    def is_of(self, body: bytes) -> bool:
-        """Return whether this is the signed body."""
-        return hmac.compare_digest(_checksum(body), self.body)
+# Time in seconds since 1970, nonce, SHA-256 of the body, and HMAC-SHA256 of all.
+_SIGNATURE: Final = re.compile(r"((\d+\.\d+) (\S{1,64}) (\S+)) (.+)", re.DOTALL)
 
 
 class Signer:
@@ -96,10 +47,11 @@ class Signer:
                 f"the nodes' secret must have at least {LEAST_SECRET} bytes, not {len(secret)}"
             )
         self._secret = secret
-        self._seen: OrderedDict[str, float] = OrderedDict()
+        # Nonces of requests with the times at which they came, the oldest first.
+        self._seen: dict[str, float] = {}
 
-    def sign(self, method: str, target: str, body: bytes, now: float) -> Signature:
-        """Return the signature of a request.
+    def sign(self, method: str, target: str, body: bytes, now: float) -> tuple[str, str]:
+        """Return the nonce and the signature of a request.
 
         Args:
             method: HTTP method.
@@ -107,11 +59,11 @@ class Signer:
             body: Body of the request.
             now: Current time in seconds since 1970.
         """
-        at, nonce, checksum = round(now, 3), secrets.token_hex(8), _checksum(body)
-        code = self._code(method, target, f"{at:.3f}", nonce, checksum)
-        return Signature(at, nonce, checksum, code)
+        nonce = secrets.token_hex(8)
+        signed = f"{now:.3f} {nonce} {checksum(body)}"
+        return nonce, f"{signed} {self._code(method, target, signed)}"
 
-    def check(self, method: str, target: str, said: str, now: float) -> Checked:
+    def check(self, method: str, target: str, said: str, now: float) -> tuple[str, str]:
         """Verify the signature of a request that has not been seen before.
 
         Args:
@@ -120,28 +72,33 @@ class Signer:
             said: Value of the header with the signature.
             now: Current time in seconds since 1970.
 
+        Returns:
+            The nonce, and the checksum of the body that belongs to the request.
+
         Raises:
             ValueError: The signature is missing or wrong, its time differs by more than
                 SKEW_SECONDS, or the nonce was seen before; the message is one sentence.
         """
-        try:
-            found = decode(said)
-        except ValueError:
-            raise ValueError("the request is not signed") from None
-        code = self._code(method, target, f"{found.at:.3f}", found.nonce, found.body)
-        # Of bytes, as the text of a stranger may contain any letter.
-        if not hmac.compare_digest(code.encode(), found.code.encode(errors="surrogateescape")):
+        found = _SIGNATURE.fullmatch(said)
+        if found is None:
+            raise ValueError("the request is not signed")
+        signed, at, nonce, body, code = found.groups()
+        if not _is_equal(self._code(method, target, signed), code):
             raise ValueError("the request is signed with another secret")
-        if not abs(now - found.at) <= SKEW_SECONDS:
+        skew = abs(now - float(at))
+        if not skew <= SKEW_SECONDS:
             raise ValueError(
-                f"the clocks of the nodes differ by {abs(now - found.at):.0f} s, more than"
-                f" {SKEW_SECONDS:.0f} s"
+                f"the clocks of the nodes differ by {skew:.0f} s, more than {SKEW_SECONDS:.0f} s"
             )
-        if found.nonce in self._seen:
+        if nonce in self._seen:
             raise ValueError("the request was sent before")
-        self._seen[found.nonce] = now
-        self._forget(now)
-        return Checked(found.nonce, found.body)
+        self._seen[nonce] = now
+        # Those of which the requests would be too old by now.
+        while now - next(iter(self._seen.values())) > 2 * SKEW_SECONDS or (
+            len(self._seen) > _MOST_SEEN
+        ):
+            del self._seen[next(iter(self._seen))]
+        return nonce, body
 
     def sign_answer(self, nonce: str, said: str) -> str:
         """Return the HMAC of the response to a request with this nonce."""
@@ -149,25 +106,23 @@ class Signer:
 
     def check_answer(self, nonce: str, said: str, code: str) -> bool:
         """Return whether the response comes from a node with the secret."""
-        return hmac.compare_digest(self.sign_answer(nonce, said), code)
+        return _is_equal(self.sign_answer(nonce, said), code)
 
-    def _code(self, *parts: str | bytes) -> str:
+    def _code(self, *parts: str) -> str:
         if not self._secret:
             return _UNSIGNED
         code = hmac.new(self._secret, digestmod=hashlib.sha256)
         for part in parts:
-            data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
+            data = part.encode(errors="surrogateescape")
             code.update(len(data).to_bytes(8, "big") + data)
         return code.hexdigest()
 
-    def _forget(self, now: float) -> None:
-        """Forget nonces whose requests would be too old by now, the oldest first."""
-        while self._seen:
-            nonce, at = next(iter(self._seen.items()))
-            if now - at <= 2 * SKEW_SECONDS and len(self._seen) <= _MOST_SEEN:
-                return
-            del self._seen[nonce]
 
-
-def _checksum(body: bytes) -> str:
+def checksum(body: bytes) -> str:
+    """Return the checksum of a body that its request's signature has."""
     return hashlib.sha256(body).hexdigest()
+
+
+def _is_equal(code: str, said: str) -> bool:
+    # Of bytes, as the text of a stranger may contain any letter.
+    return hmac.compare_digest(code.encode(), said.encode(errors="surrogateescape"))

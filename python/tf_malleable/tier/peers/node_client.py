@@ -185,8 +185,8 @@ class NodeClient:
         return f"{self._scheme}://{node}{target}"
 
     def _signed(self, method: str, target: str, body: bytes) -> tuple[str, dict[str, str]]:
-        signature = self._signer.sign(method, target, body, time.time())
-        return signature.nonce, {SIGNATURE: signature.encode()}
+        nonce, signature = self._signer.sign(method, target, body, time.time())
+        return nonce, {SIGNATURE: signature}
 
     async def _post(self, node: str, body: bytes, headers: dict[str, str]) -> tuple[bytes, str]:
         url = self._url(node, RECORDS_PATH)

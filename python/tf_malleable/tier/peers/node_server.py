@@ -37,7 +37,7 @@ from tf_malleable.tier.node_messages import (
 )
 from tf_malleable.tier.peers.admission import PeerAdmission
 from tf_malleable.tier.protocol import Identity
-from tf_malleable.tier.request_signature import Checked, Signer
+from tf_malleable.tier.request_signature import Signer, checksum
 from tf_malleable.tier.store import blocks, layout
 from tf_malleable.tier.store.partial_copy import PartialCopy
 
@@ -148,8 +148,8 @@ class NodeServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _checked(self, request: web.Request) -> Checked:
-        """Verify the signature of a request's header, and admit its sender."""
+    def _checked(self, request: web.Request) -> tuple[str, str]:
+        """Verify a request, and admit its sender; return nonce and checksum of the body."""
         assert self._admission is not None
         said = request.headers.get(SIGNATURE, "")
         try:
@@ -160,20 +160,20 @@ class NodeServer:
         return found
 
     async def _records(self, request: web.Request) -> web.Response:
-        found = self._checked(request)
+        nonce, signed = self._checked(request)
         body = await request.read()
-        if not found.is_of(body):
+        if checksum(body) != signed:
             raise web.HTTPUnauthorized(text="the body of the request is not the signed one")
         try:
             message = msgspec.json.decode(body, type=RecordsMessage)
         except msgspec.DecodeError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
         answer = msgspec.json.encode(self._tell(message))
-        code = self._signer.sign_answer(found.nonce, answer.decode())
+        code = self._signer.sign_answer(nonce, answer.decode())
         return web.Response(body=answer, headers={ANSWER: code})
 
     async def _blocks(self, request: web.Request) -> web.StreamResponse:
-        nonce = self._checked(request).nonce
+        nonce, _ = self._checked(request)
         query = request.query
         try:
             key = decode_key(query["key"])
