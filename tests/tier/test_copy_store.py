@@ -19,7 +19,6 @@ from tf_malleable.tier.service import TierService
 from tf_malleable.tier.settings import NodeAddress
 from tf_malleable.tier.store import layout
 from tf_malleable.tier.store.copy_store import CopyStore
-from tf_malleable.tier.store.disk import is_open
 from tf_malleable.tier.store.partial_copy import NotPublishedError, PartialCopy
 
 DATA = b"data" * 1000
@@ -89,14 +88,14 @@ def test_data_sets(store, source):
 def test_what_is_open_or_mapped_is_seen(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(DATA)
-    assert not is_open(path)
+    assert not layout.is_open(path)
     with path.open("rb") as file:
-        assert is_open(path)
+        assert layout.is_open(path)
         mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-    assert is_open(path)
+    assert layout.is_open(path)
     mapped.close()
-    assert not is_open(path)
-    assert not is_open(tmp_path / "none")
+    assert not layout.is_open(path)
+    assert not layout.is_open(tmp_path / "none")
 
 
 def test_an_open_copy_is_not_evicted(tmp_path, source):

@@ -16,17 +16,16 @@ import asyncio
 import ctypes
 import errno
 import logging
-import mmap
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from tf_malleable.tier.service import TierService
-from tf_malleable.tier.store import blocks, layout
+from tf_malleable.tier.store import layout
 
 _NICE: Final = 19
 _IOPRIO_SET: Final = 251  # On x86-64.
@@ -35,7 +34,6 @@ _IOPRIO_CLASS_IDLE: Final = 3 << 13
 _LOOK_SECONDS: Final = 60.0
 # Each file costs this much beside its bytes.
 _FILE_BYTES: Final = 64 << 10
-_PIECE: Final = blocks.LEAST_BLOCK
 # Of the disk, or of a file system that has checksums of its own.
 _ROT: Final = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)
 
@@ -112,12 +110,8 @@ def is_rotten_at(path: Path, rest: Callable[[int], None] = lambda count: None) -
         return error.errno in _ROT
     try:
         identity = layout.identity_of(descriptor)
-        if identity is None:  # Its owner has dropped it.
-            return False
-        size = os.fstat(descriptor).st_size
-        if size != identity.size:
-            return True
-        return layout.codes_of(descriptor, size) != tuple(_checksums(descriptor, size, rest))
+        # Without one, its owner has dropped it.
+        return identity is not None and not layout.matches(descriptor, identity, rest)
     except OSError as error:
         return error.errno in _ROT
     finally:
@@ -137,28 +131,6 @@ def _open(path: Path) -> int:
         if error.errno != errno.EINVAL:
             raise
         return os.open(path, flags)
-
-
-def _checksums(descriptor: int, size: int, rest: Callable[[int], None]) -> Iterator[int]:
-    """Yield the checksum of each block of an open copy.
-
-    Raises:
-        OSError: A block cannot be read.
-    """
-    # Aligned to a page, as O_DIRECT needs it.
-    with mmap.mmap(-1, _PIECE) as buffer, memoryview(buffer) as view:
-        for number in range(blocks.block_count(size)):
-            begin, end = blocks.span_of(number, size)
-            code = 0
-            while begin < end:
-                before = begin % mmap.PAGESIZE
-                got = min(os.preadv(descriptor, [view], begin - before), end - begin + before)
-                if got <= before:
-                    raise OSError(errno.EIO, "the copy is shorter than it was")
-                code = blocks.checksum(view[before:got], code)
-                begin += got - before
-                rest(got - before)
-            yield code
 
 
 def _step_back() -> None:

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 LEAST_BLOCK: Final = 1 << 20
 # ext4 keeps 4 kB of extended attributes for a file, and a checksum takes 4 bytes.
 _MOST_BLOCKS: Final = 800
-_PIECE: Final = 1 << 20
 
 
 def block_size(size: int) -> int:
@@ -39,30 +40,33 @@ def checksum(data: bytes | bytearray | memoryview, before: int = 0) -> int:
     return zlib.crc32(data, before)
 
 
-def checksums_of(descriptor: int, size: int, first: int = 0) -> Iterator[int]:
-    """Yield the checksum of each block of an open file, beginning with block `first`.
+def checksums_of(
+    descriptor: int, size: int, rest: Callable[[int], None] = lambda count: None
+) -> Iterator[int]:
+    """Yield the checksum of each block of an open file, which may be open with O_DIRECT.
+
+    Args:
+        descriptor: Descriptor of the file.
+        size: Size of the file in bytes.
+        rest: Function that is called after each piece with its bytes; an OSError ends it.
 
     Raises:
         OSError: The file cannot be read, or is shorter than this size.
     """
-    for block in range(first, block_count(size)):
-        yield block_checksum(descriptor, *span_of(block, size))
-
-
-def block_checksum(descriptor: int, begin: int, end: int) -> int:
-    """Return the checksum of a byte range of an open file.
-
-    Raises:
-        OSError: The file cannot be read, or ends before the range does.
-    """
-    code = 0
-    while begin < end:
-        data = os.pread(descriptor, min(_PIECE, end - begin), begin)
-        if not data:
-            raise OSError("the copy is shorter than its source")
-        code = checksum(data, code)
-        begin += len(data)
-    return code
+    # Aligned to a page, as O_DIRECT needs it.
+    with mmap.mmap(-1, LEAST_BLOCK) as buffer, memoryview(buffer) as view:
+        for number in range(block_count(size)):
+            begin, end = span_of(number, size)
+            code = 0
+            while begin < end:
+                before = begin % mmap.PAGESIZE
+                got = min(os.preadv(descriptor, [view], begin - before), end - begin + before)
+                if got <= before:
+                    raise OSError(errno.EIO, "the copy is shorter than its source")
+                code = checksum(view[before:got], code)
+                begin += got - before
+                rest(got - before)
+            yield code
 
 
 def pack(codes: Sequence[int]) -> bytes:

@@ -21,7 +21,6 @@ from tf_malleable.tier.node_messages import area_and_path, key_of
 from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.store import layout
 from tf_malleable.tier.store.cache_eviction import StoredCopy, to_evict
-from tf_malleable.tier.store.disk import files, is_at, is_open
 from tf_malleable.tier.store.tenancy import ACL_ATTRIBUTE, PUBLIC, search_acl
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -133,7 +132,7 @@ class CopyStore:
 
     def below(self, path: str) -> list[Kept]:
         """Return the copies of a file, or of all files in a folder, in all areas."""
-        return [each for each in self.kept() if is_at(area_and_path(each.key)[1], path)]
+        return [each for each in self.kept() if _is_at(area_and_path(each.key)[1], path)]
 
     def renumber(self, key: str, device: int) -> None:
         """Store a new device number of the source in the attribute of a copy."""
@@ -162,7 +161,7 @@ class CopyStore:
         """Return the data set of a file: its area, and its top-level folder in the source."""
         area, path = area_and_path(key)
         for source in self._sources:
-            if is_at(path, str(source)):
+            if _is_at(path, str(source)):
                 rest = path[len(str(source)) :].split("/")
                 return key_of(area, f"{source}/{rest[1]}" if len(rest) > 2 else str(source))
         return key_of(area, path)
@@ -339,7 +338,7 @@ class CopyStore:
         """Return the keys of the copies to evict, none of which is open."""
         while True:
             chosen = to_evict(copies, dataset, missing)
-            used = {key for key in chosen if is_open(self.path(key))}
+            used = {key for key in chosen if layout.is_open(self.path(key))}
             if not used:
                 return chosen
             copies = [replace(each, is_open=True) if each.path in used else each for each in copies]
@@ -361,13 +360,13 @@ class CopyStore:
             self.growing(name).mkdir(mode=_MODE, parents=True, exist_ok=True)
         file.write_text(boot_id)
         if aside.is_dir():
-            for path in files(aside):
+            for path in layout.files(aside):
                 key = layout.key_at(aside, path)
                 if key is not None:
                     self._unverified[key] = path
 
     def _load(self) -> None:
-        for path in files(self.folder):
+        for path in layout.files(self.folder):
             key = layout.key_at(self.folder, path)
             if key is None:
                 continue
@@ -377,3 +376,8 @@ class CopyStore:
                     self.add(Kept(key, identity, about.st_atime))
                 else:  # The file is not a copy, or is truncated.
                     os.unlink(path)
+
+
+def _is_at(path: str, where: str) -> bool:
+    """Return whether a path equals another one, or is below it."""
+    return path == where or path.startswith(where.rstrip("/") + "/")

@@ -11,8 +11,10 @@ The shim uses the same layout; see cc/tier/protocol.h.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -112,17 +114,58 @@ def codes_of(file: int | Path, size: int) -> tuple[int, ...] | None:
     return codes if codes is not None and len(codes) == blocks.block_count(size) else None
 
 
+def matches(
+    copy: int, identity: Identity, rest: Callable[[int], None] = lambda count: None
+) -> bool:
+    """Return whether the content of an open copy matches its size and its checksums.
+
+    Args:
+        copy: Descriptor of the copy.
+        identity: Identity of the file in the source, from the copy's attribute.
+        rest: As for checksums_of().
+
+    Raises:
+        OSError: The copy cannot be read.
+    """
+    size = identity.size
+    return os.fstat(copy).st_size == size and codes_of(copy, size) == tuple(
+        blocks.checksums_of(copy, size, rest)
+    )
+
+
 def is_good(copy: Path) -> bool:
-    """Return whether the content of a copy matches the size and checksums in its attributes."""
+    """Return whether a copy is there, and its content matches the attributes."""
     try:
         with open(copy, "rb", buffering=0) as file:
             identity = identity_of(file.fileno())
-            if identity is None or os.fstat(file.fileno()).st_size != identity.size:
-                return False
-            codes = codes_of(file.fileno(), identity.size)
-            return codes == tuple(blocks.checksums_of(file.fileno(), identity.size))
+            return identity is not None and matches(file.fileno(), identity)
     except OSError:
         return False
+
+
+def is_open(path: Path) -> bool:
+    """Return whether any other process has a copy open or mapped."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # The kernel grants a write lease only if the file is open nowhere else.
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """Yield the paths of all files below the folder of a store that may be copies."""
+    for name in (PUBLIC, PRIVATE):
+        for where, _, names in os.walk(folder / name):
+            for each in names:
+                yield Path(where, each)
 
 
 def _attribute(file: int | Path, name: str) -> bytes | None:
