@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.controllers import wait_for
 from tests.support.tiers import SECRET, TierNode, certificate, make_source, nodes
+from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.node_messages import RECORDS_PATH, SIGNATURE, RecordsAnswer
 from tf_malleable.tier.peers import admission
 from tf_malleable.tier.peers.node_server import NodeServer
@@ -158,7 +159,7 @@ def test_a_node_stays_connected_and_a_stranger_does_not(monkeypatch):
             return None
 
         signer = Signer(SECRET.encode())
-        server = NodeServer(signer, lambda message: RecordsAnswer("me"), find, lambda count: None)
+        server = NodeServer(signer, lambda message: RecordsAnswer("me"), find, Counters())
         port = await server.start("127.0.0.1", 0, None)
         body = b'{"node": "127.0.0.9:1"}'
         known = await asyncio.open_connection("127.0.0.1", port)

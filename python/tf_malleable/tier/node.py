@@ -82,7 +82,7 @@ class TierNode:
             serving, asking = contexts(settings.certificate, settings.authority)
             signer = Signer(settings.secret, has_certificates=serving is not None)
             self._client = NodeClient(signer, asking)
-            self._server = NodeServer(signer, self._answer, self._find, self._served)
+            self._server = NodeServer(signer, self._answer, self._find, self.counters)
             host = settings.listen.host
             port = await self._server.start(host, settings.listen.port, serving)
             self.node = str(NodeAddress(host, port))
@@ -93,7 +93,7 @@ class TierNode:
                 self._membership, self._client, self._store.keys, lambda: self.service.claimed
             )
             self.service.directory = directory
-            self.service.following = PeerFetch(self._client, self._fetched, self._rotten)
+            self.service.following = PeerFetch(self._client, self.counters, self._rotten)
             self.people = self._people()
             self._in_background(self._membership.follow())
             self._in_background(directory.beat())
@@ -227,12 +227,6 @@ class TierNode:
             if not self.lookup.has_claimed(key) or time.monotonic() > end:
                 return None
             await asyncio.sleep(_LOOK_SECONDS / 4)
-
-    def _served(self, count: int) -> None:
-        self.counters.served_bytes += count
-
-    def _fetched(self, count: int) -> None:
-        self.counters.peer_bytes += count
 
     def _rotten(self, node: str, key: str) -> None:
         self.counters.rotten += 1

@@ -179,7 +179,7 @@ class TierService:
             return
         if not where.is_yours:
             copy.set_fetching(True)
-            problem = await self.follow(Fetch.into(copy), where)
+            problem = await self.follow(Fetch(copy.key, copy), where)
             if not problem or copy.is_closed:
                 return
             # Go on as if no other node had a copy.

@@ -22,6 +22,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.node_messages import (
     ANSWER,
     BLOCKS,
@@ -99,7 +100,7 @@ class NodeServer:
         signer: Signer,
         tell: Callable[[RecordsMessage], RecordsAnswer],
         find: Callable[[str, str], Awaitable[Servable | None]],
-        served: Callable[[int], None],
+        counters: Counters,
     ) -> None:
         """Create a server.
 
@@ -108,9 +109,9 @@ class NodeServer:
             tell: Function that answers a message to this home.
             find: Function that returns the copy of a file from its key and its version, which is
                 empty for any; None if there is no copy.
-            served: Callback that receives the number of bytes of each response.
+            counters: Counters, to which the bytes of responses are added.
         """
-        self._signer, self._tell, self._find, self._served = signer, tell, find, served
+        self._signer, self._tell, self._find, self._counters = signer, tell, find, counters
         self._runner: web.AppRunner | None = None
         self._admission: PeerAdmission | None = None
 
@@ -221,7 +222,7 @@ class NodeServer:
                 # The peer is gone, or the file has become shorter: the peer notices both.
                 with suppress(OSError):
                     sent = await loop.sendfile(transport, file, begin, length)
-                    self._served(sent)
+                    self._counters.served_bytes += sent
                     if sent < length:
                         transport.abort()
             await response.write_eof()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.node_messages import BlocksHeader
 from tf_malleable.tier.peers.node_client import NoCopyError, NodeClient, PeerGoneError, RottenError
 from tf_malleable.tier.protocol import Identity, ProtocolError
@@ -38,27 +39,15 @@ class Fetch:
         copy: Partial copy; None until a peer has sent the identity of the file.
     """
 
-    def __init__(self, key: str, make: Make) -> None:
+    def __init__(self, key: str, into: PartialCopy | Make) -> None:
         """Create a fetch.
 
         Args:
             key: Key of the file.
-            make: Function that creates the partial copy.
+            into: Partial copy, or the function that creates it.
         """
-        self.key, self._make = key, make
-        self.copy: PartialCopy | None = None
-        self._descriptor = -1
-
-    @classmethod
-    def into(cls, copy: PartialCopy) -> Fetch:
-        """Return a fetch into an existing partial copy."""
-
-        async def make(identity: Identity) -> PartialCopy:
-            return copy
-
-        fetch = cls(copy.key, make)
-        fetch.copy = copy
-        return fetch
+        self.key, self._into, self._descriptor = key, into, -1
+        self.copy = into if isinstance(into, PartialCopy) else None
 
     async def begin(self, header: BlocksHeader) -> None:
         """Take a peer's description of the file, and create the copy if need be.
@@ -74,7 +63,8 @@ class Fetch:
         if identity.size != header.size:
             raise RottenError
         if self.copy is None:
-            self.copy = await self._make(identity)
+            assert not isinstance(self._into, PartialCopy)
+            self.copy = await self._into(identity)
         elif (identity.size, identity.inode) != (self.copy.size, self.copy.identity.inode):
             raise RottenError
         if self.copy.is_closed:
@@ -110,18 +100,18 @@ class PeerFetch:
     def __init__(
         self,
         client: NodeClient,
-        fetched: Callable[[int], None],
+        counters: Counters,
         rotten: Callable[[str, str], None],
     ) -> None:
         """Create a fetcher.
 
         Args:
             client: Client for other nodes.
-            fetched: Callback that receives the number of bytes of each block.
+            counters: Counters, to which the bytes of blocks are added.
             rotten: Callback that receives the node and the key of a copy that did not match its
                 checksums.
         """
-        self._client, self._fetched, self._rotten = client, fetched, rotten
+        self._client, self._counters, self._rotten = client, counters, rotten
 
     async def follow(self, fetch: Fetch, holders: Sequence[str]) -> str:
         """Fetch the missing blocks until the copy is complete.
@@ -147,7 +137,7 @@ class PeerFetch:
     async def _follow(self, fetch: Fetch, node: str) -> str:
         async def take(number: int, data: bytearray, code: int) -> None:
             await fetch.take(number, data, code)
-            self._fetched(len(data))
+            self._counters.peer_bytes += len(data)
 
         grew_at = time.monotonic()
         while (copy := fetch.copy) is None or not copy.is_whole:
