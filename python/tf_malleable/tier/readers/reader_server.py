@@ -325,14 +325,9 @@ class ReaderServer:
         if counts == before:
             return
         new = counts.since(before)
-        counters = self._counters
-        counters.copy_opens += new.copy_opens
-        counters.copy_bytes += new.copy_bytes
-        counters.source_opens += new.source_opens
-        counters.source_bytes += new.source_bytes
-        counters.growing_bytes += new.growing_bytes
-        counters.waits += new.waits
-        counters.wait_seconds += new.wait_ns / 1e9
+        for name in ReaderCounts._fields[:-1]:
+            setattr(self._counters, name, getattr(self._counters, name) + getattr(new, name))
+        self._counters.wait_seconds += new.wait_ns / 1e9
 
     def _close(self, connection: _Connection) -> None:
         number = connection.socket.fileno()

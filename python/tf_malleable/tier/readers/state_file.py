@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.linux.processes.procfs import boot_id
 from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.tier.protocol import (
     MOST_TEXT,
@@ -26,7 +27,6 @@ from tf_malleable.tier.protocol import (
 )
 
 VALID_SECONDS: Final = 3.0
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class LifeSign:
@@ -52,7 +52,7 @@ class LifeSign:
         Raises:
             OSError: The file cannot be created, or is another user's.
         """
-        boot = int(_BOOT_ID.read_text().replace("-", "")[:16], 16)
+        boot = int(boot_id().replace("-", "")[:16], 16)
         about = os.stat(store)
         self._head = (STATE_MAGIC, VERSION, boot)
         self._store = (about.st_dev, about.st_ino)

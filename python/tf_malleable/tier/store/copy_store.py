@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tf_malleable.linux.processes.procfs import boot_id
 from tf_malleable.tier.node_messages import area_and_path, key_of
 from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.store import layout
 from tf_malleable.tier.store.cache_eviction import StoredCopy, to_evict
 from tf_malleable.tier.store.tenancy import ACL_ATTRIBUTE, PUBLIC, search_acl
 
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_FILE: Final = "boot-id"
 _FREE_SHARE: Final = 0.9
 _MODE: Final = 0o755
@@ -64,7 +64,7 @@ class CopyStore:
         folder: Path,
         sources: tuple[Path, ...],
         capacity: int | None,
-        boot_id: str | None = None,
+        boot: str | None = None,
     ) -> None:
         """Create the folders if need be, and load the index of the copies in them.
 
@@ -72,7 +72,7 @@ class CopyStore:
             folder: Folder of the store.
             sources: Folders whose files are copied.
             capacity: Maximum size of all copies in bytes; None for nine tenths of the free space.
-            boot_id: Id of the current boot, for tests; None for the kernel's.
+            boot: Id of the current boot, for tests; None for the kernel's.
 
         Raises:
             OSError: The folder cannot be used.
@@ -88,7 +88,7 @@ class CopyStore:
         self._admitted: set[int] = set()
         for name in (PUBLIC, layout.PRIVATE):
             (folder / name).mkdir(mode=_MODE, parents=True, exist_ok=True)
-        self._set_aside(boot_id or _BOOT.read_text().strip())
+        self._set_aside(boot or boot_id())
         self._load()
         free = shutil.disk_usage(folder).free
         self.capacity = int((free + self._used) * _FREE_SHARE) if capacity is None else capacity
@@ -343,12 +343,12 @@ class CopyStore:
                 return chosen
             copies = [replace(each, is_open=True) if each.path in used else each for each in copies]
 
-    def _set_aside(self, boot_id: str) -> None:
+    def _set_aside(self, boot: str) -> None:
         """Move all copies out of the readers' sight after a reboot, and note the boot id."""
         file = self.folder / _BOOT_FILE
         before = file.read_text() if file.exists() else ""
         aside = self.folder / layout.UNVERIFIED
-        if before and before != boot_id:
+        if before and before != boot:
             aside.mkdir(mode=0o700, exist_ok=True)
             for name in (PUBLIC, layout.PRIVATE):
                 if not (aside / name).exists():
@@ -358,7 +358,7 @@ class CopyStore:
         shutil.rmtree(self.folder / layout.GROWING, ignore_errors=True)
         for name in (PUBLIC, layout.PRIVATE):
             self.growing(name).mkdir(mode=_MODE, parents=True, exist_ok=True)
-        file.write_text(boot_id)
+        file.write_text(boot)
         if aside.is_dir():
             for path in layout.files(aside):
                 key = layout.key_at(aside, path)
