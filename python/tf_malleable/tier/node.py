@@ -50,8 +50,10 @@ class TierNode:
         node: Address of this node, its name among the nodes; empty without other nodes.
         lookup: Answers to lookups of readers.
         readers: Server for messages of readers.
-        people: Operations for administrators.
+        people: Operations for administrators, from start() on.
     """
+
+    people: TierAdmin
 
     def __init__(self, settings: TierSettings, store: CopyStore, counters: Counters) -> None:
         """Create the components; needs a running event loop."""
@@ -69,7 +71,6 @@ class TierNode:
         self._events = ReaderEvents(self.service, settings.shared, self.lookup.published)
         self.readers = ReaderServer(self._events, self.lookup, counters)
         self._scrubbing = Scrub(self.service, settings.scrub)
-        self.people = self._people()
 
     async def start(self) -> None:
         """Start the background tasks, and listen for other nodes.
@@ -94,9 +95,16 @@ class TierNode:
             )
             self.service.directory = directory
             self.service.following = PeerFetch(self._client, self.counters, self._rotten)
-            self.people = self._people()
             self._in_background(self._membership.follow())
             self._in_background(directory.beat())
+        self.people = TierAdmin(
+            self.service,
+            Warmup(self._warm),
+            self._membership,
+            self._client,
+            (*settings.sources, *settings.objects),
+            settings.shared,
+        )
         self._events.admit(os.geteuid())
         if settings.shared:
             self._watch_source()
@@ -167,16 +175,6 @@ class TierNode:
                 for node in self._membership.others
             ),
         }
-
-    def _people(self) -> TierAdmin:
-        return TierAdmin(
-            self.service,
-            Warmup(self._warm),
-            self._membership,
-            self._client,
-            (*self._settings.sources, *self._settings.objects),
-            self._settings.shared,
-        )
 
     async def _warm(self, path: str) -> None:
         service = self.service
