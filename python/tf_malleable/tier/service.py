@@ -408,9 +408,7 @@ def _copy_block(source: int, target: int, begin: int, end: int) -> tuple[int, fl
             raise OSError("the file was cut off while it was copied")
         code = blocks.checksum(data, code)
         began = time.monotonic()
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(target, view, begin)
-            view, begin = view[written:], begin + written
+        blocks.write_all(target, data, begin)
+        begin += len(data)
         seconds += time.monotonic() - began
     return code, seconds

@@ -83,7 +83,7 @@ class Fetch:
         descriptor = self._descriptor
         # In a thread: a slow disk must not block the event loop.
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, _write, descriptor, data, begin)
+        await loop.run_in_executor(None, blocks.write_all, descriptor, data, begin)
         if not self.copy.is_closed:
             self.copy.take(number, code)
 
@@ -162,10 +162,3 @@ class PeerFetch:
             elif time.monotonic() > grew_at + IDLE_SECONDS:
                 return f"the copy of node {node} did not grow for {IDLE_SECONDS:.0f} s"
         return ""
-
-
-def _write(descriptor: int, data: bytearray, begin: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, begin)
-        view, begin = view[written:], begin + written

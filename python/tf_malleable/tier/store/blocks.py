@@ -69,6 +69,18 @@ def checksums_of(
             yield code
 
 
+def write_all(descriptor: int, data: bytes | bytearray, begin: int) -> None:
+    """Write all of some bytes to an open file, from a position on.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, begin)
+        view, begin = view[written:], begin + written
+
+
 def pack(codes: Sequence[int]) -> bytes:
     """Return checksums as the value of an extended attribute."""
     return struct.pack(f"<{len(codes)}I", *codes)
