@@ -14,7 +14,7 @@ from typing import Final
 from tf_malleable.tier.node_messages import area_and_path
 from tf_malleable.tier.object_names import is_object
 from tf_malleable.tier.service import TierService
-from tf_malleable.tier.store.copy_store import CopyStore, Kept
+from tf_malleable.tier.store.copy_store import CopyStore, Kept, below
 from tf_malleable.tier.store.tenancy import PUBLIC, is_everybodys, private_area
 
 PERIOD_SECONDS: Final = 60.0
@@ -63,8 +63,8 @@ class Revalidation:
 
     async def _compare_below(self, paths: frozenset[str], closed: frozenset[str]) -> None:
         service = self._service
-        kept = await service.in_thread(lambda: _below(service.store.kept(), paths))
-        lost = await service.in_thread(lambda: _below(kept, closed))
+        kept = await service.in_thread(lambda: below(service.store.kept(), paths))
+        lost = await service.in_thread(lambda: below(kept, closed))
         for each in lost:
             if area_and_path(each.key)[0] not in (PUBLIC, private_area(os.geteuid())):
                 service.forget(each.key)
@@ -120,16 +120,4 @@ def compare(
             found.append(each.key)
         elif each.identity.device != about.st_dev:
             store.renumber(each.key, about.st_dev)
-    return found
-
-
-def _below(kept: Iterable[Kept], paths: frozenset[str]) -> list[Kept]:
-    """Return the copies of files whose paths, or folders on them, are among some paths."""
-    found = []
-    for each in kept if paths else ():
-        path = area_and_path(each.key)[1]
-        while path and path not in paths:
-            path = path.rpartition("/")[0]
-        if path or "/" in paths:
-            found.append(each)
     return found

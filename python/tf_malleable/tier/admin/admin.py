@@ -19,7 +19,7 @@ from tf_malleable.tier.peers.membership import Membership
 from tf_malleable.tier.peers.node_client import NodeClient
 from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.service import TierService
-from tf_malleable.tier.store.copy_store import Kept
+from tf_malleable.tier.store.copy_store import Kept, below
 from tf_malleable.tier.store.tenancy import area_of, private_area
 
 
@@ -153,9 +153,8 @@ class TierAdmin:
         store = self._service.store
         if not paths:
             return store.kept()
-        names = [name for path in paths for name in paths_of(path)]
-        found = {kept.key: kept for name in names for kept in store.below(name)}
-        return list(found.values())
+        names = {name.rstrip("/") or "/" for path in paths for name in paths_of(path)}
+        return below(store.kept(), names)
 
 
 def _done(copies: list[Kept], bad: Iterable[str] = ()) -> TierDone:

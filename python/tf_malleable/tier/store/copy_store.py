@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,10 +130,6 @@ class CopyStore:
         """Return the path of the copy of a file, whether it exists or not."""
         return Path(layout.path_of(self.folder, key))
 
-    def below(self, path: str) -> list[Kept]:
-        """Return the copies of a file, or of all files in a folder, in all areas."""
-        return [each for each in self.kept() if _is_at(area_and_path(each.key)[1], path)]
-
     def renumber(self, key: str, device: int) -> None:
         """Store a new device number of the source in the attribute of a copy."""
         with self._lock:
@@ -161,7 +157,7 @@ class CopyStore:
         """Return the data set of a file: its area, and its top-level folder in the source."""
         area, path = area_and_path(key)
         for source in self._sources:
-            if _is_at(path, str(source)):
+            if path.startswith(f"{source}/"):
                 rest = path[len(str(source)) :].split("/")
                 return key_of(area, f"{source}/{rest[1]}" if len(rest) > 2 else str(source))
         return key_of(area, path)
@@ -378,6 +374,13 @@ class CopyStore:
                     os.unlink(path)
 
 
-def _is_at(path: str, where: str) -> bool:
-    """Return whether a path equals another one, or is below it."""
-    return path == where or path.startswith(where.rstrip("/") + "/")
+def below(kept: Iterable[Kept], paths: Collection[str]) -> list[Kept]:
+    """Return the copies of files whose paths, or folders on them, are among some paths."""
+    found = []
+    for each in kept if paths else ():
+        path = area_and_path(each.key)[1]
+        while path and path not in paths:
+            path = path.rpartition("/")[0]
+        if path or "/" in paths:
+            found.append(each)
+    return found
