@@ -165,25 +165,18 @@ TFM_HOOK(int, dup, (int fd)) {
   return real(fd);
 }
 
-TFM_HOOK(int, dup2, (int fd, int other)) {
-  static RealFunction<int(int, int)> real("dup2");
-  if (fd != other) {
-    BeforeRedirection(fd, other);
-    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
-    if (shim.table.Has(other)) BeforeClose(other);
+#define TFM_DUP_TO(name, parameters, arguments)                            \
+  TFM_HOOK(int, name, parameters) {                                        \
+    static RealFunction<int parameters> real(#name);                       \
+    if (fd != other) {                                                     \
+      BeforeRedirection(fd, other);                                        \
+      if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated); \
+      if (shim.table.Has(other)) BeforeClose(other);                       \
+    }                                                                      \
+    return real arguments;                                                 \
   }
-  return real(fd, other);
-}
-
-TFM_HOOK(int, dup3, (int fd, int other, int flags)) {
-  static RealFunction<int(int, int, int)> real("dup3");
-  if (fd != other) {
-    BeforeRedirection(fd, other);
-    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kDuplicated);
-    if (shim.table.Has(other)) BeforeClose(other);
-  }
-  return real(fd, other, flags);
-}
+TFM_DUP_TO(dup2, (int fd, int other), (fd, other))
+TFM_DUP_TO(dup3, (int fd, int other, int flags), (fd, other, flags))
 
 #define TFM_MMAP(name)                                                         \
   TFM_HOOK(void*, name,                                                        \
