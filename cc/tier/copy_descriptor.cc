@@ -114,7 +114,7 @@ int FindSource(int fd, bool has_name, const Identity& identity,
 
 int OpenSource(const Identity& identity, Source* source) {
   int fd = sys::Open(source->path, O_RDONLY | O_NOCTTY);
-  if (fd < 0 && (errno == EMFILE || errno == ENFILE) && ReleaseDescriptors()) {
+  if (fd < 0 && ReleaseDescriptors()) {
     fd = sys::Open(source->path, O_RDONLY | O_NOCTTY);
   }
   if (fd < 0) return -1;

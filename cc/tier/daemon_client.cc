@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include <initializer_list>
+#include <new>
 
 #include "cc/tier/syscalls.h"
 
@@ -361,18 +362,8 @@ void DaemonClient::CountWait(int64_t begin) {
 }
 
 void DaemonClient::AfterFork() {
-  // The parent's connection has the credentials of the parent.
-  const int number = connection_.exchange(0, std::memory_order_relaxed);
-  if (number > 0) {
-    CloseIfSame(number - 1, connection_inode_.load(std::memory_order_relaxed));
-  }
-  std::atomic<uint64_t>* const all[] = {
-      &counts_.copy_opens,   &counts_.copy_bytes,    &counts_.source_opens,
-      &counts_.source_bytes, &counts_.growing_bytes, &counts_.waits,
-      &counts_.wait_ns};
-  for (std::atomic<uint64_t>* count : all) {
-    count->store(0, std::memory_order_relaxed);
-  }
+  Disconnect();  // The connection has the credentials of the parent.
+  new (&counts_) AtomicCounts();  // Zeros.
   pid_.store(sys::Pid(), std::memory_order_relaxed);
 }
 

@@ -105,7 +105,7 @@ __attribute__((noinline)) int OpenBelow(const Opening& opening) {
   }
   errno = before;
   int fd = opening.Call();
-  if (fd < 0 && (errno == EMFILE || errno == ENFILE) && ReleaseDescriptors()) {
+  if (fd < 0 && ReleaseDescriptors()) {
     errno = before;
     fd = opening.Call();
   }
@@ -158,8 +158,7 @@ __attribute__((noinline)) FILE* OpenStdioBelow(RealFunction<OpenStdio>* real,
   }
   errno = before;
   FILE* file = (*real)(path, mode);
-  if (file == nullptr && (errno == EMFILE || errno == ENFILE) &&
-      ReleaseDescriptors()) {
+  if (file == nullptr && ReleaseDescriptors()) {
     errno = before;
     file = (*real)(path, mode);
   }

@@ -115,8 +115,7 @@ int LookUpCopy(Key* key, const char* source, int flags, LookupResult* result) {
   *result = LookupResult::kNotAsked;
   errno = 0;
   int copy = OpenCopy(key, source, flags);
-  if (copy < 0 && (errno == EMFILE || errno == ENFILE) &&
-      ReleaseDescriptors()) {
+  if (copy < 0 && ReleaseDescriptors()) {
     copy = OpenCopy(key, source, flags);
   }
   if (copy >= 0 || !(shim.daemon.Flags() & kAsks) ||

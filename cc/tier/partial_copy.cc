@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <new>
+
 #include "cc/tier/copy_descriptor.h"
 #include "cc/tier/identity.h"
 #include "cc/tier/lookup.h"
@@ -282,25 +284,12 @@ Table::Entry* NewEntry(const struct statx& status, const char* key,
                        size_t key_size) {
   Table::Entry* entry = shim.table.Allocate();
   if (entry == nullptr) return nullptr;
-  PartialCopy* partial = &entry->payload;
-  partial->stage.store(PartialCopy::kFresh, std::memory_order_relaxed);
+  PartialCopy* partial = new (&entry->payload) PartialCopy();  // Zeros.
   partial->identity = IdentityOf(status);
   SetUnits(partial);
-  partial->is_expected = false;
-  partial->is_claimed = false;
-  partial->map = partial->part = partial->part_map = OwnFile();
-  partial->next_search.store(0, std::memory_order_relaxed);
-  partial->is_sent.store(false, std::memory_order_relaxed);
-  partial->is_unseen.store(false, std::memory_order_relaxed);
   partial->may_wait.store(true, std::memory_order_relaxed);
-  partial->is_shared.store(false, std::memory_order_relaxed);
-  partial->is_kept.store(false, std::memory_order_relaxed);
-  partial->position_owner.store(0, std::memory_order_relaxed);
-  partial->run_lock.store(false, std::memory_order_relaxed);
-  partial->run_begin = partial->run_end = 0;
   partial->key_size = static_cast<uint16_t>(key_size);
   memcpy(partial->key, key, key_size);
-  partial->key[key_size] = '\0';
   return entry;
 }
 
@@ -516,6 +505,7 @@ void BeforeClose(int fd) {
 }
 
 bool ReleaseDescriptors() {
+  if (errno != EMFILE && errno != ENFILE) return false;
   const ErrnoGuard guard;
   const bool had_any = shim.own_files.load(std::memory_order_relaxed) > 0 ||
                        shim.table.size() > 0;

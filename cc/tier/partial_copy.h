@@ -41,7 +41,8 @@ struct OwnFile {
   void Close();
 };
 
-// State of the partial copy of one open file.
+// State of the partial copy of one open file. Fresh if it is all zeros, but for
+// identity, units, may_wait and key.
 struct PartialCopy {
   enum Stage : uint32_t {
     kFresh,      // Nothing was read or created yet.
@@ -149,8 +150,8 @@ void BeforeUnseenUse(int fd, UnseenUse use);
 // file.
 void BeforeClose(int fd);
 
-// Closes all descriptors of the shim, as the program needs them; returns
-// whether there were any.
+// If the last call failed for lack of descriptors, closes all of the shim, as
+// the program needs them; returns whether there were any.
 bool ReleaseDescriptors();
 
 }  // namespace tier
