@@ -3,7 +3,6 @@
 #include "cc/tier/daemon_client.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -23,10 +22,7 @@ constexpr int64_t kRetryNs = 500 * kMillisecondNs;
 constexpr int64_t kReportIntervalNs = kSecondNs;
 // Maximum time for all replies to one lookup.
 constexpr int64_t kMaxAskNs = 10 * kSecondNs;
-// A boot id: 32 hexadecimal digits and four '-', of which State::boot has the
-// first digits.
-constexpr size_t kBootIdBytes = 40;
-constexpr int kBootDigits = 16;
+constexpr size_t kBootIdBytes = 40;  // More than a boot id.
 // Bound of the descriptors that the shim asks for: the kernel's table of a
 // process grows with the highest one.
 constexpr uint64_t kMaxFdLimit = 4096;
@@ -35,19 +31,13 @@ constexpr uint64_t kMaxFdLimit = 4096;
 uint64_t ReadBootId() {
   const int fd = sys::Open("/proc/sys/kernel/random/boot_id", O_RDONLY);
   if (fd < 0) return 0;
-  char text[kBootIdBytes];
-  const ssize_t size = sys::Read(fd, text, sizeof(text));
+  char text[kBootIdBytes] = {};
+  sys::Read(fd, text, sizeof(text) - 1);
   sys::Close(fd);
-  uint64_t boot = 0;
-  int digits = 0;
-  for (ssize_t i = 0; i < size && digits < kBootDigits; ++i) {
-    const char c = text[i];
-    if (c == '-') continue;
-    boot = boot << 4 |
-           static_cast<uint64_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
-    ++digits;
-  }
-  return digits == kBootDigits ? boot : 0;
+  unsigned first, second, third;
+  return Scan(text, "%8x-%4x-%4x", &first, &second, &third) == 3
+             ? uint64_t{first} << 32 | second << 16 | third
+             : 0;
 }
 
 // Maps the file with a job's sums; null if it is not a file of this user.
@@ -107,21 +97,9 @@ void DaemonClient::Start(const Settings& settings) {
 }
 
 const State* DaemonClient::MapPage() {
-  char path[sizeof(sockaddr_un::sun_path) + sizeof(kStateSuffix)];
-  const size_t size = strlen(settings_->socket);
-  if (size + sizeof(kStateSuffix) > sizeof(path)) return nullptr;
-  memcpy(path, settings_->socket, size);
-  memcpy(path + size, kStateSuffix, sizeof(kStateSuffix));
-  // By its path: nobody else can change the folder, as LoadSettings has found.
-  const int fd = sys::Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  const int fd = OpenStateFile(*settings_);
   if (fd < 0) return nullptr;
-  struct statx status;
-  void* page = MAP_FAILED;
-  if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
-      status.stx_size >= kStateBytes &&
-      (status.stx_uid == 0 || status.stx_uid == settings_->uid)) {
-    page = sys::MapShared(fd, kStateBytes, PROT_READ);
-  }
+  void* const page = sys::MapShared(fd, kStateBytes, PROT_READ);
   sys::Close(fd);
   return page == MAP_FAILED ? nullptr : static_cast<const State*>(page);
 }

@@ -54,7 +54,6 @@ class DaemonClient {
   void CountWait(int64_t begin);
 
   StateView ReadState();
-  bool HasStore() { return ReadState().has_store; }
   bool IsValid() { return ReadState().is_valid; }
   uint64_t Flags() { return ReadState().flags; }
   // Returns the maximum size of a file that may be copied; 0 if none may be.

@@ -2,6 +2,8 @@
 
 #include "cc/tier/settings.h"
 
+#include <stdio.h>
+
 #include <atomic>
 
 #include "cc/tier/identity.h"
@@ -12,8 +14,6 @@
 namespace tf_malleable {
 namespace tier {
 namespace {
-
-constexpr size_t kMaxUidBytes = 12;  // Size of a user id in digits, with a 0.
 
 // Returns the rest of `line` if it begins with `word`; otherwise null.
 char* ValueOf(char* line, const char* word) {
@@ -33,14 +33,6 @@ bool IsNormalFolderPath(const char* path) {
     const size_t size = strcspn(slash + 1, "/");
     if (size <= 2 && strncmp(slash + 1, "..", size) == 0) return false;
   }
-  return true;
-}
-
-bool Append(Folder* folder, const char* text) {
-  const size_t size = strlen(text);
-  if (folder->size + size >= kMaxFolderBytes) return false;
-  memcpy(folder->path + folder->size, text, size + 1);
-  folder->size += size;
   return true;
 }
 
@@ -107,38 +99,26 @@ bool MayLeadToSource(const Settings& settings, uint64_t bits,
 // Returns whether a path may have components that are empty, "." or "..". Most
 // have none, and are normal already.
 bool NeedsNormalizing(const char* path, size_t size) {
-  constexpr int kVectorBytes = 16;
-  using Bytes = signed char __attribute__((vector_size(kVectorBytes)));
-  Bytes odd = {};
-  size_t i = 0;
-  for (; i + sizeof(Bytes) < size; i += sizeof(Bytes)) {
-    Bytes these, next;
-    memcpy(&these, path + i, sizeof(these));
-    memcpy(&next, path + i + 1, sizeof(next));
-    odd |= (these == '/') & ((next == '/') | (next == '.'));
-  }
-  uint64_t halves[2];
-  memcpy(halves, &odd, sizeof(halves));
-  if ((halves[0] | halves[1]) != 0) return true;
-  for (; i + 1 < size; ++i) {
-    if (path[i] == '/' && (path[i + 1] == '/' || path[i + 1] == '.'))
-      return true;
-  }
-  return path[size - 1] == '/';
+  return strstr(path, "//") != nullptr || strstr(path, "/.") != nullptr ||
+         path[size - 1] == '/';
 }
 
-// Sets a folder to store + area + uid; returns whether it fits.
-bool SetFolder(const char* store, const char* area, const char* uid,
+// Sets a folder of the store, that of the user if `uid` is not null; returns
+// whether its path fits.
+bool SetFolder(const char* store, const char* name, const unsigned* uid,
                Folder* folder) {
-  folder->size = 0;
-  return Append(folder, store) && Append(folder, area) && Append(folder, uid);
+  const int size =
+      uid != nullptr
+          ? snprintf(folder->path, kMaxFolderBytes, "%s%s%u", store, name, *uid)
+          : snprintf(folder->path, kMaxFolderBytes, "%s%s", store, name);
+  folder->size = static_cast<size_t>(size);
+  return size > 0 && folder->size < kMaxFolderBytes;
 }
 
 // Reads the lines of a text, which the settings then point into.
 void ReadLines(char* text, Settings* settings) {
   settings->is_on = false;
   settings->roots_size = 0;
-  settings->has_renamed_roots = false;
   settings->socket = settings->counts = settings->store = nullptr;
   Root* root = nullptr;
   while (text != nullptr) {
@@ -162,7 +142,6 @@ void ReadLines(char* text, Settings* settings) {
       if (root != nullptr && IsNormalFolderPath(path)) {
         root->daemon_path = path;
         root->daemon_path_size = strlen(path);
-        settings->has_renamed_roots = true;
       }
     }
   }
@@ -188,32 +167,20 @@ void KeepOffered(const Settings& offered, Settings* settings) {
 // device and inode of the store, and the text.
 bool ReadState(Settings* settings, char text[kMaxStateTextBytes + 1]) {
   char folder[PATH_MAX];
-  char name[NAME_MAX + 1];
-  const char* const slash = strrchr(settings->socket, '/');
-  const size_t size = static_cast<size_t>(slash - settings->socket);
-  const size_t name_size = strlen(slash + 1);
-  if (size >= sizeof(folder) ||
-      name_size + sizeof(kStateSuffix) > sizeof(name)) {
-    return false;
-  }
+  const size_t size =
+      static_cast<size_t>(strrchr(settings->socket, '/') - settings->socket);
+  if (size >= sizeof(folder)) return false;
   memcpy(folder, settings->socket, size);
   folder[size] = '\0';
-  memcpy(name, slash + 1, name_size);
-  memcpy(name + name_size, kStateSuffix, sizeof(kStateSuffix));
   const int folder_fd =
       OpenTrustedFolder(size == 0 ? "/" : folder, settings->uid);
   if (folder_fd < 0) return false;
-  const int fd =
-      static_cast<int>(syscall(SYS_openat, folder_fd, name,
-                               O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   sys::Close(folder_fd);
+  const int fd = OpenStateFile(*settings);
   if (fd < 0) return false;
-  struct statx status;
   State state;
   ssize_t got = -1;
-  if (sys::CachedStatus(fd, &status) == 0 && S_ISREG(status.stx_mode) &&
-      (status.stx_uid == 0 || status.stx_uid == settings->uid) &&
-      sys::ReadAt(fd, &state, sizeof(state), 0) == sizeof(state) &&
+  if (sys::ReadAt(fd, &state, sizeof(state), 0) == sizeof(state) &&
       state.magic == kStateMagic && state.version == kVersion) {
     got = sys::ReadAt(fd, text, kMaxStateTextBytes, kStateBytes);
   }
@@ -239,6 +206,23 @@ bool IsStoreTrusted(const Settings& settings) {
 
 }  // namespace
 
+int OpenStateFile(const Settings& settings) {
+  char path[PATH_MAX];
+  const size_t size = strlen(settings.socket);
+  if (size + sizeof(kStateSuffix) > sizeof(path)) return -1;
+  memcpy(path, settings.socket, size);
+  memcpy(path + size, kStateSuffix, sizeof(kStateSuffix));
+  const int fd = sys::Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct statx status;
+  if (fd < 0 || (sys::CachedStatus(fd, &status) == 0 &&
+                 S_ISREG(status.stx_mode) && status.stx_size >= kStateBytes &&
+                 (status.stx_uid == 0 || status.stx_uid == settings.uid))) {
+    return fd;
+  }
+  sys::Close(fd);
+  return -1;
+}
+
 void ParseVariable(char* text, unsigned uid, Settings* settings) {
   ReadLines(text, settings);
   settings->uid = uid;
@@ -258,22 +242,14 @@ void ParseStateText(char* text, Settings* settings) {
       settings->roots_size == 0) {
     return;
   }
-  unsigned uid = settings->uid;
-  char digits[kMaxUidBytes];
-  char* digit = digits + sizeof(digits);
-  *--digit = '\0';
-  do {
-    *--digit = static_cast<char>('0' + uid % 10);
-    uid /= 10;
-  } while (uid != 0);
+  const char* const store = settings->store;
   settings->is_on =
-      SetFolder(settings->store, "/private/", digit,
+      SetFolder(store, "/private/", &settings->uid,
                 &settings->private_copies) &&
-      SetFolder(settings->store, "/public", "", &settings->public_copies) &&
-      SetFolder(settings->store, "/growing/private/", digit,
+      SetFolder(store, "/public", nullptr, &settings->public_copies) &&
+      SetFolder(store, "/growing/private/", &settings->uid,
                 &settings->private_partials) &&
-      SetFolder(settings->store, "/growing/public", "",
-                &settings->public_partials);
+      SetFolder(store, "/growing/public", nullptr, &settings->public_partials);
 }
 
 void LoadSettings(char* text, unsigned uid, Settings* settings) {

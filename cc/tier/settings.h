@@ -37,7 +37,6 @@ struct Settings {
   unsigned uid;  // The reader's user.
   int roots_size;
   Root roots[kMaxRoots];
-  bool has_renamed_roots;  // Some root has another path for the daemon.
   const char* socket;
   const char* counts;  // Path of the file with a job's sums, or null.
   const char* store;
@@ -61,6 +60,12 @@ void ParseStateText(char* text, Settings* settings);
 // kEnvironmentVariable). Thread-safety: to be called once, as it uses static
 // memory.
 void LoadSettings(char* text, unsigned uid, Settings* settings);
+
+// Opens the file with the State beside the socket by its path: nobody else can
+// change its folder, as LoadSettings has found. Returns -1 if there is none, or
+// it is neither root's nor the reader's user's. Thread-safety: may be called
+// from any thread and from signal handlers.
+int OpenStateFile(const Settings& settings);
 
 // Key of a file: its path in the source, as the daemon names it. Its buffer has
 // room for the path of a folder of the store before the key.

@@ -39,6 +39,12 @@ inline constexpr int64_t kMicrosecondNs = 1000;
 inline constexpr int64_t kMillisecondNs = 1000 * kMicrosecondNs;
 inline constexpr int64_t kSecondNs = 1000 * kMillisecondNs;
 
+// sscanf() by its oldest name. With the headers of glibc 2.38 or later, the
+// plain one would make the shim need such a glibc.
+extern "C" __attribute__((format(scanf, 2, 3))) int Scan(const char* text,
+                                                         const char* format,
+                                                         ...) __asm__("sscanf");
+
 namespace sys {
 
 inline int Open(const char* path, int flags, mode_t mode = 0) {

@@ -13,45 +13,26 @@ namespace {
 constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
 constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr size_t kMaxFileBytes = 256;  // More than the first line of a uid_map.
-constexpr int kMapNumbers = 3;         // Numbers in a line of a uid_map.
 // Length of the map of the initial user namespace, which maps each user id to
 // itself.
-constexpr uint64_t kAllUsers = 4294967295;
+constexpr unsigned kAllUsers = 4294967295;
 
-// Reads numbers from the begin of a file; returns whether there were enough.
-bool ReadNumbers(const char* path, int count, uint64_t* numbers) {
+// Reads up to three numbers from the begin of a file; returns how many.
+int ReadNumbers(const char* path, unsigned numbers[3]) {
   const int fd = sys::Open(path, O_RDONLY);
-  if (fd < 0) return false;
-  char text[kMaxFileBytes];
-  const ssize_t size = sys::Read(fd, text, sizeof(text));
+  if (fd < 0) return 0;
+  char text[kMaxFileBytes] = {};
+  sys::Read(fd, text, sizeof(text) - 1);
   sys::Close(fd);
-  int found = 0;
-  bool is_inside = false;
-  for (ssize_t i = 0; i < size; ++i) {
-    if (text[i] < '0' || text[i] > '9') {
-      if (is_inside && found == count) break;
-      is_inside = false;
-      continue;
-    }
-    if (!is_inside) {
-      if (found == count) break;
-      numbers[found++] = 0;
-    }
-    is_inside = true;
-    numbers[found - 1] =
-        numbers[found - 1] * 10 + static_cast<uint64_t>(text[i] - '0');
-  }
-  return found == count;
+  return Scan(text, "%u %u %u", &numbers[0], &numbers[1], &numbers[2]);
 }
 
 // Returns whether this stands for all users that our user namespace does not
 // map, such as the host's root.
 bool IsForeign(unsigned uid) {
-  uint64_t foreign;
-  uint64_t map[kMapNumbers];
-  return ReadNumbers("/proc/sys/kernel/overflowuid", 1, &foreign) &&
-         uid == foreign &&
-         ReadNumbers("/proc/self/uid_map", kMapNumbers, map) &&
+  unsigned foreign[3], map[3];
+  return ReadNumbers("/proc/sys/kernel/overflowuid", foreign) == 1 &&
+         uid == foreign[0] && ReadNumbers("/proc/self/uid_map", map) == 3 &&
          !(map[0] == 0 && map[1] == 0 && map[2] == kAllUsers);
 }
 
