@@ -209,32 +209,24 @@ TFM_HOOK(FILE*, fdopen, (int fd, const char* mode)) {
 TFM_CLEARERR(clearerr)
 TFM_CLEARERR(clearerr_unlocked)
 
-#define TFM_SENDFILE(name)                                                  \
-  TFM_HOOK(ssize_t, name, (int to, int fd, off64_t* offset, size_t size)) { \
-    static RealFunction<ssize_t(int, int, off64_t*, size_t)> real(#name);   \
-    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);        \
-    return real(to, fd, offset, size);                                      \
+#define TFM_COPY(name, parameters, arguments)                        \
+  TFM_HOOK(ssize_t, name, parameters) {                              \
+    static RealFunction<ssize_t parameters> real(#name);             \
+    if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped); \
+    return real arguments;                                           \
   }
-TFM_SENDFILE(sendfile)
-TFM_SENDFILE(sendfile64)
-
-TFM_HOOK(ssize_t, copy_file_range,
+TFM_COPY(sendfile, (int to, int fd, off64_t* offset, size_t size),
+         (to, fd, offset, size))
+TFM_COPY(sendfile64, (int to, int fd, off64_t* offset, size_t size),
+         (to, fd, offset, size))
+TFM_COPY(copy_file_range,
          (int fd, off64_t* from, int to, off64_t* offset, size_t size,
-          unsigned flags)) {
-  static RealFunction<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)>
-      real("copy_file_range");
-  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);
-  return real(fd, from, to, offset, size, flags);
-}
-
-TFM_HOOK(ssize_t, splice,
+          unsigned flags),
+         (fd, from, to, offset, size, flags))
+TFM_COPY(splice,
          (int fd, off64_t* from, int to, off64_t* offset, size_t size,
-          unsigned flags)) {
-  static RealFunction<ssize_t(int, off64_t*, int, off64_t*, size_t, unsigned)>
-      real("splice");
-  if (shim.table.Has(fd)) BeforeUnseenUse(fd, UnseenUse::kMapped);
-  return real(fd, from, to, offset, size, flags);
-}
+          unsigned flags),
+         (fd, from, to, offset, size, flags))
 
 }  // namespace tier
 }  // namespace tf_malleable

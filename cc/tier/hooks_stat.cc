@@ -41,47 +41,36 @@ bool IsOfDescriptor(const char* path, int flags) {
 static_assert(sizeof(struct stat) == sizeof(struct stat64),
               "both have the same layout on 64-bit machines");
 
-#define TFM_FSTAT(name)                                      \
-  TFM_HOOK(int, name, (int fd, struct stat* status)) {       \
-    static RealFunction<int(int, struct stat*)> real(#name); \
-    const int result = real(fd, status);                     \
-    if (result == 0) Correct(fd, status);                    \
-    return result;                                           \
+// Defines the hook of a function that sets `status`, that of the open file `fd`
+// if `is_of_fd` is true.
+#define TFM_STAT(name, parameters, arguments, fd, is_of_fd) \
+  TFM_HOOK(int, name, parameters) {                         \
+    static RealFunction<int parameters> real(#name);        \
+    const int result = real arguments;                      \
+    if (result == 0 && (is_of_fd)) Correct(fd, status);     \
+    return result;                                          \
   }
+#define TFM_FSTAT(name) \
+  TFM_STAT(name, (int fd, struct stat* status), (fd, status), fd, true)
+#define TFM_FXSTAT(name)                                     \
+  TFM_STAT(name, (int version, int fd, struct stat* status), \
+           (version, fd, status), fd, true)
+#define TFM_FSTATAT(name)                                                  \
+  TFM_STAT(name,                                                           \
+           (int folder, const char* path, struct stat* status, int flags), \
+           (folder, path, status, flags), folder, IsOfDescriptor(path, flags))
+#define TFM_FXSTATAT(name)                                                  \
+  TFM_STAT(name,                                                            \
+           (int version, int folder, const char* path, struct stat* status, \
+            int flags),                                                     \
+           (version, folder, path, status, flags), folder,                  \
+           IsOfDescriptor(path, flags))
 TFM_FSTAT(fstat)
 TFM_FSTAT(fstat64)
-
-#define TFM_FXSTAT(name)                                            \
-  TFM_HOOK(int, name, (int version, int fd, struct stat* status)) { \
-    static RealFunction<int(int, int, struct stat*)> real(#name);   \
-    const int result = real(version, fd, status);                   \
-    if (result == 0) Correct(fd, status);                           \
-    return result;                                                  \
-  }
 TFM_FXSTAT(__fxstat)
 TFM_FXSTAT(__fxstat64)
-
-#define TFM_FSTATAT(name)                                                      \
-  TFM_HOOK(int, name,                                                          \
-           (int folder, const char* path, struct stat* status, int flags)) {   \
-    static RealFunction<int(int, const char*, struct stat*, int)> real(#name); \
-    const int result = real(folder, path, status, flags);                      \
-    if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status);   \
-    return result;                                                             \
-  }
 TFM_FSTATAT(fstatat)
 TFM_FSTATAT(fstatat64)
-
-#define TFM_FXSTATAT(name)                                                   \
-  TFM_HOOK(int, name,                                                        \
-           (int version, int folder, const char* path, struct stat* status,  \
-            int flags)) {                                                    \
-    static RealFunction<int(int, int, const char*, struct stat*, int)> real( \
-        #name);                                                              \
-    const int result = real(version, folder, path, status, flags);           \
-    if (result == 0 && IsOfDescriptor(path, flags)) Correct(folder, status); \
-    return result;                                                           \
-  }
 TFM_FXSTATAT(__fxstatat)
 TFM_FXSTATAT(__fxstatat64)
 
