@@ -53,11 +53,12 @@ class TierAdmin:
     async def status(self) -> TierStatus:
         """Return the status of the tier."""
         service, store, client = self._service, self._service.store, self._client
-        nodes: list[NodeState] = []
+        nodes: tuple[NodeState, ...] = ()
         if client is not None:
-            for node in self._membership.others:
-                breaker = client.breakers.get(node)
-                nodes.append(NodeState(node, client.allows(node), breaker.opened if breaker else 0))
+            nodes = tuple(
+                NodeState(node, client.allows(node), client.breakers[node].opened)
+                for node in self._membership.others
+            )
         directory = service.directory
         return TierStatus(
             self._membership.node,
@@ -70,7 +71,7 @@ class TierAdmin:
             store.unverified,
             0 if directory is None else len(directory.records),
             service.problem,
-            tuple(nodes),
+            nodes,
             asdict(service.counters),
             self._warming.progress,
             self._warming.seconds_left(time.monotonic()),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -63,7 +64,7 @@ class NodeClient:
         """
         self._signer = signer
         self._scheme = "http" if context is None else "https"
-        self.breakers: dict[str, Breaker] = {}
+        self.breakers: defaultdict[str, Breaker] = defaultdict(Breaker)
         # Without sock_read: its timer also starts if the response comes before the whole request
         # was sent, and then ends the connection's next request at once, as if the peer did not
         # answer (aiohttp 3.14.5).
@@ -82,12 +83,7 @@ class NodeClient:
 
     def allows(self, node: str) -> bool:
         """Return whether a node may be asked: its breaker is not open."""
-        breaker = self.breakers.get(node)
-        return breaker is None or breaker.allows(time.monotonic())
-
-    def miss(self, node: str) -> None:
-        """Note that a node did not answer in time."""
-        self.breakers.setdefault(node, Breaker()).miss(time.monotonic())
+        return self.breakers[node].allows(time.monotonic())
 
     async def tell(self, node: str, message: RecordsMessage) -> RecordsAnswer:
         """Send a message to a home, and return its response.
@@ -103,9 +99,9 @@ class NodeClient:
                 raise PeerGoneError("its answer is not signed")
             answer = msgspec.json.decode(data, type=RecordsAnswer)
         except (*_GONE, PeerGoneError, msgspec.DecodeError) as error:
-            self.miss(node)
+            self.breakers[node].miss(time.monotonic())
             raise PeerGoneError(str(error) or "no answer in time") from None
-        self._answered(node)
+        self.breakers[node].answer()
         return answer
 
     async def fetch(
@@ -139,10 +135,10 @@ class NodeClient:
             asked = self._session.get(self._url(node, target), headers=headers)
             async with await asyncio.wait_for(asked, MISS_SECONDS) as response:
                 if response.status == 204:
-                    self._answered(node)
+                    self.breakers[node].answer()
                     return 0
                 if response.status == 404:
-                    self._answered(node)
+                    self.breakers[node].answer()
                     raise NoCopyError
                 if response.status != 200:
                     raise PeerGoneError(f"it answers with {response.status}")
@@ -152,7 +148,7 @@ class NodeClient:
                 await begin(header)
                 return await self._take(node, header, response.content, take)
         except (*_GONE, PeerGoneError) as error:
-            self.miss(node)
+            self.breakers[node].miss(time.monotonic())
             raise PeerGoneError(str(error) or "no answer in time") from None
 
     def _header(self, nonce: str, response: aiohttp.ClientResponse) -> BlocksHeader:
@@ -172,14 +168,9 @@ class NodeClient:
             data = await _read(content, end - begin)
             if blocks.checksum(data) != code:
                 raise RottenError
-            self._answered(node)
+            self.breakers[node].answer()
             await take(number, data, code)
         return len(header.codes)
-
-    def _answered(self, node: str) -> None:
-        breaker = self.breakers.get(node)
-        if breaker is not None:
-            breaker.answer()
 
     def _url(self, node: str, target: str) -> str:
         return f"{self._scheme}://{node}{target}"
