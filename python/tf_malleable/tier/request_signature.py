@@ -8,6 +8,8 @@ forged peer could otherwise send any bytes together with their checksums.
 
 Without certificates, this alone shows who is a node. With TLS, whose certificates show that, the
 secret may be left out, and nothing is signed: it is for an authority that signs for others, too.
+TLS by the secret alone is no substitute: the ssl module has pre-shared keys since Python 3.13 only,
+and blocks that are encrypted cost the sender 50 times the CPU time of sendfile().
 """
 
 from __future__ import annotations
