@@ -45,27 +45,15 @@ void SetUnits(PartialCopy* partial) {
       static_cast<uint32_t>((size + partial->unit - 1) / partial->unit);
 }
 
-// Writes to a map; returns whether all bytes were written.
+// Writes to a map, which is in memory, so that only a full memory or a limit
+// cuts the bytes off; returns whether all were written.
 bool Write(const OwnFile& file, const void* data, int64_t size,
            int64_t offset) {
   // Beyond the limit, the kernel would send SIGXFSZ.
-  if (!file.IsOpen() ||
-      sys::Soft(RLIMIT_FSIZE) < static_cast<uint64_t>(offset + size)) {
-    return false;
-  }
-  const char* rest = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t done =
-        sys::WriteAt(file.fd(), rest, static_cast<size_t>(size), offset);
-    if (done <= 0) {
-      if (done < 0 && errno == EINTR) continue;
-      return false;
-    }
-    rest += done;
-    size -= done;
-    offset += done;
-  }
-  return true;
+  return file.IsOpen() &&
+         sys::Soft(RLIMIT_FSIZE) >= static_cast<uint64_t>(offset + size) &&
+         sys::WriteAt(file.fd(), data, static_cast<size_t>(size), offset) ==
+             size;
 }
 
 // Creates the map of what this process reads; returns whether that worked.
