@@ -305,10 +305,12 @@ def test_a_copy_for_which_there_is_no_room_passes(tmp_path, source):
         reader = TierReader(b)
 
         def read_copy() -> bytes | None:
-            assert reader.ask(path).lstrip("W") in ("C", "F")
+            # On a busy machine, the other node answers too late.
+            if reader.ask(path).lstrip("W") not in ("C", "F"):
+                return None
             try:
                 return b.copy(path).read_bytes()
-            except FileNotFoundError:  # On a busy machine, it is not there yet, or has passed.
+            except FileNotFoundError:  # Nor is it there yet, or has passed.
                 return None
 
         assert wait_for(read_copy) == BIG
