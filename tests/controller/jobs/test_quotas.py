@@ -13,10 +13,12 @@ from tests.support.service import ME, host, refused
 from tf_malleable.api.schema.requests import Submission
 from tf_malleable.controller.quotas import quota_file
 from tf_malleable.controller.quotas.quota_file import default_quotas, read_quotas
+from tf_malleable.linux.processes import subordinate_uids
 from tf_malleable.linux.processes.peer_credentials import Peer
 from tf_malleable.model.quota import NO_QUOTA, NO_QUOTAS, Quota, Quotas
 
 ADA, BOB = 60001, 60002  # No such users, so their names are their ids.
+HERS = range(100000, 165536)  # Ada's subordinate uids.
 
 
 @pytest.fixture
@@ -165,5 +167,69 @@ def test_users_share_the_cores_whatever_they_set_by_hand(state):
             here.service.set_cores(Peer(ME.pid, 0, 0), hers, 4)
             await here.job(uid=BOB)
             assert here.granted() == [2, 2]
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def subordinate(monkeypatch, tmp_path):
+    """A host on which Ada has subordinate uids."""
+    file = tmp_path / "subuid"
+    file.write_text(f"{ADA}:{HERS.start}:{len(HERS)}\n")
+    monkeypatch.setattr(subordinate_uids, "FILE", file)
+
+
+def test_subordinate_uids_have_no_quota_of_their_own(state, subordinate):
+    async def scenario():
+        async with host(state, quotas=Quotas(Quota(max_jobs=2, max_cores=3))) as here:
+            await here.job(uid=ADA)
+            await here.job(uid=HERS[0])
+            assert sum(here.granted()) == 3
+            for uid in (ADA, HERS[1], HERS[-1]):
+                with refused(409, f"user {ADA} may have at most 2 jobs at once"):
+                    here.submit(here.program(uid=uid))
+            with refused(409, f"cannot set 4 cores: user {ADA} may have at most 3"):
+                here.service.set_cores(Peer(ME.pid, 0, 0), here.service.jobs()[1].id, 4)
+            await here.job(uid=BOB)
+
+    asyncio.run(scenario())
+
+
+def test_subordinate_uids_have_no_share_of_their_own(state, subordinate):
+    async def scenario():
+        async with host(state, cpus=6) as here:
+            for uid in (ADA, HERS[0], HERS[1]):
+                await here.job(uid=uid)
+            await here.job(uid=BOB)
+            *hers, his = here.granted()
+            assert (sum(hers), his) == (3, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_stays_counted_for_whom_it_was_submitted_for(state, subordinate, tmp_path):
+    """Also by another controller, and whatever becomes of the range."""
+    quotas = Quotas(Quota(max_jobs=1))
+
+    async def scenario():
+        async with host(state, quotas=quotas, close=False) as before:
+            await before.job(uid=HERS[0])
+            before.service._store.close()
+            (tmp_path / "subuid").write_text("")
+            async with host(state, quotas=quotas) as here:
+                with refused(409, f"user {ADA} may have at most 1 job at once"):
+                    here.submit(here.program(uid=ADA))
+
+    asyncio.run(scenario())
+
+
+def test_a_subordinate_uid_has_no_rights_of_its_owner_s(state, subordinate):
+    async def scenario():
+        async with host(state) as here:
+            hers, other = await here.job(uid=ADA), await here.job(uid=HERS[0])
+            for uid, job in ((HERS[0], hers), (ADA, other), (HERS[1], other)):
+                with refused(403, f"job {job} belongs to another user"):
+                    here.service.cancel(Peer(ME.pid, uid, uid), job)
+                assert here.service.sight(Peer(ME.pid, uid, uid)).user == str(uid)
 
     asyncio.run(scenario())

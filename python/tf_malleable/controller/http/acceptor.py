@@ -14,6 +14,7 @@ from contextlib import suppress
 from tf_malleable.controller.http.rates import Rates
 from tf_malleable.linux.cgroups.confinement import confinement_of
 from tf_malleable.linux.processes.peer_credentials import peer_of
+from tf_malleable.linux.processes.subordinate_uids import account_of
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class Acceptor:
             return True
         with suppress(OSError):
             peer = peer_of(connection)
-            if self._rates.admits(peer.uid, self._loop.time()):
+            if self._rates.admits(account_of(peer.uid), self._loop.time()):
                 return True
             # Root in a container is treated like any other user.
             if peer.uid in (0, os.getuid()):

@@ -20,6 +20,7 @@ from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.http.rates import Rates
 from tf_malleable.linux.cgroups.confinement import confinement_of
 from tf_malleable.linux.processes.peer_credentials import Peer, peer_of, peer_runs
+from tf_malleable.linux.processes.subordinate_uids import account_of
 
 IDLE_SECONDS: Final = 15.0
 """Time for which a connection may be open without a complete request."""
@@ -48,7 +49,7 @@ def trusted_owners() -> tuple[Owner, ...]:
 
 
 def _user(uid: int) -> Owner:
-    return f"user {uid}"
+    return f"user {account_of(uid)}"
 
 
 class Connected(Protocol):
@@ -173,19 +174,26 @@ def owner_of(connection: socket.socket | None) -> Owner | None:
     if connection.family != socket.AF_UNIX:
         return _NETWORK
     try:
-        peer = peer_of(connection)
-        confinement = confinement_of(peer.pid)
+        owner = owner_name(peer_of(connection))
         # Checked last: a process that has ended would appear to be in no container.
         runs = peer_runs(connection)
     except OSError:
         return None
     if not runs:
         return None
-    if confinement is None:
-        return f"confined {_user(peer.uid)}"
-    if confinement.container:
+    return owner
+
+
+def owner_name(peer: Peer) -> Owner:
+    """Return the owner of what a process connects: its user or, for root, its container.
+
+    Any other user could make cgroups with the names of many containers.
+    """
+    confinement = confinement_of(peer.pid)
+    if confinement is not None and confinement.container and peer.uid == 0:
         return f"container {confinement.container}"
-    return f"confined {_user(peer.uid)}" if confinement.namespace else _user(peer.uid)
+    is_confined = confinement is None or bool(confinement)
+    return f"confined {_user(peer.uid)}" if is_confined else _user(peer.uid)
 
 
 def caller_of(connection: socket.socket | None) -> Peer:

@@ -26,11 +26,11 @@ class QuotaCheck:
 
     quotas: Quotas
 
-    def new(self, uid: int, shape: Shape, live: Iterable[Record], *, running: bool) -> None:
+    def new(self, account: int, shape: Shape, live: Iterable[Record], *, running: bool) -> None:
         """Check whether a user may have one more job.
 
         Args:
-            uid: Id of the user.
+            account: User id that the job would be counted for.
             shape: Shape of the job.
             live: Records of all live jobs.
             running: True if the job is already running, so that it does not wait in the queue.
@@ -38,7 +38,7 @@ class QuotaCheck:
         Raises:
             Refusal: 409; the job would exceed the user's quota.
         """
-        quota, name = self.quotas.of(uid), user_name(uid)
+        quota, name = self.quotas.of(account), user_name(account)
         if quota.max_cores is not None and shape.min > quota.max_cores:
             raise Refusal(
                 409,
@@ -47,7 +47,7 @@ class QuotaCheck:
             )
         if quota.max_jobs is None and quota.max_queued is None:
             return
-        own = [record for record in live if record.uid == uid]
+        own = [record for record in live if record.counted_for == account]
         if quota.max_jobs is not None and len(own) >= quota.max_jobs:
             raise Refusal(
                 409,
@@ -68,12 +68,12 @@ class QuotaCheck:
         Raises:
             Refusal: 409; the number would exceed the quota of the job's user.
         """
-        most = self.quotas.of(record.uid).max_cores
+        most = self.quotas.of(record.counted_for).max_cores
         if most is not None and cores > most:
             raise Refusal(
                 409,
-                f"cannot set {cores_of(cores)}: user {user_name(record.uid)} may have at most"
-                f" {most}",
+                f"cannot set {cores_of(cores)}: user {user_name(record.counted_for)} may have at"
+                f" most {most}",
             )
 
 

@@ -14,6 +14,7 @@ from tf_malleable.controller.jobs.provision import Provision
 from tf_malleable.controller.quotas.quota_check import QuotaCheck
 from tf_malleable.controller.state.store import Store, StoreError
 from tf_malleable.linux.processes.priority import unpinned_cpus
+from tf_malleable.linux.processes.subordinate_uids import account_of
 from tf_malleable.model import Machine, ProcessId, Shape, format_cpuset
 from tf_malleable.model.quota import NO_QUOTAS
 from tf_malleable.scheduling.records import time_accounts
@@ -56,7 +57,7 @@ class Admission:
                 job would exceed the user's quota.
         """
         shape = self.check(request, running=running)
-        self.quotas.new(uid, shape, self.live(), running=running)
+        self.quotas.new(account_of(uid), shape, self.live(), running=running)
         try:
             allowed = frozenset(os.sched_getaffinity(pid))
         except OSError:
@@ -120,7 +121,8 @@ class Admission:
                 state file accepts no more jobs.
         """
         shape = self.check(request, running=running)
-        self.quotas.new(uid, shape, self.live(), running=running)
+        account = account_of(uid)
+        self.quotas.new(account, shape, self.live(), running=running)
         try:
             number = self.store.next_id()
         except StoreError as error:
@@ -148,5 +150,6 @@ class Admission:
             output=request.output,
             area=request.area,
             kill_leftovers=request.kill_leftovers,
+            account=None if account == uid else account,
         )
         return time_accounts.joined(record, now) if running else record

@@ -90,6 +90,6 @@ def job_of(
         steps_total=speed.total,
         rates=rates_of(speed, lessons),
         expected_seconds=expected_seconds(record, lessons),
-        user=record.uid,
+        user=record.counted_for,
         area=record.area,
     )

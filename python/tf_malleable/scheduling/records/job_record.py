@@ -57,6 +57,7 @@ class Record:
         main_ended: Time at which the main process ended; None while it runs.
         exit_code: Exit code of the main process, as in a shell; None if unknown.
         leftovers: Processes that have outlived the main process, if the job has no cgroup.
+        account: User id that the job is counted for, in limits and shares per user; None for `uid`.
     """
 
     id: str
@@ -100,6 +101,12 @@ class Record:
     main_ended: float | None = None
     exit_code: int | None = None
     leftovers: tuple[ProcessId, ...] = ()
+    account: int | None = None
+
+    @property
+    def counted_for(self) -> int:
+        """User id that the job is counted for, in limits and shares per user."""
+        return self.uid if self.account is None else self.account
 
     @property
     def title(self) -> str:

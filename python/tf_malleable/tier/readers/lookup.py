@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from tf_malleable.linux.processes.subordinate_uids import account_of
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.peers.location_records import Location
 from tf_malleable.tier.peers.peer_fetch import Fetch
@@ -75,7 +76,7 @@ class Lookup:
             uid: User id of the reader.
             reply_to: Unix stream socket to which the answers are sent; closed after the last one.
         """
-        if self._waiting[uid] >= _MOST_WAITING or self._is_answered_at_once(path, uid):
+        if self._waiting[account_of(uid)] >= _MOST_WAITING or self._is_answered_at_once(path, uid):
             with reply_to:
                 _say(reply_to, Reply.SOURCE)
         else:
@@ -124,7 +125,8 @@ class Lookup:
                 service.directory.release(key)
 
     async def _answer(self, path: str, uid: int, reply_to: socket.socket) -> None:
-        self._waiting[uid] += 1
+        account = account_of(uid)
+        self._waiting[account] += 1
         try:
             reply = Reply.SOURCE
             if self._service.is_source(path) and self._service.directory is not None:
@@ -132,9 +134,9 @@ class Lookup:
             _say(reply_to, reply)
         finally:
             reply_to.close()
-            self._waiting[uid] -= 1
-            if not self._waiting[uid]:
-                del self._waiting[uid]
+            self._waiting[account] -= 1
+            if not self._waiting[account]:
+                del self._waiting[account]
 
     async def _find(self, path: str, uid: int, reply_to: socket.socket) -> Reply:
         service = self._service

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from tf_malleable.linux.file_status import FileStatus, cached_status
+from tf_malleable.linux.processes.subordinate_uids import account_of
 from tf_malleable.tier.node_messages import key_of
 from tf_malleable.tier.protocol import SMALL_FILE_BYTES, Identity, MessageKind, ProtocolError
 from tf_malleable.tier.readers.disposal import Disposal
@@ -65,6 +66,7 @@ class _HandedFile(NamedTuple):
 
     path: str
     uid: int
+    account: int
     identity: Identity
     source: int
     about: FileStatus
@@ -173,12 +175,13 @@ class ReaderEvents:
         Raises:
             ProtocolError: The user has too many, or the file has changed.
         """
-        if self._held[uid] >= self._most_held:
+        account = account_of(uid)
+        if self._held[account] >= self._most_held:
             raise ProtocolError("the readers of a user have too many files copied at a time")
         if not claimed.is_same(about):
             raise ProtocolError("the file was changed since it was opened")
-        self._held[uid] += 1
-        return _HandedFile(path, uid, Identity.of(about), source, about)
+        self._held[account] += 1
+        return _HandedFile(path, uid, account, Identity.of(about), source, about)
 
     async def _copy(self, reading: Reading, file: _HandedFile) -> None:
         """Have a file copied at the pace of a reader, of which there may be others."""
@@ -215,9 +218,9 @@ class ReaderEvents:
 
         def closed() -> None:
             with suppress(RuntimeError):  # The loop has ended.
-                loop.call_soon_threadsafe(self._held.subtract, (file.uid,))
+                loop.call_soon_threadsafe(self._held.subtract, (file.account,))
 
-        self._disposals[file.uid].close([file.source], closed)
+        self._disposals[file.account].close([file.source], closed)
 
     async def _is_worth(self, reading: Reading, size: int) -> bool:
         """Wait until a reader has read so much of a file that its copy may evict many others."""
@@ -271,7 +274,7 @@ class ReaderEvents:
                     admitted[key] = each
         finally:
             results = await loop.run_in_executor(self._thread, self._copy_batch, admitted, ours)
-            self._held.subtract(each.uid for each in ours)
+            self._held.subtract(each.account for each in ours)
         service.adopt(results)
         for key, result in results.items():
             if isinstance(result, Kept):

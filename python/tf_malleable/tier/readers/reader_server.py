@@ -21,6 +21,7 @@ from typing import Final
 
 from tf_malleable.linux.file_status import FileStatus
 from tf_malleable.linux.processes.peer_credentials import peer_of
+from tf_malleable.linux.processes.subordinate_uids import account_of
 from tf_malleable.tier.metrics import Counters
 from tf_malleable.tier.protocol import (
     LARGEST_MESSAGE,
@@ -54,16 +55,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _User:
-    """One user with readers.
+    """One user with readers, also under subordinate uids.
 
     Attributes:
-        uid: User id.
         share: Share of the event loop.
         disposal: Disposal of refused descriptors.
         connections: Number of connections.
     """
 
-    uid: int
     share: Share = field(default_factory=lambda: Share(_RATE, _BURST_SECONDS))
     disposal: Disposal = field(default_factory=Disposal)
     connections: int = 0
@@ -75,7 +74,8 @@ class _Connection:
 
     Attributes:
         socket: Connected socket.
-        user: User of the reader.
+        uid: User id of the reader.
+        user: User whose share the reader uses.
         counts: Last reported counters of the reader.
         readings: What the reader reads, by path; a process may have a file open several times.
         holds: Number of reasons to hear no message at present.
@@ -84,6 +84,7 @@ class _Connection:
     """
 
     socket: socket.socket
+    uid: int
     user: _User
     counts: ReaderCounts = field(default_factory=ReaderCounts)
     readings: dict[str, list[Reading]] = field(default_factory=dict)
@@ -91,11 +92,6 @@ class _Connection:
     holds: int = 1
     small: str = ""
     is_closed: bool = False
-
-    @property
-    def uid(self) -> int:
-        """User id of the reader."""
-        return self.user.uid
 
 
 class ReaderServer:
@@ -161,7 +157,7 @@ class ReaderServer:
             accepted.setblocking(False)
             try:
                 uid = peer_of(accepted).uid
-                user = self._users.setdefault(uid, _User(uid))
+                user = self._users.setdefault(account_of(uid), _User())
                 if user.connections >= self._most_connections:
                     raise OSError(f"user {uid} has {user.connections} already")
                 self._events.admit(uid)
@@ -169,7 +165,7 @@ class ReaderServer:
                 _log.warning("a reader is refused: %s", error)
                 accepted.close()
                 continue
-            connection = _Connection(accepted, user)
+            connection = _Connection(accepted, uid, user)
             user.connections += 1
             self._connections[accepted.fileno()] = connection
             self._go_on(connection)
