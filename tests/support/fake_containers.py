@@ -49,12 +49,20 @@ class FakeContainers:
     observer: ContainerObserver
 
     def __init__(self, *existing: Found) -> None:
-        self._existing = {each.info.name: each for each in existing}
+        self._existing: dict[str, Found] = {}
+        self.asked = 0
+        for each in existing:
+            self.add(each)
+
+    def add(self, container: Found) -> None:
+        """Have a container, or have it in another state, without a report of that."""
+        self._existing |= {container.info.name: container, container.info.id: container}
 
     async def start(self, observer: ContainerObserver) -> None:
         self.observer = observer
 
     async def find(self, container: str) -> Found:
+        self.asked += 1
         if container not in self._existing:
             raise Refusal(404, f"there is no container {container!r}")
         return self._existing[container]

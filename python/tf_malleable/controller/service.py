@@ -182,6 +182,11 @@ class Service:
             max_running=self._reactor.provision.most_jobs,
         )
 
+    async def meet(self, peer: Peer) -> None:
+        """Get to know the container of a caller if it has just started; before any other call."""
+        if self._containers is not None:
+            await self._containers.meet(peer.pid)
+
     def sight(self, peer: Peer) -> Sight:
         """Return the filter for the answers of jobs(), status() and history() to a caller."""
         return self._callers.identify(peer).sight

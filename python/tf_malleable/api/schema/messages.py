@@ -22,7 +22,7 @@ class ContainerInfo(msgspec.Struct, frozen=True):
     """A container that is a job.
 
     Attributes:
-        id: Full id in the container engine.
+        id: Full id in the container engine; empty for other users.
         name: Name in the container engine.
         image: Image of the container.
         resize: How the container's CPUs are changed: ``"cpuset"`` (which CPUs it may use) or

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from tf_malleable.api.openapi import document
 from tf_malleable.api.routes import (
@@ -63,7 +64,8 @@ def application(
             socket.
     """
     caller = peer or _peer
-    app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_in_progress, _errors_as_json])
+    middlewares = [_in_progress, _errors_as_json, _meeting(service, caller)]
+    app = web.Application(client_max_size=BODY_LIMIT, middlewares=middlewares)
     operations = _operations(service)
     special = {
         "events": events(service, caller),
@@ -231,6 +233,17 @@ async def _in_progress(request: web.Request, handler: Handler) -> web.StreamResp
         return await handler(request)
     finally:
         connection.clients.end(connection, asyncio.get_running_loop().time())
+
+
+def _meeting(service: Service, caller: Callable[[web.Request], Peer]) -> Middleware:
+    """Return a middleware by which the service gets to know the caller's container first."""
+
+    @web.middleware
+    async def meet(request: web.Request, handler: Handler) -> web.StreamResponse:
+        await service.meet(caller(request))
+        return await handler(request)
+
+    return meet
 
 
 @web.middleware

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tf_malleable.linux.cgroups.container_cgroup import ContainerCgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 from tf_malleable.model import ProcessId
@@ -23,6 +24,7 @@ class JobProcesses:
         starts: Start times by pid, of these and maybe others, in clock ticks since boot.
         group: Cgroup of the job; None for containers, and where none could be made.
         memory_group: Cgroup in which the memory is limited; None if it is not.
+        container: Cgroup of the container; None for other jobs, and before its first process.
     """
 
     pidfd: int | None = None
@@ -31,6 +33,7 @@ class JobProcesses:
     starts: Mapping[int, int] = field(default_factory=dict)
     group: JobGroup | None = None
     memory_group: MemoryGroup | None = None
+    container: ContainerCgroup | None = None
 
     def attach(self, main: ProcessId, pidfd: int) -> None:
         """Set the main process and take ownership of the pidfd."""
@@ -58,6 +61,10 @@ class JobProcesses:
     def attach_memory(self, group: MemoryGroup | None) -> None:
         """Set the cgroup in which the memory is limited."""
         self.memory_group = group
+
+    def attach_container(self, container: ContainerCgroup) -> None:
+        """Set the cgroup of the container."""
+        self.container = container
 
     def note_fixed(self, fixed: Mapping[int, str]) -> None:
         """Set the libraries whose threads do not follow grants, by pid."""

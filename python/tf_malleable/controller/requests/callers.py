@@ -101,11 +101,11 @@ class Sight:
     job: str | None
 
     def of(self, status: JobStatus) -> JobStatus:
-        """Return a live job as the caller may see it: for others no command, path or image."""
+        """Return a live job as the caller may see it: for others no command, path, image or id."""
         if self._is_own(status):
             return status
         container = status.container
-        hidden = None if container is None else msgspec.structs.replace(container, image="")
+        hidden = None if container is None else msgspec.structs.replace(container, id="", image="")
         return msgspec.structs.replace(status, command=[], output=None, container=hidden)
 
     def of_ended(self, record: JobRecord) -> JobRecord:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
+from contextlib import suppress
 
 from tf_malleable.api.schema.refusal import Refusal
 from tf_malleable.controller.jobs.live_job import LiveJob
@@ -49,6 +50,19 @@ class ContainerJobs:
             Refusal: There is no such container, or it cannot become a job.
         """
         return await self._containers.find(container)
+
+    async def meet(self, pid: int) -> None:
+        """Ask the engine for the first process of a container that seems to have just started.
+
+        It may send a request before the engine has reported the start.
+
+        Args:
+            pid: Pid of the calling process.
+        """
+        container = self._roster.unknown_container_of(pid)
+        if container is not None:
+            with suppress(Refusal):  # No engine answers, or the container has gone.
+                self.seen(await self._containers.find(container))
 
     def take(self, found: Found) -> tuple[LiveJob, bool]:
         """Make a container a job, or find its job.

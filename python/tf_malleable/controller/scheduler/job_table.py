@@ -20,7 +20,7 @@ from tf_malleable.controller.processes import enforcement, processes
 from tf_malleable.controller.processes.cgroup_removal import Emptying
 from tf_malleable.controller.processes.leftovers import Leftovers
 from tf_malleable.controller.state.store import Store
-from tf_malleable.linux.cgroups import cgroup, job_cgroup, memory_cgroup
+from tf_malleable.linux.cgroups import cgroup, container_cgroup, job_cgroup, memory_cgroup
 from tf_malleable.linux.cgroups.job_cgroup import JobGroup
 from tf_malleable.linux.cgroups.memory_cgroup import MemoryGroup
 from tf_malleable.linux.processes import pidfds, process_marker, procfs
@@ -209,6 +209,9 @@ class Roster:
                 # The cgroup was made before its job, and so was scheduled for removal.
                 self._emptying.keep(group)
             _limit_memory(live, process)
+        else:
+            found = container_cgroup.cgroup_of(live.record.container.id, process)
+            live.processes.attach_container(found)
         self._store.save(live.record)
         self._by_pid[process.pid] = live
         self._note_main(live, process)
@@ -245,11 +248,30 @@ class Roster:
             return live
         if live := self._without_cgroup(pid):
             return live
-        # A container's first process just after its start, or one from `docker exec`.
-        for container in cgroup.container_ids(pid) if self._by_container else ():
-            if live := self._by_container.get(container):
+        # A process of a container that was started from outside, as by `docker exec`.
+        for live in self._named_containers(pid):
+            if live.processes.container is not None and live.processes.container.has(pid):
                 return live
         return None
+
+    def unknown_container_of(self, pid: int) -> str | None:
+        """Return the id of the container that a process seems to be the first one of.
+
+        Only containers count whose job has cores, but whose first process has not been reported.
+        None if there is none.
+        """
+        for live in self._named_containers(pid):
+            record = live.record
+            if record.container and record.process is None and record.state == "running":
+                return record.container.id
+        return None
+
+    def _named_containers(self, pid: int) -> list[LiveJob]:
+        """Return the containers that the cgroups of a process are named after, rightly or not."""
+        if not self._by_container:
+            return []
+        found = map(self._by_container.get, cgroup.container_ids(pid))
+        return [live for live in found if live is not None]
 
     def _without_cgroup(self, pid: int) -> LiveJob | None:
         """Return the job without a cgroup that a process belongs to, though not as descendant."""
