@@ -123,6 +123,24 @@ def test_a_folder_of_another_user_has_no_file_for_us(file):
     assert said_as(65534, read) == "{}"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_what_another_user_can_change_is_not_believed(file):
+    """As with the HOME of another user, who could make root run a command."""
+    file.write_text("[run]\nmax = 1\n")
+
+    def read() -> object:
+        return Settings(["run"], [file]).files[file]
+
+    assert "'max': '1'" in said_as(0, read)
+    file.chmod(0o666)
+    assert said_as(0, read) == (f"cannot read {file}: other users may write to {file} (mode 0666)")
+    file.chmod(0o644)
+    os.chown(file.parent, 4001, 4001)
+    assert said_as(0, read) == (
+        f"cannot read {file}: {file.parent} belongs to user 4001, who is not root"
+    )
+
+
 def test_names_of_variables():
     assert variable_of("run", "require-controller") == "TF_MALLEABLE_RUN_REQUIRE_CONTROLLER"
     assert variable_of("container run", "max") == "TF_MALLEABLE_CONTAINER_RUN_MAX"

@@ -14,6 +14,7 @@ import pytest
 from tests.support.users import said_as
 from tf_malleable.cli.elastic import training_registry
 from tf_malleable.cli.elastic.training_registry import Whereabouts
+from tf_malleable.controller.http.unix_socket import UnixListener
 from tf_malleable.elastic.generation import Address
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
@@ -42,13 +43,32 @@ def read() -> str:
     return str(training_registry.read("t") == FOUND)
 
 
+def only() -> str:
+    return str(training_registry.read(None) == FOUND)
+
+
 def test_what_a_user_writes_he_reads(runtime):
     path = runtime / "tf_malleable" / "elastic" / "t.json"
     for _ in range(2):
         assert said_as(ME, written) == str(path)
         assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (ME, 0o600)
-        assert said_as(ME, read) == "True"
+        assert said_as(ME, read) == said_as(ME, only) == "True"
     assert [each.name for each in path.parent.iterdir()] == ["t.json"]
+    said_as(ME, lambda: training_registry.remove("t"))
+    assert [*path.parent.iterdir()] == []
+    assert said_as(ME, only) == "there is no elastic training of this user here"
+
+
+def test_a_controller_starts_in_the_folder_that_a_training_has_made(runtime):
+    """Also without a umask."""
+
+    def created() -> str:
+        os.umask(0)
+        written()
+        UnixListener(runtime / "tf_malleable" / "controller.sock").close()
+        return "started"
+
+    assert said_as(ME, created) == "started"
 
 
 @pytest.mark.parametrize("level", ["run", "run/tf_malleable", "run/tf_malleable/elastic"])
@@ -69,4 +89,6 @@ def test_in_a_folder_that_another_user_may_change_nothing_is_written_or_believed
     before = path.stat()
     assert said_as(ME, written) == f"cannot write {path}: {reason}"
     assert said_as(ME, read) == f"cannot read {path}: {reason}"
+    assert said_as(ME, only) == f"cannot read {path.parent}: {reason}"
+    assert said_as(ME, lambda: training_registry.remove("t")) == "None"
     assert path.stat() == before

@@ -25,7 +25,7 @@ from tests.support.controllers import Controller, controller, wait_for
 from tests.support.users import User, said_as
 from tf_malleable.api.routes import ROUTES, Route
 from tf_malleable.cli.launch import background
-from tf_malleable.linux.processes import cpu_claims
+from tf_malleable.linux import cpu_claims
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.support.controllers import DEADLINE, TFM, controller
-from tf_malleable.linux.processes import cpu_claims
+from tf_malleable.linux import cpu_claims
 
 CPUS = sorted(os.sched_getaffinity(0))
 

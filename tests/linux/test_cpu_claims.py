@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tf_malleable.linux.processes import cpu_claims
-from tf_malleable.linux.processes.cpu_claims import Claim, ClaimError
+from tf_malleable.linux import cpu_claims
+from tf_malleable.linux.cpu_claims import Claim, ClaimError
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
@@ -23,7 +23,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as oth
 # Claims CPUs as another user, says what came of it, and keeps the claim until it is ended.
 CLAIMS = """
 import os, sys
-from tf_malleable.linux.processes.cpu_claims import Claim, ClaimError
+from tf_malleable.linux.cpu_claims import Claim, ClaimError
 from tf_malleable.model import parse_cpuset
 if int(sys.argv[1]) != os.getuid():
     os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
@@ -123,7 +123,7 @@ def test_it_follows_the_cpus(folder):
 )
 def test_what_makes_no_sense_claims_nothing(folder, content):
     folder.mkdir()
-    file = folder / "odd"
+    file = folder / "tf_malleable-claim-odd"
     file.write_text(content)
     with file.open() as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
@@ -132,9 +132,9 @@ def test_what_makes_no_sense_claims_nothing(folder, content):
 
 def test_what_is_no_file_is_left_alone(folder):
     folder.mkdir()
-    os.mkfifo(folder / "fifo")
-    (folder / "below").mkdir()
-    (folder / "link").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "tf_malleable-claim-fifo")
+    (folder / "tf_malleable-claim-below").mkdir()
+    (folder / "tf_malleable-claim-link").symlink_to("/etc/passwd")
     assert is_free(0)
     assert len(list(folder.iterdir())) == 3
 
@@ -174,3 +174,52 @@ def test_without_any_folder_it_says_so(folder, monkeypatch):
     assert one.problem is not None
     assert "cannot write a file in /proc/none" in one.problem
     one.close()
+
+
+def test_only_claims_are_looked_at(folder):
+    """As in /tmp, where there are files of others."""
+    folder.mkdir()
+    (folder / "something-else").touch()
+    assert is_free(0)
+    assert [each.name for each in folder.iterdir()] == ["something-else"]
+
+
+@as_root
+def test_who_was_first_cannot_remove_the_claims_of_others(folder):
+    """No user's folder counts, as its owner could; nor does one that is not sticky."""
+    for owner, mode in ((NOBODY, 0o1777), (0, 0o777)):
+        folder.mkdir()
+        folder.chmod(mode)
+        os.chown(folder, owner, owner)
+        with another("0", 4321) as (_, said):
+            assert "other controllers cannot see that CPUs 0 are shared out" in said
+        assert list(folder.iterdir()) == []
+        folder.rmdir()
+
+
+@as_root
+def test_the_files_of_one_user_do_not_hide_the_claims_of_another(folder):
+    folder.mkdir()
+    folder.chmod(0o1777)
+    with another("0", NOBODY) as (_, said):
+        assert said == "None"
+        for number in range(300):
+            file = folder / f"tf_malleable-claim-{number}"
+            file.touch()
+            os.chown(file, 4321, 4321)
+        with another("0", 4322) as (_, said):
+            assert "already shares out CPUs 0" in said
+
+
+def test_without_a_folder_of_its_own_a_user_claims_in_tmp(monkeypatch):
+    monkeypatch.delenv(cpu_claims.VARIABLE)
+    monkeypatch.setattr(cpu_claims, "_ROOTS_FOLDER", "/proc/none")
+    # A CPU that no host has: other tests may claim those that there are.
+    one = Claim(frozenset({8191}), "/here")
+    try:
+        (file,) = Path("/tmp").glob(f"tf_malleable-claim-{os.geteuid()}-*")
+        assert "cpus 8191\n" in file.read_text()
+        assert not is_free(8191)
+    finally:
+        one.close()
+    assert not file.exists()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.users import said_as
-from tf_malleable.linux.trusted_folder import TrustedFolder
+from tf_malleable.linux.trusted_folder import TrustedFolder, open_trusted
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
 ME, OTHER = 4001, 4002
@@ -191,6 +191,57 @@ def test_files_in_it(place):
     assert said_as(ME, opened_folder) == "opened"
     os.chown(folder / "shared", OTHER, OTHER)
     assert f"{folder}/shared belongs to user {OTHER}" in said_as(ME, opened_folder)
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "refused"),
+    [
+        (0, 0o1777, None),
+        (ME, 0o1777, None),
+        (0, 0o755, None),
+        (0, 0o777, "other users may write to"),
+        (OTHER, 0o1777, f"belongs to user {OTHER}"),
+    ],
+)
+def test_a_folder_to_which_everybody_adds(place, owner, mode, refused):
+    folder = make(place / "shared", owner, mode)
+    (folder / "a").touch()
+
+    def names() -> str:
+        with TrustedFolder(folder, sticky=True) as found:
+            return str(found.names())
+
+    found = said_as(ME, names)
+    assert refused in found if refused else found == "['a']"
+
+
+def test_a_file_by_its_path(place):
+    mine, theirs = make(place / "mine", ME), make(place / "theirs", OTHER)
+    for folder, name, owner in ((mine, "a", ME), (mine, "b", OTHER), (theirs, "a", ME)):
+        (folder / name).write_text(f"{folder}/{name}")
+        os.chown(folder / name, owner, owner)
+    (mine / "open").touch()
+    (mine / "open").chmod(0o666)
+    (mine / "link").symlink_to("a")
+    (mine / "twice").symlink_to(mine / "link")
+    (mine / "out").symlink_to(theirs / "a")
+    (mine / "loop").symlink_to("loop")
+
+    def read(path: Path) -> str:
+        def content() -> str:
+            with open(open_trusted(path, os.O_RDONLY)) as file:
+                return file.read()
+
+        return said_as(ME, content)
+
+    for name in ("a", "link", "twice"):
+        assert read(mine / name) == f"{mine}/a"
+    assert f"{mine}/b belongs to user {OTHER}" in read(mine / "b")
+    assert f"{theirs} belongs to user {OTHER}" in read(mine / "out")
+    assert f"other users may write to {mine}/open (mode 0666)" in read(mine / "open")
+    assert "Too many levels of symbolic links" in read(mine / "loop")
+    assert "No such file" in read(mine / "none")
+    assert f"{mine}/inner is not a regular file" in read(make(mine / "inner", ME))
 
 
 CLONE_NEWUSER = 0x10000000

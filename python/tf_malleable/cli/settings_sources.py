@@ -23,6 +23,16 @@ def user_file() -> str:
     return os.path.join(folder, "tf_malleable", "config.ini")
 
 
+def _opened(path: str | os.PathLike[str]) -> int:
+    """Open a file for reading: the site's, or one that no other user can change or replace."""
+    if os.fspath(path) == SITE_FILE:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # Imported here, because most users have no file.
+    from tf_malleable.linux.trusted_folder import open_trusted
+
+    return open_trusted(path, os.O_RDONLY)
+
+
 def variable_of(command: str, option: str) -> str:
     """Return the environment variable for an option of a command."""
     return _PREFIX + f"{command}_{option}".upper().replace(" ", "_").replace("-", "_")
@@ -35,12 +45,12 @@ def read_sections(path: str | os.PathLike[str]) -> Sections | None:
         ValueError: The file cannot be read or understood; the message says why.
     """
     try:
-        with open(path) as file:
-            text = file.read()
-    except OSError as error:
         # A file in a folder that must not be entered, such as another user's HOME, does not count.
         if not os.path.lexists(path):
             return None
+        with open(_opened(path)) as file:
+            text = file.read()
+    except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text file") from None

@@ -27,6 +27,7 @@ from requests.exceptions import RequestException
 from tf_malleable.api.schema.job_names import shortened_command
 from tf_malleable.api.schema.messages import ContainerInfo
 from tf_malleable.api.schema.refusal import Refusal
+from tf_malleable.api.transport.connection import check_server
 from tf_malleable.containers import labels
 from tf_malleable.controller.ports import ContainerState, Found
 from tf_malleable.linux.cgroups.cgroup_files import PERIOD_US
@@ -110,7 +111,7 @@ class Engine:
         return client
 
     def _knock(self) -> None:
-        """Raise OSError if no process listens at the engine's socket.
+        """Raise OSError if no process of root or this user listens at the engine's socket.
 
         The SDK leaves the socket of a failed connection open until garbage collection,
         and a controller tries twice a second.
@@ -120,6 +121,7 @@ class Engine:
             with socket.socket(socket.AF_UNIX) as knocking:
                 knocking.settimeout(self.timeout)
                 knocking.connect(path)
+                check_server(knocking)
 
     @contextmanager
     def calling(self) -> Iterator[docker.DockerClient]:

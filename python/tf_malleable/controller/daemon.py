@@ -33,7 +33,7 @@ from tf_malleable.controller.quotas.quota_file import default_quotas, read_quota
 from tf_malleable.controller.service import Service, ServiceParts
 from tf_malleable.controller.state.store import Store, StoreError, default_state
 from tf_malleable.linux import topology
-from tf_malleable.linux.processes.cpu_claims import Claim, ClaimError
+from tf_malleable.linux.cpu_claims import Claim, ClaimError
 from tf_malleable.linux.processes.priority import raise_priority
 from tf_malleable.linux.service_notifications import notify, watchdog_seconds
 from tf_malleable.model import Budget, Machine, format_cpuset, parse_cpuset

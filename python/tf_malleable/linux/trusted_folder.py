@@ -16,6 +16,9 @@ once, from the root of the file system, and every step must be trusted:
   hard link to a link of root's may have been put there.
 
 From then on, the path leads to this folder, and files in it are opened by its descriptor.
+
+Every file, folder and socket of ours in /run, /tmp or a home is found by these rules; SECURITY.md
+lists them. What a client believes of a socket is who listens there, as the kernel says.
 """
 
 from __future__ import annotations
@@ -45,13 +48,16 @@ class TrustedFolder:
         descriptor: Descriptor of the folder, opened with O_PATH.
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: int | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], mode: int | None = None, *, sticky: bool = False
+    ) -> None:
         """Open a folder.
 
         Args:
             path: Path of the folder.
             mode: Mode with which missing folders are created, on which the umask has its effect;
                 None to create none.
+            sticky: True if the folder may be a sticky one, in which others may create files.
 
         Raises:
             OSError: There is no such folder, or another user can change or replace it. The
@@ -59,7 +65,7 @@ class TrustedFolder:
         """
         way = os.path.abspath(path)
         for _ in range(_MOST_LINKS):
-            found = _walk(way, mode)
+            found = _walk(way, mode, sticky)
             if isinstance(found, int):
                 self.path, self.descriptor = Path(way), found
                 return
@@ -80,6 +86,19 @@ class TrustedFolder:
     def close(self) -> None:
         """Close the descriptor."""
         os.close(self.descriptor)
+
+    def names(self) -> list[str]:
+        """Return the names of what is in the folder, in no order.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(".", flags, dir_fd=self.descriptor)
+        try:
+            return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         """Open a regular file of root or this user, without following a link; see os.open().
@@ -113,12 +132,42 @@ class TrustedFolder:
         raise _belongs_to(path, owner) if is_kind else _refusal(f"{path} is not a regular file")
 
 
-def _walk(way: str, mode: int | None) -> int | str:
+def open_trusted(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a regular file in a trusted folder, or what a link there leads to by the same rules.
+
+    Args:
+        path: Path of the file.
+        flags: Flags of open(2), without O_CREAT and O_TRUNC.
+
+    Raises:
+        OSError: The file cannot be opened, or another user can change or replace it. The attribute
+            `strerror` is one sentence.
+    """
+    way = os.path.abspath(path)
+    for _ in range(_MOST_LINKS):
+        with TrustedFolder(os.path.dirname(way)) as folder:
+            name = os.path.basename(way)
+            try:
+                target = os.readlink(name, dir_fd=folder.descriptor)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # It is no link.
+                    raise
+                descriptor = folder.open(name, flags)
+                about = os.fstat(descriptor)
+                if about.st_mode & _WRITABLE:
+                    os.close(descriptor)
+                    raise _writable(way, about.st_mode) from None
+                return descriptor
+            way = os.path.normpath(os.path.join(folder.path, target))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
+
+
+def _walk(way: str, mode: int | None, sticky: bool) -> int | str:
     """Return the descriptor of a folder; at a symbolic link, the path to walk instead."""
     names = way.split("/")[1:] if way != "/" else []
     folder = os.open("/", _STEP)
     try:
-        _check(folder, "/", is_last=not names)
+        _check(folder, "/", is_last=not names and not sticky)
         for count, name in enumerate(names, 1):
             path = "/" + "/".join(names[:count])
             inner = _enter(folder, name, mode)
@@ -130,7 +179,7 @@ def _walk(way: str, mode: int | None) -> int | str:
             if target is not None:
                 os.close(folder)
                 return os.path.normpath(os.path.join(target, *names[count:]))
-            _check(folder, path, is_last=count == len(names))
+            _check(folder, path, is_last=count == len(names) and not sticky)
     except OSError:
         with suppress(OSError):
             os.close(folder)
@@ -175,8 +224,7 @@ def _check(folder: int, path: str, is_last: bool) -> None:
     if not _is_own(about.st_uid) and (is_last or not is_foreign(about.st_uid)):
         raise _belongs_to(path, about.st_uid)
     if about.st_mode & _WRITABLE and (is_last or not about.st_mode & stat.S_ISVTX):
-        mode = stat.S_IMODE(about.st_mode)
-        raise _refusal(f"other users may write to {path} (mode {mode:04o})")
+        raise _writable(path, about.st_mode)
 
 
 def _is_own(uid: int) -> bool:
@@ -186,6 +234,10 @@ def _is_own(uid: int) -> bool:
 def _belongs_to(path: str | Path, uid: int) -> OSError:
     who = "who is not root" if os.geteuid() == 0 else "who is neither root nor you"
     return _refusal(f"{path} belongs to user {user_name(uid)}, {who}")
+
+
+def _writable(path: str, mode: int) -> OSError:
+    return _refusal(f"other users may write to {path} (mode {stat.S_IMODE(mode):04o})")
 
 
 def _refusal(sentence: str) -> OSError:

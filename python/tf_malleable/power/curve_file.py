@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from tf_malleable.linux.trusted_folder import TrustedFolder, open_trusted
 from tf_malleable.model.power import PowerCurve
 
 _FORM = 1
@@ -34,7 +35,7 @@ def read_curve(path: Path) -> PowerCurve | None:
         ValueError: The file cannot be read or is not a curve; the message is one sentence.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=CurveFile)
+        found = msgspec.json.decode(_content(path), type=CurveFile)
         if found.form != _FORM:
             raise ValueError(f"its form is {found.form}, not {_FORM}")
         return PowerCurve(tuple(found.points))
@@ -46,6 +47,11 @@ def read_curve(path: Path) -> PowerCurve | None:
         raise ValueError(f"{path} has no power curve: {error}") from None
 
 
+def _content(path: Path) -> bytes:
+    with open(open_trusted(path, os.O_RDONLY), "rb") as file:
+        return file.read()
+
+
 def write_curve(path: Path, curve: PowerCurve, meter: str) -> None:
     """Replace the curve in a file, atomically.
 
@@ -55,7 +61,7 @@ def write_curve(path: Path, curve: PowerCurve, meter: str) -> None:
     document = CurveFile(_FORM, list(curve.points), meter)
     beside = path.with_name(f"{path.name}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        TrustedFolder(path.parent, 0o700).close()
         beside.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
         os.replace(beside, path)
     except OSError as error:

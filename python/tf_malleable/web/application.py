@@ -8,6 +8,7 @@ as requests of the user who runs this process.
 from __future__ import annotations
 
 import asyncio
+import errno
 import getpass
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,8 +18,11 @@ from typing import Final
 import aiohttp
 import msgspec
 from aiohttp import web
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.tracing import Trace
 from yarl import URL
 
+from tf_malleable.api.transport.connection import check_server
 from tf_malleable.web.access import Access, Visit
 from tf_malleable.web.files import INDEX, security_headers, static_files
 from tf_malleable.web.relay import Relay, Viewer
@@ -47,6 +51,22 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 
 
+class _Connector(aiohttp.UnixConnector):
+    """Connector that believes a controller of root and of this user only."""
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        protocol = await super()._create_connection(req, traces, timeout)
+        try:
+            assert protocol.transport is not None
+            check_server(protocol.transport.get_extra_info("socket"))
+        except OSError:
+            protocol.close()
+            raise
+        return protocol
+
+
 def web_application(controller: str, access: Access) -> web.Application:
     """Return the web application of a page.
 
@@ -62,7 +82,7 @@ def web_application(controller: str, access: Access) -> web.Application:
 
     async def connected(app: web.Application) -> AsyncIterator[None]:
         # A new connection for each request: the controller closes idle ones.
-        connector = aiohttp.UnixConnector(path=controller, limit=0, force_close=True)
+        connector = _Connector(path=controller, limit=0, force_close=True)
         async with aiohttp.ClientSession(connector=connector) as session:
             app[upstream], app[relayed] = session, Relay(session, controller)
             running = asyncio.create_task(app[relayed].run())
@@ -176,7 +196,9 @@ async def _passed_on(
             )
     except asyncio.TimeoutError:
         return _problem(504, f"the controller at {controller} does not answer")
-    except (aiohttp.ClientError, OSError):
+    except (aiohttp.ClientError, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EACCES:
+            return _problem(502, f"cannot use the controller at {controller} ({error.strerror})")
         return _problem(502, f"no controller answers at {controller}; start one: tfm controller")
 
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
+from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
 from tf_malleable.web.access import LOOPBACK, Access
 from tf_malleable.web.application import web_application
@@ -131,6 +132,7 @@ def _unix(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     usual = os.umask(0o177)
     try:
+        TrustedFolder(path.parent).close()  # Nobody else can change what the path leads to.
         _remove_stale(path)
         listening.bind(str(path))
         listening.listen()

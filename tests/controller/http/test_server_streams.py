@@ -45,6 +45,9 @@ class Scripted:
             version="1", protocol=1, pid=1, started=0.0, policy="", cpus=[], problem=None
         )
 
+    async def meet(self, peer: object) -> None:
+        pass
+
     def status(self, job: str) -> None:
         raise RuntimeError(f"secret of {job}")
 

@@ -11,9 +11,11 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.support.users import said_as
 from tf_malleable.controller.http.unix_socket import ListenError, UnixListener
 
 HOLD = """
@@ -78,26 +80,48 @@ def test_a_directory_open_to_others_is_refused_until_the_remedy_is_taken(path, o
     UnixListener(path).close()
 
 
-def test_another_user_s_directory_is_refused(tmp_path):
-    directory = tmp_path / "theirs"
-    if os.geteuid() == 0:
-        directory.mkdir(mode=0o700)
-        os.chown(directory, 65534, 65534)
-    else:
-        directory = Path("/usr")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root's directories are root's own")
+def test_a_directory_of_root_s_is_refused():
     with pytest.raises(ListenError, match="belongs to another user: choose one of your own"):
-        UnixListener(directory / "controller.sock")
+        UnixListener(Path("/usr/controller.sock"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
+@pytest.mark.parametrize("level", ["place", "place/run"])
+@pytest.mark.parametrize("how", ["owner", "mode"])
+def test_where_another_user_can_change_the_way_nobody_listens(level, how):
+    """Whoever can, could put a directory and a socket of that user's there later."""
+    me, other = 4001, 4002
+    with TemporaryDirectory() as name:
+        top = Path(name)
+        top.chmod(0o755)
+        path = top / "place" / "run" / "controller.sock"
+        for folder in (path.parent.parent, path.parent):
+            folder.mkdir(mode=0o700)
+            os.chown(folder, me, me)
+        assert said_as(me, lambda: UnixListener(path).close()) == "None"
+        folder = top / level
+        folder.chmod(0o777)
+        why = f"other users may write to {folder} (mode 0777)"
+        if how == "owner":
+            os.chown(folder, other, other)
+            why = f"{folder} belongs to user {other}, who is neither root nor you"
+        assert said_as(me, lambda: UnixListener(path)) == (
+            f"cannot use the socket's directory {path.parent}: {why}: choose another with --socket"
+        )
+        assert not path.exists()
 
 
 def test_what_is_no_directory_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
-    for name in ("file", "link"):
-        with pytest.raises(ListenError, match=f"{name} is not a directory"):
-            UnixListener(tmp_path / name / "controller.sock")
-    with pytest.raises(ListenError, match=r"cannot create .*: Not a directory"):
-        UnixListener(tmp_path / "file" / "run" / "controller.sock")
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(ListenError, match=f"{tmp_path / 'file'} is not a folder: choose"):
+            UnixListener(folder / "controller.sock")
+    listener = UnixListener(tmp_path / "link" / "controller.sock")
+    assert (tmp_path / "real" / "controller.sock").is_socket()
+    listener.close()
 
 
 def test_folders_that_are_missing_are_made(tmp_path):
@@ -214,9 +238,13 @@ def test_a_group_may_enter_and_connect_but_not_create(path):
     assert (path.parent.stat().st_gid, path.stat().st_gid) == (12345, 12345)
     listener.close()
     UnixListener(path, 12345).close()
-    for group, open_to in ((12346, 0o750), (12345, 0o770), (12345, 0o755)):
+    for group, open_to, why in (
+        (12346, 0o750, "is not that group's, or others may enter"),
+        (12345, 0o755, "is not that group's, or others may enter"),
+        (12345, 0o770, "other users may write to"),
+    ):
         path.parent.chmod(open_to)
-        with pytest.raises(ListenError, match="is not that group's, or others may enter"):
+        with pytest.raises(ListenError, match=why):
             UnixListener(path, group)
     path.parent.chmod(0o750)
     with pytest.raises(ListenError, match="open to other users"):

@@ -255,7 +255,7 @@ def directory(path: Path) -> str:
 
 def pipe(path: Path) -> str:
     os.mkfifo(path)
-    return f"cannot use the state file {path}: it is not a regular file"
+    return f"cannot use the state file {path}: {path} is not a regular file"
 
 
 @pytest.mark.parametrize("make", [not_sqlite, another_program_s, newer, torn, directory, pipe])
@@ -294,7 +294,7 @@ def test_a_file_where_the_directory_should_be(path):
     inside = path / "controller.db"
     with pytest.raises(StoreError) as refused:
         Store(inside)
-    assert str(refused.value) == f"cannot use the state file {inside}: Not a directory"
+    assert str(refused.value) == f"cannot use the state file {inside}: {path} is not a folder"
 
 
 @pytest.fixture
@@ -343,3 +343,25 @@ def test_a_history_that_may_only_be_read_is_read(public, running):
     assert as_nobody(lambda: [job.id for job in read_history(path, 9)[0].jobs]) == "['1']"
     public.chmod(0o755)
     store.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as other users")
+@pytest.mark.parametrize("level", ["place", "place/state"])
+def test_where_another_user_can_change_the_way_there_is_no_state(level):
+    me, other = 4001, 4002
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        top.chmod(0o755)
+        path = top / "place" / "state" / "controller.db"
+        (top / "place").mkdir(mode=0o700)
+        os.chown(top / "place", me, me)
+        assert said_as(me, lambda: Store(path).close()) == "None"
+        before = path.stat()
+        folder = top / level
+        os.chown(folder, other, other)
+        folder.chmod(0o777)
+        assert said_as(me, lambda: Store(path)) == (
+            f"cannot use the state file {path}: {folder} belongs to user {other}, who is neither"
+            " root nor you"
+        )
+        assert path.stat() == before

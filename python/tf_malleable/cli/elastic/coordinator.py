@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
 
 import click
 
@@ -76,11 +75,8 @@ def coordinator(
     bound = Address(at.host, listener.getsockname()[1])
     click.echo(f"{bound.host}:{bound.port}")
     sys.stdout.flush()
-    file = (
+    if name is not None:
         training_registry.write(name, training_registry.Whereabouts(bound, shared))
-        if name
-        else None
-    )
     seconds = _RESUMED_SECONDS if resume else 0.0 if fresh else _UNKNOWN_SECONDS
     stop: list[float] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -95,9 +91,8 @@ def coordinator(
         return not running.has_processes or time.monotonic() > stop[0] + _LAST_SECONDS
 
     running.serve(is_over)
-    if file is not None:
-        with suppress(OSError):
-            file.unlink()
+    if name is not None:
+        training_registry.remove(name)
 
 
 @click.command()

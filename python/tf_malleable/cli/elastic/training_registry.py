@@ -70,6 +70,12 @@ def write(name: str, found: Whereabouts) -> Path:
     return path
 
 
+def remove(name: str) -> None:
+    """Remove the file of a training, if it is there."""
+    with suppress(OSError), TrustedFolder(_folder()) as folder:
+        os.unlink(f"{name}.json", dir_fd=folder.descriptor)
+
+
 def read(name: str | None) -> Whereabouts:
     """Read how to reach a training.
 
@@ -80,7 +86,7 @@ def read(name: str | None) -> Whereabouts:
         OperationError: There is no such training or, without a name, none or more than one.
     """
     if name is None:
-        names = sorted(path.stem for path in _folder().glob("*.json"))
+        names = _names()
         if len(names) != 1:
             raise OperationError(
                 f"there are several trainings, {', '.join(names)}: choose one with --name"
@@ -103,6 +109,17 @@ def read(name: str | None) -> Whereabouts:
         raise OperationError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError) as error:
         raise OperationError(f"cannot read {path}: {error}") from None
+
+
+def _names() -> list[str]:
+    """Return the names of this user's trainings."""
+    try:
+        with TrustedFolder(_folder()) as folder:
+            return sorted(name[:-5] for name in folder.names() if name.endswith(".json"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise OperationError(f"cannot read {_folder()}: {error.strerror}") from None
 
 
 def ask(found: Whereabouts, message: dict[str, Any]) -> dict[str, Any]:

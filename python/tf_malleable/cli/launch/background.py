@@ -23,6 +23,7 @@ from tf_malleable.api.transport.client import Client
 from tf_malleable.cli.launch.attempts import Attempt, LastAttempt, attempts, await_end, fork
 from tf_malleable.cli.launch.outputs import exit_file, keep
 from tf_malleable.controller.state.location import default_state
+from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import OperationError
 
 
@@ -129,8 +130,8 @@ def _new_output() -> tuple[Path, int]:
     folder = default_state().parent / "output"
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        with TrustedFolder(folder, 0o700) as inside:
+            return path, inside.open(path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL)
     except OSError as error:
         raise OperationError(f"cannot write {path}: {error.strerror}") from None
 

@@ -2,10 +2,10 @@
 """Unix socket of the controller: for its owner or a group, with one controller per socket.
 
 The directory controls who may connect: only its owner, and the group if there is one, may
-enter it; only the owner may create files in it. (A socket's own permissions can be set only
-after it exists.) A lock on a file next to the socket ensures that only one controller
-listens. The kernel releases the lock when its holder ends, so a socket without a lock was
-left behind by a killed controller.
+enter it; only the owner may create files in it, or change where its path leads. (A socket's own
+permissions can be set only after it exists.) A lock on a file next to the socket ensures that
+only one controller listens. The kernel releases the lock when its holder ends, so a socket
+without a lock was left behind by a killed controller.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import socket
 import stat
 from contextlib import suppress
 from pathlib import Path
+
+from tf_malleable.linux.trusted_folder import TrustedFolder
 
 _LONGEST = 107  # Bytes of sun_path in unix(7), without the terminating zero.
 
@@ -50,8 +52,9 @@ class UnixListener:
                 f"a socket's path may have at most {_LONGEST} bytes, and {self.path} has {length}:"
                 " choose a shorter one with --socket"
             )
-        _prepare_directory(self.path.parent, group)
-        self._lock = _lock(self.path)
+        # From here on, nobody else can change what the path leads to.
+        with _directory(self.path.parent, group) as folder:
+            self._lock = _lock(folder, self.path)
         try:
             _remove_stale(self.path)
             self.socket = _bind(self.path, group)
@@ -75,41 +78,47 @@ class UnixListener:
         os.close(self._lock)
 
 
-def _prepare_directory(directory: Path, group: int | None) -> None:
+def _directory(directory: Path, group: int | None) -> TrustedFolder:
+    """Open the socket's directory, created if missing, which only its owner and a group may enter.
+
+    Raises:
+        ListenError: The directory cannot be created, or others may enter or change it.
+    """
     try:
-        directory.mkdir(mode=0o700, parents=True)
-        if group is not None:
-            _open_to_group(directory, group, 0o750)
-    except FileExistsError:
-        pass
+        folder = TrustedFolder(directory, 0o700, sticky=True)
     except OSError as error:
         raise ListenError(
-            f"cannot create the socket's directory {directory}: {error.strerror}"
+            f"cannot use the socket's directory {directory}: {error.strerror}: choose another with"
+            " --socket"
         ) from None
-    about = os.lstat(directory)
-    if not stat.S_ISDIR(about.st_mode):
-        raise ListenError(f"the socket's directory {directory} is not a directory")
+    try:
+        _check_entry(folder, group)
+    except BaseException:
+        folder.close()
+        raise
+    return folder
+
+
+def _check_entry(folder: TrustedFolder, group: int | None) -> None:
+    directory, about = folder.path, os.fstat(folder.descriptor)
+    mode = stat.S_IMODE(about.st_mode)
     if about.st_uid != os.geteuid():
         raise ListenError(
             f"the socket's directory {directory} belongs to another user:"
             " choose one of your own with --socket"
         )
-    if group is not None:
-        if not about.st_mode & 0o077:
-            _open_to_group(directory, group, 0o750)
-            return
-        if about.st_gid == group and not about.st_mode & 0o027:
-            return
+    if group is not None and not mode & 0o077:
+        _open_to_group(directory, group, 0o750)
+    elif group is not None and (about.st_gid != group or mode & 0o027):
         raise ListenError(
             f"the socket's directory {directory} is not that group's, or others may enter or"
-            f" change it (mode {stat.S_IMODE(about.st_mode):04o}): choose another with --socket,"
+            f" change it (mode {mode:04o}): choose another with --socket,"
             f" or run chgrp {group} {directory}, and chmod 750 {directory}"
         )
-    if about.st_mode & 0o077:
+    elif group is None and mode & 0o077:
         raise ListenError(
             f"the socket's directory {directory} is open to other users (mode"
-            f" {stat.S_IMODE(about.st_mode):04o}): choose another with --socket, or run"
-            f" chmod 700 {directory}"
+            f" {mode:04o}): choose another with --socket, or run chmod 700 {directory}"
         )
 
 
@@ -121,11 +130,11 @@ def _open_to_group(path: Path, group: int, mode: int) -> None:
         raise ListenError(f"cannot give group {group} access to {path}: {error.strerror}") from None
 
 
-def _lock(path: Path) -> int:
+def _lock(folder: TrustedFolder, path: Path) -> int:
     """Return a descriptor that holds the lock on a socket's path."""
     name = path.with_name(f"{path.name}.lock")
     try:
-        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = folder.open(name.name, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise ListenError(f"cannot open the lock file {name}: {error.strerror}") from None
     try:

@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tf_malleable.controller.state.schema import APPLICATION, CREATE, SET_ASIDE, VERSION, upgrades
+from tf_malleable.linux.trusted_folder import TrustedFolder
 
 _ROWS_PER_CHECKPOINT = 1000
 # A file with at least this many pages, and this share of them free, is shortened when opened.
@@ -97,9 +97,9 @@ class StateFile:
         os.close(self._descriptor)
 
     def _open(self) -> None:
-        if not self.path.parent.exists():
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._descriptor = _lock(self.path)
+        # From here on, nobody else can change what the path leads to, also to SQLite.
+        with TrustedFolder(self.path.parent, 0o700) as folder:
+            self._descriptor = _lock(folder, self.path)
         try:
             self._connection = _connect(self.path)
             self._inodes = self._current_inodes()
@@ -130,7 +130,7 @@ class StateFile:
             )
         copy = self.path.with_name(f"{self.path.name}.restored")
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            TrustedFolder(self.path.parent, 0o700).close()
             _copy(self._connection, copy)
             # Close first, because closing deletes the log by its name.
             self.close()
@@ -191,18 +191,15 @@ def _is_alien(error: Exception) -> bool:
     return isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error)
 
 
-def _lock(path: Path) -> int:
+def _lock(folder: TrustedFolder, path: Path) -> int:
     """Open and lock a file for this controller alone; a new file is private to its owner."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = folder.open(path.name, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise StoreError(f"cannot use the state file {path}: it is a symbolic link") from None
         raise
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise StoreError(f"cannot use the state file {path}: it is not a regular file")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)

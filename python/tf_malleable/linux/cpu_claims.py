@@ -3,8 +3,9 @@
 
 A controller claims its CPUs with a file that it keeps locked. The kernel releases the lock
 when the holder ends, so a claim without a lock was left behind by a killed controller. Root's
-claims are in a folder below /run that only root can change; those of other users are in a
-folder below /tmp, where every user can add claims. Every user can read both.
+claims are in a folder below /run that only root can change. Those of other users are in /tmp
+itself: in a folder there, whoever created it could remove the claims of others. Every user can
+read both.
 
 A user with read access to a file can also lock it. So a claim counts only while the process
 that it names runs as well; otherwise any user could keep alive the claim of a controller that
@@ -19,6 +20,7 @@ import os
 import secrets
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,16 +28,19 @@ from typing import Final
 
 from tf_malleable.linux.processes import procfs
 from tf_malleable.linux.processes.users import user_name
+from tf_malleable.linux.trusted_folder import TrustedFolder
 from tf_malleable.model import Cpuset, format_cpuset, parse_cpuset
 
 VARIABLE: Final = "TF_MALLEABLE_CLAIMS"
 """Environment variable with the folder for claims instead of the host's; empty for no claims."""
 
 _ROOTS_FOLDER: Final = "/run/tf_malleable-claims"
-_SHARED_FOLDER: Final = "/tmp/tf_malleable-claims"
+# A sticky folder, in which a user can remove only files of that user.
+_SHARED_FOLDER: Final = "/tmp"
+_PREFIX: Final = "tf_malleable-claim-"
 
 _LONGEST = 1024
-# More files than this are only there to slow down other controllers.
+# More files of a user than this are only there to slow down other controllers.
 _MOST = 64
 _ATTEMPTS = 20
 _ATTEMPT_SECONDS = 0.01
@@ -85,9 +90,9 @@ class Claim:
         self.problem: str | None = None
         self._socket = socket
         self._file: int | None = None
-        self._folder: int | None = None
+        self._folder: TrustedFolder | None = None
         self._name = ""
-        folders = [folder for path in _paths() if (folder := _open_folder(path)) is not None]
+        folders = list(_folders())
         try:
             # Write before reading: of two controllers that start at the same time, at least one
             # sees the other's claim.
@@ -95,8 +100,8 @@ class Claim:
             others = [other for folder in folders for other in self._others(folder)]
         finally:
             for folder in folders:
-                if folder != self._folder:
-                    os.close(folder)
+                if folder is not self._folder:
+                    folder.close()
         try:
             self._check([other for other in others if other.cpus & cpus], cpus)
         except ClaimError:
@@ -113,8 +118,8 @@ class Claim:
         """Give up the claim."""
         if self._folder is not None:
             with suppress(OSError):
-                os.unlink(self._name, dir_fd=self._folder)
-            os.close(self._folder)
+                os.unlink(self._name, dir_fd=self._folder.descriptor)
+            self._folder.close()
         if self._file is not None:
             os.close(self._file)
         self._folder = self._file = None
@@ -124,9 +129,9 @@ class Claim:
         os.pwrite(file, text, 0)
         os.ftruncate(file, len(text))
 
-    def _write(self, folders: list[int], cpus: Cpuset) -> None:
+    def _write(self, folders: list[TrustedFolder], cpus: Cpuset) -> None:
         for folder in folders:
-            name = f"{os.geteuid()}-{secrets.token_hex(8)}"
+            name = f"{_PREFIX}{os.geteuid()}-{secrets.token_hex(8)}"
             try:
                 self._file = _create(folder, name)
             except OSError:
@@ -143,14 +148,19 @@ class Claim:
                 f" cannot write a file in {' or '.join(_paths())}"
             )
 
-    def _others(self, folder: int) -> Iterator[Claimed]:
+    def _others(self, folder: TrustedFolder) -> Iterator[Claimed]:
+        counts: Counter[int] = Counter()
         with suppress(OSError):
-            for name in os.listdir(folder)[:_MOST]:
-                if folder == self._folder and name == self._name:
+            for name in folder.names():
+                is_own = folder is self._folder and name == self._name
+                if is_own or not name.startswith(_PREFIX):
                     continue
-                claimed = _read(folder, name)
-                if claimed is not None:
-                    yield claimed
+                with suppress(OSError):
+                    user = os.lstat(name, dir_fd=folder.descriptor).st_uid
+                    counts[user] += 1
+                    claimed = _read(folder.descriptor, name) if counts[user] <= _MOST else None
+                    if claimed is not None:
+                        yield claimed
 
     def _check(self, overlapping: list[Claimed], cpus: Cpuset) -> None:
         for other in overlapping:
@@ -174,28 +184,28 @@ def _paths() -> list[str]:
     return [_ROOTS_FOLDER, _SHARED_FOLDER]
 
 
-def _open_folder(path: str) -> int | None:
-    """Open a folder of claims, created if need be; return its descriptor, None on failure."""
-    with suppress(OSError):
-        os.mkdir(path, 0o700)
-        # Every user can read both folders. In the one below /tmp, every user can add files but
-        # not remove those of others.
-        os.chmod(path, 0o755 if path == _ROOTS_FOLDER else 0o1777)
-    try:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    if path == _ROOTS_FOLDER and os.geteuid() == 0:
-        # systemd may have created it for root only.
+def _folders() -> Iterator[TrustedFolder]:
+    """Open the folders of claims, created if need be; leave out those that others can change."""
+    for path in _paths():
         with suppress(OSError):
-            os.fchmod(folder, 0o755)
+            yield _open_folder(path)
+
+
+def _open_folder(path: str) -> TrustedFolder:
+    is_new = not os.path.lexists(path)
+    folder = TrustedFolder(path, 0o700, sticky=True)
+    is_roots = path == _ROOTS_FOLDER and os.geteuid() == 0
+    if is_new or is_roots:
+        # Every user can read all folders. In those that are not root's, every user can add files
+        # but not remove those of others. systemd may have created root's for root only.
+        with suppress(OSError):
+            os.chmod(f"/proc/self/fd/{folder.descriptor}", 0o755 if is_roots else 0o1777)
     return folder
 
 
-def _create(folder: int, name: str) -> int:
+def _create(folder: TrustedFolder, name: str) -> int:
     """Create a file that every user can read, and lock it; return its descriptor."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(name, flags, 0o600, dir_fd=folder)
+    file = folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         for _ in range(_ATTEMPTS):
             try:
@@ -210,7 +220,7 @@ def _create(folder: int, name: str) -> int:
     except BaseException:
         os.close(file)
         with suppress(OSError):
-            os.unlink(name, dir_fd=folder)
+            os.unlink(name, dir_fd=folder.descriptor)
         raise
     return file
 
