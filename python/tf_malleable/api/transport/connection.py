@@ -86,9 +86,9 @@ class Connection:
             raise _refusal(answer.status, text)
         try:
             return json.loads(text) if text else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._http.close()
-            raise self._problem(error) from None
+            raise self._problem(ValueError(str(error))) from None
 
     def ask(self, method: str, path: str, body: object | None = None) -> object:
         """Send a request with a user's input; otherwise as request().
@@ -258,7 +258,7 @@ def check_server(connection: socket.socket) -> None:
 def _refusal(status: int, text: bytes) -> ControllerError:
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     sentence = said.get("error") if isinstance(said, dict) else None
     if not isinstance(sentence, str):

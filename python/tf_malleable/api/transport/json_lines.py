@@ -96,7 +96,7 @@ class Lines:
         del self._text[: end + 1]
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             line = None
         if not isinstance(line, dict):
             raise ConnectionError(f"this line is not a JSON object: {text[:80]!r}")

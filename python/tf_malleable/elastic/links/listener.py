@@ -14,9 +14,8 @@ from typing import Any, Final
 from tf_malleable.elastic.generation import Address
 from tf_malleable.elastic.links import messages
 from tf_malleable.elastic.links.errors import MeshError
+from tf_malleable.elastic.links.strangers import Strangers
 
-# Limit of connections whose first message has not arrived; further ones are closed at once.
-_MOST_STRANGERS: Final = 64
 _KNOCK_SECONDS: Final = 0.3
 
 Serve = Callable[[socket.socket, dict[str, Any]], None]
@@ -42,7 +41,7 @@ class Listener:
             OSError: This process cannot listen there.
         """
         self._secret, self._serve, self._refused = secret, serve, refused
-        self._strangers = threading.Semaphore(_MOST_STRANGERS)
+        self._strangers = Strangers()
         tcp = socket.create_server((host, port), backlog=128)
         unix = socket.socket(socket.AF_UNIX)
         path = f"tf_malleable-{secrets.token_hex(8)}"
@@ -68,9 +67,7 @@ class Listener:
                 connection, address = listening.accept()
             except OSError:
                 return
-            if not self._strangers.acquire(blocking=False):
-                connection.close()
-                continue
+            self._strangers.add(connection)
             host = address[0] if isinstance(address, tuple) else "this machine"
             threading.Thread(
                 target=self._greet,
@@ -90,7 +87,7 @@ class Listener:
         except (OSError, EOFError, MeshError) as error:
             problem = error
         finally:
-            self._strangers.release()
+            self._strangers.remove(connection)
         if problem is not None:
             connection.close()
             if not isinstance(problem, EOFError):  # EOF: only a liveness check.

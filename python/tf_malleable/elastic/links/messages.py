@@ -166,7 +166,7 @@ def receive(connection: socket.socket, deadline: float) -> Message:
         raise MeshError(f"a message of {length} bytes is longer than the {_LONGEST} allowed")
     try:
         message = json.loads(receive_exactly(connection, length, deadline))
-    except ValueError:
+    except (ValueError, RecursionError):  # The latter if it is nested too deeply.
         message = None
     if not isinstance(message, dict):
         raise MeshError("it sent a malformed message")

@@ -21,6 +21,7 @@ from typing import Any, Final
 from tf_malleable.elastic.generation import incarnation
 from tf_malleable.elastic.links import messages
 from tf_malleable.elastic.links.errors import MeshError
+from tf_malleable.elastic.links.strangers import Strangers
 from tf_malleable.elastic.membership.coordination import Coordination
 from tf_malleable.elastic.membership.phases import Over
 from tf_malleable.elastic.membership.status import WantedNumbers, status, steps_done
@@ -32,8 +33,6 @@ BEAT_SECONDS: Final = 0.25
 _TICK_SECONDS: Final = 0.05
 # How long processes that come after the end are told that there is nothing left to do.
 _LATE_SECONDS: Final = 60.0
-# Limit of connections whose first message has not arrived; further ones are closed at once.
-_MOST_STRANGERS: Final = 64
 
 _Event = tuple[str, int, dict[str, Any]]
 
@@ -68,7 +67,7 @@ class Coordinator:
         self._closed: list[int] = []
         self._awake_at = time.monotonic()
         self._patient_until = 0.0
-        self._strangers = threading.Semaphore(_MOST_STRANGERS)
+        self._strangers = Strangers()
         self._serial = 0
         self._wanted, self._rate = WantedNumbers(), StepRate()
         self._core = Coordination(
@@ -131,9 +130,7 @@ class Coordinator:
                 connection, address = self._listener.accept()
             except OSError:
                 return
-            if not self._strangers.acquire(blocking=False):
-                connection.close()
-                continue
+            self._strangers.add(connection)
             self._serial += 1
             threading.Thread(
                 target=self._hear, args=(connection, address[0], self._serial), daemon=True
@@ -147,7 +144,7 @@ class Coordinator:
                 messages.accept(connection, self._secret, deadline)
                 message = messages.receive(connection, deadline)
             finally:
-                self._strangers.release()
+                self._strangers.remove(connection)
             self._connections[serial] = connection
             while True:
                 self._events.put(("said", serial, message))
