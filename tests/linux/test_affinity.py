@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -25,9 +27,11 @@ def pid():
 
 
 def affinities(pid):
-    return {
-        int(thread): os.sched_getaffinity(int(thread)) for thread in os.listdir(f"/proc/{pid}/task")
-    }
+    found = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with suppress(ProcessLookupError):
+            found[int(thread)] = os.sched_getaffinity(int(thread))
+    return found
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
@@ -43,3 +47,35 @@ def test_narrowing_gives_nothing(pid):
     assert affinities(pid) == {pid: second, other: second}
     confine([pid], first | second)
     assert affinities(pid) == {pid: first | second, other: first | second}
+
+
+STARTS_THREADS = """
+import os, threading, time
+def start():
+    while True:
+        thread = threading.Thread(target=time.sleep, args=(0.001,))
+        thread.start()
+        thread.join()
+for _ in range(8):
+    threading.Thread(target=start).start()
+print(flush=True)
+"""
+
+
+@pytest.mark.parametrize("change", [confine, narrow])
+def test_a_program_that_starts_threads_all_the_time_does_not_hold_us_up(change):
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS_THREADS], stdout=subprocess.PIPE
+    ) as process:
+        try:
+            process.stdout.readline()
+            done = threading.Thread(
+                target=change, args=([process.pid], frozenset(CPUS[:1])), daemon=True
+            )
+            done.start()
+            done.join(60)
+            assert not done.is_alive()
+            # Those that it starts now have it from the others.
+            assert {*map(frozenset, affinities(process.pid).values())} == {frozenset(CPUS[:1])}
+        finally:
+            process.kill()

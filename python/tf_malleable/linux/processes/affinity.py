@@ -4,17 +4,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from typing import Final
 
 from tf_malleable.model import Cpuset
+
+# Listings of the threads of one process. A program that creates threads all the time must not keep
+# us for ever; those that it creates later have inherited the affinity of one that was moved.
+_MOST_LISTINGS: Final = 16
 
 
 def move(pid: int, cpus: Collection[int], *, but: int | None = None) -> None:
     """Set the CPU affinity of every thread of a process.
 
     A thread inherits the affinity of the thread that creates it. So once a listing shows no
-    unmoved thread, none can appear later.
+    unmoved thread, none can appear later. At most 16 listings are made.
 
     Args:
         pid: Pid of the process.
@@ -25,12 +30,20 @@ def move(pid: int, cpus: Collection[int], *, but: int | None = None) -> None:
         OSError: There is no such process, it is allowed none of these CPUs, or this process
             lacks the permission. Some threads may have been moved.
     """
-    moved = set() if but is None else {but}
-    while fresh := {int(thread) for thread in os.listdir(f"/proc/{pid}/task")} - moved:
-        for thread in fresh:
-            with suppress(ProcessLookupError):  # The thread may have ended since the listing.
-                os.sched_setaffinity(thread, cpus)
-        moved |= fresh
+    for thread in _threads(pid, but):
+        with suppress(ProcessLookupError):  # The thread may have ended since the listing.
+            os.sched_setaffinity(thread, cpus)
+
+
+def _threads(pid: int, but: int | None = None) -> Iterator[int]:
+    """Yield the id of every thread of a process but one, also of those that appear meanwhile."""
+    seen = set() if but is None else {but}
+    for _ in range(_MOST_LISTINGS):
+        fresh = {int(thread) for thread in os.listdir(f"/proc/{pid}/task")} - seen
+        if not fresh:
+            return
+        yield from fresh
+        seen |= fresh
 
 
 def confine(pids: Iterable[int], cpus: Cpuset) -> None:
@@ -73,11 +86,8 @@ def narrow(pids: Iterable[int], cpus: Cpuset) -> None:
     """
     for pid in pids:
         with suppress(OSError):
-            seen: set[int] = set()
-            while fresh := {int(thread) for thread in os.listdir(f"/proc/{pid}/task")} - seen:
-                for thread in fresh:
-                    with suppress(ProcessLookupError):
-                        may_use = os.sched_getaffinity(thread)
-                        if not may_use <= cpus:
-                            os.sched_setaffinity(thread, may_use & cpus or cpus)
-                seen |= fresh
+            for thread in _threads(pid):
+                with suppress(ProcessLookupError):
+                    may_use = os.sched_getaffinity(thread)
+                    if not may_use <= cpus:
+                        os.sched_setaffinity(thread, may_use & cpus or cpus)
