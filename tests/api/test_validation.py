@@ -95,6 +95,14 @@ def test_a_field_that_is_missing_says_what_it_must_be():
         assert caught.value.sentence == sentence
 
 
+@pytest.mark.parametrize("field", ["name", "area", "mem"])
+def test_nothing_ends_in_a_newline(field):
+    body = {"name": "x", field: "4G\n"}
+    with pytest.raises(Refusal, check=lambda e: e.sentence.startswith(f"{field} must be")):
+        decode_body(json.dumps(body).encode(), Submission)
+    decode_body(json.dumps({**body, field: "4G"}).encode(), Submission)
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [

@@ -26,7 +26,7 @@ def number(quantity: Hashable) -> float:
     Raises:
         ValueError: The value is not a quantity.
     """
-    match = _QUANTITY.match(str(quantity))
+    match = _QUANTITY.fullmatch(str(quantity))
     if match is None or isinstance(quantity, bool):
         raise ValueError(f"a quantity is a number such as 2, 500m or 1.5Gi, not {quantity!r}")
     digits, suffix = match.groups()

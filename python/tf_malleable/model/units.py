@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # As in typing, which takes longer to load than all of th
 if TYPE_CHECKING:
     from typing import Final
 
-SIZE_PATTERN: Final = "^[0-9]{1,15}[KMGTkmgt]$"
+SIZE_PATTERN: Final = r"^[0-9]{1,15}[KMGTkmgt]$(?!\n)"
 """Regular expression of a size with a unit."""
 
 _UNIT_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -32,11 +32,12 @@ Size = Annotated[int, Meta(ge=LEAST_MEM, le=MOST_MEM)] | Annotated[str, Meta(pat
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 # Small enough that the next integer is a different float, and so is refused.
 Steps = Annotated[float, Meta(ge=0, le=10**15)]
-# Names are printed on terminals, so they have no control characters.
+# Names are printed on terminals, so they have no control characters. To Python, $ alone would match
+# before a newline at the end, too.
 Name = Annotated[
-    str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
+    str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$(?!\n)")
 ]
-Area = Annotated[str, Meta(min_length=1, max_length=LONGEST_AREA, pattern=f"^{AREA}$")]
+Area = Annotated[str, Meta(min_length=1, max_length=LONGEST_AREA, pattern=rf"^{AREA}$(?!\n)")]
 Seconds = Annotated[float, Meta(gt=0, le=MOST_SECONDS)]
 Argument = Annotated[str, Meta(max_length=4096)]
 

@@ -69,7 +69,7 @@ class Target(msgspec.Struct, frozen=True):
 class DemandEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An OpenADR 3 event with one interval."""
 
-    id: Annotated[str, Meta(pattern=r"^\d{1,18}$")]
+    id: Annotated[str, Meta(pattern=r"^\d{1,18}$(?!\n)")]
     objectType: str = "EVENT"  # noqa: N815
     programID: str = PROGRAM  # noqa: N815
     eventName: str | None = None  # noqa: N815
