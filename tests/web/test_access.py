@@ -83,6 +83,7 @@ def test_only_the_token_opens_and_only_its_cookie_stays(access):
     assert not access.knows(visit(token="secret"))
     assert access.knows(visit(Authorization="Bearer secret"))
     assert not access.knows(visit(Authorization="Bearer é"))
+    assert not access.knows(visit(Authorization="Bearer \udcff"))  # A byte that is not UTF-8.
     assert Access(None).knows(visit())
     assert not Access(None).opens(visit(token=""))
 

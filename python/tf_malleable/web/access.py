@@ -118,4 +118,5 @@ def _has_port(host: str) -> bool:
 
 
 def _same(given: str, secret: str) -> bool:
-    return secrets.compare_digest(given.encode(), secret.encode())
+    # Bytes that are not UTF-8 arrive as surrogates.
+    return secrets.compare_digest(given.encode(errors="replace"), secret.encode())
