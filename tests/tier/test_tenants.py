@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controllers import wait_for
+from tests.support.controllers import ask, wait_for
 from tests.support.fuse_source import FuseSource, mounted
 from tests.support.tiers import TierNode, make_source, one_node, read_until
+from tests.support.users import said_as
 from tf_malleable.api.transport.tier_address import SHIM
 from tf_malleable.linux.file_status import cached_status
 from tf_malleable.tier.protocol import Identity, ReaderCounts
@@ -188,11 +189,32 @@ def test_a_control_that_not_everybody_may_use(node, source):
     script = f"exec 3<>/dev/null; cat < /dev/null; test -w '{node.socket}.control'"
     done = subprocess.run(["sh", "-c", script], user=TWO, group=TWO, extra_groups=[], check=False)
     assert done.returncode == 0  # He may ask why,
-    from tests.support.controllers import ask
-    from tests.support.users import said_as
-
     said = said_as(TWO, lambda: ask(f"{node.socket}.control", "POST", "/v1/drop", {"paths": []}))
     assert "only the tier's own user and root may do that" in said
+
+
+def test_who_asks_why_is_told_what_he_may_see_only(node, source):
+    """The tier is root's, and could look at everything."""
+    hidden = source / "hidden"
+    hidden.mkdir(mode=0o700)
+    (hidden / "secret").write_bytes(b"x" * 1000)
+    (source / "link").symlink_to("/root")
+
+    def why(uid, path):
+        def ask_why():
+            status, said = ask(f"{node.socket}.control", "POST", "/v1/why", {"paths": [str(path)]})
+            return f"{status} {said['sentence']}"
+
+        return said_as(uid, ask_why)
+
+    paths = (hidden / "secret", hidden / "none", source / "none")
+    unseen = {why(TWO, path).replace(str(path), "") for path in paths}
+    problem = "there is no such file, or not every user may read it"
+    assert unseen == {f"200 nowhere: the tier cannot look at : {problem}"}
+    assert "No such file" in why(0, hidden / "none")
+    assert "nowhere" not in why(0, hidden / "secret")
+    for path in ("..", "../../../../../root", "../../none", "link", "link/none"):
+        assert why(TWO, source / path).startswith(f"200 the source: {source / path} is not below")
 
 
 @pytest.mark.parametrize("remembered_s", [1, 0])

@@ -20,7 +20,7 @@ from tf_malleable.tier.peers.node_client import NodeClient
 from tf_malleable.tier.protocol import Identity
 from tf_malleable.tier.service import TierService
 from tf_malleable.tier.store.copy_store import Kept, below
-from tf_malleable.tier.store.tenancy import area_of, private_area
+from tf_malleable.tier.store.tenancy import area_of, is_everybodys, private_area
 
 
 class TierAdmin:
@@ -122,13 +122,21 @@ class TierAdmin:
         service = self._service
         if path.startswith(SCHEME):
             return self._why_object(path)
+        # As the shim names files: without symbolic links and "..".
+        named, path = path, os.path.realpath(path)
         if not service.is_source(path):
-            said = f"the source: {path} is not below {', '.join(self._sources)}"
+            said = f"the source: {named} is not below {', '.join(self._sources)}"
             return Why(False, said)
+        about = problem = None
         try:
             about = os.stat(path)
         except OSError as error:
-            return Why(False, f"nowhere: the tier cannot look at {path}: {error.strerror}")
+            problem = error.strerror
+        # The tier may be root's, and does not tell others what is where they may not look.
+        if uid not in (0, os.geteuid()) and not (about and _may_see(path, about, uid)):
+            problem = "there is no such file, or not every user may read it"
+        if about is None or problem:
+            return Why(False, f"nowhere: the tier cannot look at {named}: {problem}")
         area = area_of(Path(path), about, uid) if self._shared else private_area(uid)
         key = key_of(area, path)
         kept = service.store.get(key)
@@ -160,3 +168,8 @@ class TierAdmin:
 
 def _done(copies: list[Kept], bad: Iterable[str] = ()) -> TierDone:
     return TierDone(len(copies), sum(each.size for each in copies), tuple(bad))
+
+
+def _may_see(path: str, about: os.stat_result, uid: int) -> bool:
+    """Return whether a user may know of a file in the source: it is the user's, or everybody's."""
+    return about.st_uid == uid or is_everybodys(Path(path), about)
