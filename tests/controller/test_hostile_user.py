@@ -35,7 +35,16 @@ CPUS = sorted(os.sched_getaffinity(0))
 SECRET = "the-token-of-somebody-else"
 REFUSED = ("EACCES", "EPERM")
 # What time changes, though nobody does anything.
-VOLATILE = ("as_of", "waiting_seconds", "run_seconds", "used_cpus", "used_mem", "peak_mem", "lacks")
+VOLATILE = (
+    "as_of",
+    "reason",
+    "waiting_seconds",
+    "run_seconds",
+    "used_cpus",
+    "used_mem",
+    "peak_mem",
+    "lacks",
+)
 ENDS = {"least": "minimum", "most": "maximum"}
 
 
