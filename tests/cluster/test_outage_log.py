@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from tf_malleable.cluster.kube.client import CallError
-from tf_malleable.cluster.outage_log import OutageLog, is_outage
+from tf_malleable.cluster.outage_log import OutageLog
 
 GONE = CallError(0, "NoAnswer", "no route to host")
 
@@ -65,4 +65,4 @@ def test_an_outage_after_another_one_is_told_of_if_it_lasts(outage, clock, caplo
 
 @pytest.mark.parametrize(("code", "is_one"), [(0, True), (500, True), (503, True), (403, False)])
 def test_refusals_are_no_outage(code, is_one):
-    assert is_outage(CallError(code, "x", "y")) is is_one
+    assert CallError(code, "x", "y").is_outage is is_one

@@ -14,11 +14,6 @@ from tf_malleable.cluster.kube.client import CallError
 _QUIET_SECONDS: Final = 60.0
 
 
-def is_outage(error: CallError) -> bool:
-    """Return whether the API server did not answer, or could not do what it was asked."""
-    return error.code == 0 or error.code >= 500
-
-
 class OutageLog:
     """Says once that the API server is away, and once that it is back."""
 
@@ -35,7 +30,7 @@ class OutageLog:
         self._is_told = False
 
     def begin(self, error: CallError) -> None:
-        """Note a call that failed as is_outage() says."""
+        """Note a call that failed by an outage."""
         now = self._clock()
         if self._since is None:
             self._since = now

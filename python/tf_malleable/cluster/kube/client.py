@@ -53,6 +53,11 @@ class CallError(Exception):
         """Whether the requested resource version has expired."""
         return self.code == 410
 
+    @property
+    def is_outage(self) -> bool:
+        """Whether the API server did not answer, or could not do what it was asked."""
+        return self.code == 0 or self.code >= 500
+
 
 class ApiClient:
     """Client of an API server; used within one event loop."""

@@ -66,7 +66,9 @@ class Informer:
                     version = ""
                 if error.is_expired:
                     continue
-                _log.info("%s: %s", self._kind.plural, error)
+                # Who writes to the server tells of an outage, once for all kinds.
+                level = logging.DEBUG if error.is_outage else logging.INFO
+                _log.log(level, "%s: %s", self._kind.plural, error)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2 * pause, _LONGEST_PAUSE)
 

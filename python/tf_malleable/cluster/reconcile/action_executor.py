@@ -16,7 +16,7 @@ from tf_malleable.cluster.kube import objects
 from tf_malleable.cluster.kube.client import STRATEGIC, ApiClient, CallError, Object
 from tf_malleable.cluster.kube.informer import Informer
 from tf_malleable.cluster.observe.job_cache import ApiRefusal, JobCache
-from tf_malleable.cluster.outage_log import OutageLog, is_outage
+from tf_malleable.cluster.outage_log import OutageLog
 from tf_malleable.cluster.quantities import cores
 from tf_malleable.cluster.reconcile.actions import (
     Action,
@@ -88,7 +88,7 @@ class ActionExecutor:
                     continue
                 is_good = False
                 self._count(kind, error.reason or str(error.code))
-                if is_outage(error):
+                if error.is_outage:
                     self._outage.begin(error)
                 else:
                     _log.warning("%s/%s: %s: %s", *decision.job.key, kind, error)
