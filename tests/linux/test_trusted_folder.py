@@ -88,16 +88,21 @@ def test_what_is_in_a_sticky_folder_stays_where_it_is(place):
             assert "Operation not permitted" in said_as(OTHER, change)
 
 
-def test_an_acl_that_lets_another_user_write(place):
-    folder = make(place / "mine", ME)
-    # As setfacl -m u:4002:rwx makes it: owner, that user, group, mask, others; see acl(5).
+def let_write(folder: Path, uid: int) -> None:
+    """Let another user write, as setfacl -m u:UID:rwx does."""
+    # For its owner, that user, the group, the mask, and others; see acl(5).
     nobody = 0xFFFFFFFF
-    entries = ((1, 7, nobody), (2, 7, OTHER), (4, 5, nobody), (16, 7, nobody), (32, 5, nobody))
+    entries = ((1, 7, nobody), (2, 7, uid), (4, 5, nobody), (16, 7, nobody), (32, 5, nobody))
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
     try:
         os.setxattr(folder, "system.posix_acl_access", acl)
     except OSError as error:
         pytest.skip(f"no ACLs here: {error}")
+
+
+def test_an_acl_that_lets_another_user_write(place):
+    folder = make(place / "mine", ME)
+    let_write(folder, OTHER)
     assert "other users may write to" in said(folder)
 
 
@@ -288,3 +293,38 @@ def test_a_mount_point_in_a_sticky_folder_is_refused(place):
     assert done.stdout == (
         f"{place}/mount is a mount point in a folder that other users may write to\n"
     )
+
+
+OPEN = "import sys; from tf_malleable.linux.trusted_folder import *; TrustedFolder(sys.argv[1])"
+
+
+@pytest.mark.parametrize(
+    ("group", "acl", "is_refused"),
+    [
+        ("ada:x:4001:", False, False),
+        ("ada:x:4001:ada", False, False),
+        ("ada:x:4001:bob", False, True),
+        ("staff:x:4001:", False, True),
+        ("ada:x:4001:", True, True),
+    ],
+)
+def test_a_group_that_its_owner_has_alone_may_write(place, group, acl, is_refused):
+    """As useradd makes one for each user, with a umask of 002."""
+    folder = make(place / "home", ME, 0o775)
+    if acl:
+        let_write(folder, OTHER)
+    (place / "passwd").write_text("root:x:0:0::/:/bin/sh\nada:x:4001:4001::/:/bin/sh\n")
+    (place / "group").write_text(f"root:x:0:\n{group}\n")
+    mounts = [f"mount --bind {place}/{name} /etc/{name}" for name in ("passwd", "group")]
+    as_ada = f"exec setpriv --reuid {ME} --regid {ME} --clear-groups"
+    done = subprocess.run(
+        [
+            *("unshare", "--mount", "sh", "-ec", "\n".join([*mounts, f'{as_ada} "$@"']), "sh"),
+            *(sys.executable, "-c", OPEN, folder),
+        ],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    if is_refused:
+        assert f"other users may write to {folder}" in done.stderr
+    else:
+        assert (done.returncode, done.stderr) == (0, "")

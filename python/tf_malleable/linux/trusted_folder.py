@@ -7,11 +7,12 @@ once, from the root of the file system, and every step must be trusted:
 - Each folder on the way belongs to root or this user. In a user namespace, the host's root looks
   like any user that the namespace does not map; such a folder may be on the way, but not at the
   end of it.
-- None can be written by its group or others. An access control list that lets another user write
-  shows in these bits, as its mask. A sticky folder, such as /tmp, may be on the way, but not at
-  the end of it: what another user created in it is refused by the first rule, and the kernel lets
-  nobody else rename or remove what belongs to root or this user. A mount point in it is refused,
-  because a file system in user space names any owner that it likes.
+- None can be written by its group or others, but by a group that its owner has alone. An access
+  control list that lets another user write shows in these bits, as its mask. A sticky folder, such
+  as /tmp, may be on the way, but not at the end of it: what another user created in it is refused
+  by the first rule, and the kernel lets nobody else rename or remove what belongs to root or this
+  user. A mount point in it is refused, because a file system in user space names any owner that it
+  likes.
 - A symbolic link is followed by the same rules, except in a sticky folder, where it is refused: a
   hard link to a link of root's may have been put there.
 
@@ -31,12 +32,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from tf_malleable.linux.processes.users import is_foreign, user_name
+from tf_malleable.linux.processes.users import is_foreign, is_private_group, user_name
 
 _STEP: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe is opened without waiting for another process.
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
+_ACCESS_LIST: Final = "system.posix_acl_access"
 _MOST_LINKS: Final = 40
 
 
@@ -49,7 +51,12 @@ class TrustedFolder:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], mode: int | None = None, *, sticky: bool = False
+        self,
+        path: str | os.PathLike[str],
+        mode: int | None = None,
+        *,
+        sticky: bool = False,
+        strict: bool = False,
     ) -> None:
         """Open a folder.
 
@@ -58,6 +65,8 @@ class TrustedFolder:
             mode: Mode with which missing folders are created, on which the umask has its effect;
                 None to create none.
             sticky: True if the folder may be a sticky one, in which others may create files.
+            strict: True if no group may write, as the tier's shim, which knows no groups, will
+                check the folder, too.
 
         Raises:
             OSError: There is no such folder, or another user can change or replace it. The
@@ -65,7 +74,7 @@ class TrustedFolder:
         """
         way = os.path.abspath(path)
         for _ in range(_MOST_LINKS):
-            found = _walk(way, mode, sticky)
+            found = _walk(way, mode, sticky, strict)
             if isinstance(found, int):
                 self.path, self.descriptor = Path(way), found
                 return
@@ -154,7 +163,7 @@ def open_trusted(path: str | os.PathLike[str], flags: int) -> int:
                     raise
                 descriptor = folder.open(name, flags)
                 about = os.fstat(descriptor)
-                if about.st_mode & _WRITABLE:
+                if _others_may_write(descriptor, about):
                     os.close(descriptor)
                     raise _writable(way, about.st_mode) from None
                 return descriptor
@@ -162,24 +171,24 @@ def open_trusted(path: str | os.PathLike[str], flags: int) -> int:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
 
 
-def _walk(way: str, mode: int | None, sticky: bool) -> int | str:
+def _walk(way: str, mode: int | None, sticky: bool, strict: bool) -> int | str:
     """Return the descriptor of a folder; at a symbolic link, the path to walk instead."""
     names = way.split("/")[1:] if way != "/" else []
     folder = os.open("/", _STEP)
     try:
-        _check(folder, "/", is_last=not names and not sticky)
+        _check(folder, "/", strict, is_last=not names and not sticky)
         for count, name in enumerate(names, 1):
             path = "/" + "/".join(names[:count])
             inner = _enter(folder, name, mode)
             outer, folder = folder, inner
             try:
-                target = _target(outer, inner, path)
+                target = _target(outer, inner, path, strict)
             finally:
                 os.close(outer)
             if target is not None:
                 os.close(folder)
                 return os.path.normpath(os.path.join(target, *names[count:]))
-            _check(folder, path, is_last=count == len(names) and not sticky)
+            _check(folder, path, strict, is_last=count == len(names) and not sticky)
     except OSError:
         with suppress(OSError):
             os.close(folder)
@@ -198,7 +207,7 @@ def _enter(folder: int, name: str, mode: int | None) -> int:
     return os.open(name, _STEP, dir_fd=folder)
 
 
-def _target(outer: int, inner: int, path: str) -> str | None:
+def _target(outer: int, inner: int, path: str, strict: bool) -> str | None:
     """Return where a symbolic link leads to; None if it is none.
 
     Raises:
@@ -206,7 +215,7 @@ def _target(outer: int, inner: int, path: str) -> str | None:
     """
     about, around = os.fstat(inner), os.fstat(outer)
     is_link = stat.S_ISLNK(about.st_mode)
-    if around.st_mode & _WRITABLE and (is_link or about.st_dev != around.st_dev):
+    if _others_may_write(outer, around, strict) and (is_link or about.st_dev != around.st_dev):
         kind = "symbolic link" if is_link else "mount point"
         raise _refusal(f"{path} is a {kind} in a folder that other users may write to")
     if not is_link:
@@ -216,15 +225,29 @@ def _target(outer: int, inner: int, path: str) -> str | None:
     return os.path.join(os.path.dirname(path), os.readlink("", dir_fd=inner))
 
 
-def _check(folder: int, path: str, is_last: bool) -> None:
+def _check(folder: int, path: str, strict: bool, is_last: bool) -> None:
     """Raise OSError unless a step may be trusted; it is no symbolic link."""
     about = os.fstat(folder)
     if not stat.S_ISDIR(about.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, f"{path} is not a folder")
     if not _is_own(about.st_uid) and (is_last or not is_foreign(about.st_uid)):
         raise _belongs_to(path, about.st_uid)
-    if about.st_mode & _WRITABLE and (is_last or not about.st_mode & stat.S_ISVTX):
+    is_sticky = about.st_mode & stat.S_ISVTX
+    if (is_last or not is_sticky) and _others_may_write(folder, about, strict):
         raise _writable(path, about.st_mode)
+
+
+def _others_may_write(descriptor: int, about: os.stat_result, strict: bool = False) -> bool:
+    """Return whether anybody but its owner may write to a file or folder."""
+    if not about.st_mode & stat.S_IWGRP or about.st_mode & stat.S_IWOTH:
+        return bool(about.st_mode & _WRITABLE)
+    if strict or not is_private_group(about.st_gid, about.st_uid):
+        return True
+    try:
+        os.getxattr(f"/proc/self/fd/{descriptor}", _ACCESS_LIST)
+    except OSError as error:
+        return error.errno not in (errno.ENODATA, errno.ENOTSUP)
+    return True
 
 
 def _is_own(uid: int) -> bool:

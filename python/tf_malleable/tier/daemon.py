@@ -126,7 +126,9 @@ async def _listen(settings: TierSettings, tier: TierNode, stack: AsyncExitStack)
     mode = _SHARED_MODE if settings.shared else _PRIVATE_MODE
     try:
         # Readers believe what is in this folder, so nobody else may change it.
-        folder = TrustedFolder(settings.socket.parent, 0o755 if settings.shared else 0o700)
+        folder = TrustedFolder(
+            settings.socket.parent, 0o755 if settings.shared else 0o700, strict=True
+        )
         stack.callback(folder.close)
         socket = folder.path / settings.socket.name
         if len(os.fsencode(control_socket(socket))) > _LONGEST:
@@ -170,7 +172,7 @@ async def _serve_objects(
     gateway = Gateway(tier.service, settings.objects, upstream)
     stack.push_async_callback(gateway.stop)
     try:
-        with TrustedFolder(settings.socket.parent) as folder:
+        with TrustedFolder(settings.socket.parent, strict=True) as folder:
             descriptor = folder.open(endpoint_file(settings.socket).name, os.O_RDWR | os.O_CREAT)
         with open(descriptor, "r+") as file:
             port = file.readline().strip().rpartition(":")[2]
@@ -254,7 +256,7 @@ def _locked(folder: Path) -> int:
     """Lock a store, which only one tier may use; return the descriptor of the lock file."""
     try:
         # Readers believe what is in the store, so nobody else may change it.
-        with TrustedFolder(folder, 0o755) as store:
+        with TrustedFolder(folder, 0o755, strict=True) as store:
             descriptor = store.open("lock", os.O_CREAT | os.O_RDWR)
     except OSError as error:
         raise _StartError(f"cannot keep copies in {folder}: {error.strerror or error}") from None

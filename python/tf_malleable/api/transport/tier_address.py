@@ -63,7 +63,7 @@ def _is_roots(socket: Path) -> bool:
     if not os.access(socket, os.W_OK):
         return False
     try:
-        with TrustedFolder(socket.parent):
+        with TrustedFolder(socket.parent, strict=True):
             return True
     except OSError:
         return False

@@ -44,7 +44,7 @@ def join_tier() -> None:
         raise OperationError(f"this tf_malleable was built without {SHIM.name}")
     socket = default_tier_socket()
     try:
-        with TrustedFolder(socket.parent) as folder:
+        with TrustedFolder(socket.parent, strict=True) as folder:
             os.close(folder.open(state_file(socket).name, os.O_RDONLY))
             counts = _counts(folder, counts_folder(socket).name)
             os.environ[_VARIABLE] = f"socket={folder.path / socket.name}\n{counts}"

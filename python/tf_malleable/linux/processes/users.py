@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 from functools import lru_cache
@@ -18,6 +19,19 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def is_private_group(gid: int, uid: int) -> bool:
+    """Return whether a group is the one that a user has alone, as with a umask of 002.
+
+    It has the user's name, is the user's own, and has no other members.
+    """
+    try:
+        user, group = pwd.getpwuid(uid), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    is_own = user.pw_gid == gid and group.gr_name == user.pw_name
+    return is_own and set(group.gr_mem) <= {user.pw_name}
 
 
 def is_foreign(uid: int, proc: str | os.PathLike[str] = "/proc") -> bool:
