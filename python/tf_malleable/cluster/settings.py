@@ -50,7 +50,8 @@ class Timings:
     refused: float = 5.0
     longest_refused: float = 180.0
     look: float = 30.0
-    patience: Patience = field(default_factory=Patience)
+    # A worker's pod takes a second to start: with it, room is used within three.
+    patience: Patience = field(default_factory=lambda: Patience(more=2.0))
 
 
 @dataclass(frozen=True)

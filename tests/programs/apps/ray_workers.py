@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 import ray
 from limits import limit, report
 
@@ -20,6 +22,7 @@ class Actor:
 
 def start():
     """Ray gives its own processes 30 seconds, which is not enough on a machine that is busy."""
+    os.environ.update(RAY_gcs_server_port_wait_time_s="300")
     while True:
         try:
             ray.init(
