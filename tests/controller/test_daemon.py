@@ -295,7 +295,7 @@ def test_a_port_that_is_taken(tmp_path):
         (
             ["--socket", "/proc/x/controller.sock"],
             1,
-            "cannot create the socket's directory /proc/x",
+            "cannot use the socket's directory /proc/x: No such file or directory",
         ),
         (["--socket", "/tmp/controller.sock"], 1, "the socket's directory /tmp is "),
         (["--socket", "/run/" + "x" * 200], 1, "may have at most 107 bytes"),

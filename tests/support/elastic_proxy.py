@@ -34,7 +34,7 @@ class Proxy:
 
     def hang_up(self) -> None:
         """Close all connections; new ones are passed on."""
-        for pair in self.connections:
+        for pair in tuple(self.connections):  # Who is cut off comes back meanwhile.
             for each in pair:
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
