@@ -195,6 +195,12 @@ def test_a_pod_holds_what_it_requests_until_its_grace_period_is_over():
             leaving("d", 59, phase="Failed"),
             leaving("e", 59, where=""),
             pod("f", "1"),
-        ]
+        ],
+        {},
+        NOW,
     )
     assert found == {"n": NOW + 60, "m": NOW + 120}
+    # Gone before the end of its grace period, after it, and not yet.
+    assert held_until([], found, NOW + 50) == {"n": NOW + 50, "m": NOW + 50}
+    assert held_until([], found, NOW + 90) == {"n": NOW + 60, "m": NOW + 90}
+    assert held_until([leaving("c", 48)], {"n": NOW + 5}, NOW + 90) == {"n": NOW + 120}

@@ -100,16 +100,21 @@ def rooms(
     )
 
 
-def held_until(pods: Iterable[Manifest]) -> dict[str, float]:
-    """Return until when pods that are being deleted may keep what they request.
+def held_until(
+    pods: Iterable[Manifest], before: Mapping[str, float], now: float
+) -> dict[str, float]:
+    """Return until when pods that are being deleted may keep what they request, or kept it.
 
     Args:
         pods: All pods of the cluster.
+        before: What this returned the last time.
+        now: Current time, in seconds since the epoch.
 
     Returns:
-        The latest end of their grace periods, in seconds since the epoch, by node.
+        The latest end of their grace periods, in seconds since the epoch, by node. Once they have
+        gone, it is when that was seen, so that a scheduler has time to use what they had.
     """
-    held: dict[str, float] = {}
+    held = {node: min(by, now) for node, by in before.items()}
     for pod in pods:
         by = seconds_of(pod["metadata"].get("deletionTimestamp"))
         node = pod["spec"].get("nodeName")

@@ -142,6 +142,7 @@ class Reconciler:
         self.memories: dict[str, JobCache] = defaultdict(JobCache)
         self._policy, self._timings = policy, timings
         self._seen: dict[str, tuple[str, PodStatus]] = {}
+        self._held: dict[str, float] = {}
         self._speeds: Speeds = {}
         self._compared_at = 0.0
 
@@ -158,7 +159,8 @@ class Reconciler:
         found, unread = self._pods(scene.pods)
         judged: dict[str, ObservedState] = {}
         asked: list[ClusterJob] = []
-        places, held = UsableNodes(nodes), held_until(scene.pods)
+        places = UsableNodes(nodes)
+        held = self._held = held_until(scene.pods, self._held, now)
         for uid, job in all_jobs.items():
             with _alone(job, wrong):
                 if uid in unread and job.deleted is None:
