@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
@@ -46,19 +45,6 @@ VOLATILE = (
     "lacks",
 )
 ENDS = {"least": "minimum", "most": "maximum"}
-
-
-@pytest.fixture
-def directory():
-    with TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.fixture
-def group() -> int:
-    """Return the id of a group that is not root's."""
-    return next(each.gr_gid for each in grp.getgrall() if each.gr_gid not in (0, 65534))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -95,13 +94,6 @@ class Speaker:
     def __exit__(self, *_):
         self.process.kill()
         self.process.communicate(timeout=DEADLINE)
-
-
-@pytest.fixture
-def directory():
-    with TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import os
 import shlex
 import subprocess
 from contextlib import ExitStack
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -25,19 +23,6 @@ pytestmark = [
 ]
 ADA, BOB = 4001, 4002
 HERS = range(100000, 165536)
-
-
-@pytest.fixture
-def directory():
-    with TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.fixture
-def group() -> int:
-    """Return the id of a group that is not root's."""
-    return next(each.gr_gid for each in grp.getgrall() if each.gr_gid not in (0, 65534))
 
 
 @pytest.fixture(autouse=True)

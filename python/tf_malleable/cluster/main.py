@@ -140,6 +140,7 @@ async def _own_key(client: ApiClient, namespace: str, name: str) -> bytes:
         try:
             with suppress(KeyError, ValueError):
                 found = await client.get(resource_names.SECRETS, namespace, name)
+                outage.end()
                 return base64.b64decode(found["data"][_KEY], validate=True)
             raise OperationError(f"the Secret {name} in {namespace} has no {_KEY}: delete it")
         except CallError as error:
