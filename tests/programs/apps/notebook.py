@@ -22,9 +22,10 @@ def execute(cell: str, *, interrupting: bool = False) -> str:
     def hear(message):
         kind, content = message["header"]["msg_type"], message["content"]
         if kind == "stream" and content["name"] == "stdout":
-            said.append(content["text"].strip())
-            if interrupting:
+            # A line may come in two messages; a second interrupt would end the report of the first.
+            if interrupting and not said:
                 manager.interrupt_kernel()
+            said.append(content["text"].strip())
         elif kind == "error":
             said.append(content["ename"])
 
